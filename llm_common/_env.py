@@ -1,0 +1,164 @@
+"""The only reader of the environment.
+
+Every variable is declared here once, with its default and its meaning; the table in the README and `.env.example`
+are compared with `VARIABLES` by a test. Nothing is read at import: a variable is read when a configuration is made.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_common.errors import ConfigError
+
+__all__ = ["VARIABLES", "Variable", "read_flag", "read_float", "read_int", "read_path", "read_text"]
+
+_TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
+_FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
+_MAX_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: its name, its default as a person would write it ("" for unset), what it sets."""
+
+    name: str
+    default: str
+    meaning: str
+    secret: bool = False
+
+
+POINTER_STORE_DIR = Variable("LLM_COMMON_POINTER_STORE_DIR", ".llm-common/context", "folder of stored tool outputs")
+CONTEXT_SELECTION_MODEL = Variable(
+    "LLM_COMMON_CONTEXT_SELECTION_MODEL",
+    "",
+    "model that picks outputs; else the tool selection model, else the client's",
+)
+CONTEXT_SELECTION_MAX_POINTERS = Variable(
+    "LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "6", "most outputs that a selection keeps"
+)
+CONTEXT_SELECTION_TIMEOUT_S = Variable(
+    "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at choosing outputs"
+)
+CONTEXT_SELECTION_FAIL_CLOSED = Variable(
+    "LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "true", "a failed selection is empty; `false`: keyword ranking instead"
+)
+TOOL_SELECTION_MODEL = Variable("LLM_COMMON_TOOL_SELECTION_MODEL", "glm-4.5-air", "model that picks tools")
+TOOL_SELECTION_FALLBACK_MODEL = Variable(
+    "LLM_COMMON_TOOL_SELECTION_FALLBACK_MODEL", "", "model of the one second attempt"
+)
+TOOL_SELECTION_MAX_CALLS = Variable("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "5", "most tool calls of a selection")
+TOOL_SELECTION_TIMEOUT_S = Variable(
+    "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at choosing tools"
+)
+TOOL_SELECTION_FAIL_CLOSED = Variable(
+    "LLM_COMMON_TOOL_SELECTION_FAIL_CLOSED", "true", "kept for callers; a failed tool selection is empty either way"
+)
+PROVIDER = Variable(
+    "LLM_COMMON_PROVIDER", "", "`zai`, `openrouter`, `openai` or `local`; else the first whose key is set"
+)
+BASE_URL = Variable("LLM_COMMON_BASE_URL", "", "endpoint, up to and without `/chat/completions`; else the provider's")
+API_KEY = Variable("LLM_COMMON_API_KEY", "", "key of the endpoint; else the provider's own variable", secret=True)
+MODEL = Variable("LLM_COMMON_MODEL", "", "default model of the client; else the provider's")
+TIMEOUT_S = Variable("LLM_COMMON_TIMEOUT_S", "60", "seconds for one model call, retries included")
+COST_LIMIT_USD = Variable("LLM_COMMON_COST_LIMIT_USD", "", "dollars that one client may spend")
+ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
+OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
+OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
+
+VARIABLES: tuple[Variable, ...] = (
+    POINTER_STORE_DIR,
+    CONTEXT_SELECTION_MODEL,
+    CONTEXT_SELECTION_MAX_POINTERS,
+    CONTEXT_SELECTION_TIMEOUT_S,
+    CONTEXT_SELECTION_FAIL_CLOSED,
+    TOOL_SELECTION_MODEL,
+    TOOL_SELECTION_FALLBACK_MODEL,
+    TOOL_SELECTION_MAX_CALLS,
+    TOOL_SELECTION_TIMEOUT_S,
+    TOOL_SELECTION_FAIL_CLOSED,
+    PROVIDER,
+    BASE_URL,
+    API_KEY,
+    MODEL,
+    TIMEOUT_S,
+    COST_LIMIT_USD,
+    ZAI_API_KEY,
+    OPENROUTER_API_KEY,
+    OPENAI_API_KEY,
+)
+
+
+def read_text(variable: Variable) -> str | None:
+    """The stripped value, or the declared default; None when both are empty. An empty variable counts as unset."""
+    return os.environ.get(variable.name, "").strip() or variable.default or None
+
+
+def read_path(variable: Variable) -> Path | None:
+    """The value as a path with `~` expanded, or None when neither it nor a default is set.
+
+    Raises:
+        ConfigError: `~` names a home that is not known.
+    """
+    text = read_text(variable)
+    if text is None:
+        return None
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as exc:
+        raise _bad(variable, text, "a path whose home folder is known") from exc
+
+
+def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
+    """The value as a whole number within [minimum, maximum], or None when neither it nor a default is set.
+
+    Raises:
+        ConfigError: not a decimal number, or outside the range.
+    """
+    text = read_text(variable)
+    if text is None:
+        return None
+    digits = text.removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS and minimum <= int(text) <= maximum):
+        raise _bad(variable, text, f"a whole number from {minimum:,} to {maximum:,}")
+    return int(text)
+
+
+def read_float(variable: Variable, *, minimum: float, maximum: float) -> float | None:
+    """The value as a finite number within [minimum, maximum], or None when neither it nor a default is set.
+
+    Raises:
+        ConfigError: not a number, not finite, or outside the range.
+    """
+    text = read_text(variable)
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not minimum <= number <= maximum:
+        raise _bad(variable, text, f"a number from {minimum:g} to {maximum:g}")
+    return number
+
+
+def read_flag(variable: Variable) -> bool:
+    """The value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case; unset without a default is False.
+
+    Raises:
+        ConfigError: any other word, since a typing error must not switch a safety off.
+    """
+    text = read_text(variable)
+    if text is None:
+        return False
+    word = text.lower()
+    if word not in _TRUE | _FALSE:
+        raise _bad(variable, text, "true or false")
+    return word in _TRUE
+
+
+def _bad(variable: Variable, text: str, wanted: str) -> ConfigError:
+    shown = "(hidden)" if variable.secret else repr(text[:80])
+    return ConfigError(
+        f"{variable.name} is {shown}; set it to {wanted}, or unset it", variable=variable.name, value=text
+    )

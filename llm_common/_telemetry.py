@@ -1,0 +1,63 @@
+"""Spans around the few operations that take time; nothing at all unless opentelemetry is installed.
+
+Attribute values are names, counts, sizes and states. Queries, arguments, results and replies never become attributes.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Protocol
+
+__all__ = ["Attribute", "Span", "span"]
+
+Attribute = str | bool | int | float
+
+
+class Span(Protocol):
+    """What the body of a `with span(...)` may do."""
+
+    def set_attribute(self, key: str, value: Attribute) -> None:
+        """Adds one fact to the span."""
+
+
+class _NoSpan:
+    def set_attribute(self, key: str, value: Attribute) -> None:
+        pass
+
+
+class _Tracer(Protocol):
+    def __call__(self, name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span]: ...
+
+
+@contextmanager
+def span(name: str, **attributes: Attribute) -> Iterator[Span]:
+    """A span of that name for the duration of the block.
+
+    Exceptions pass through and are recorded by their class name alone, since their texts may hold user data.
+    """
+    tracer = _tracer()
+    if tracer is None:
+        yield _NoSpan()
+        return
+    with tracer(name, attributes) as current:
+        try:
+            yield current
+        except BaseException as exc:
+            current.set_attribute("error.type", type(exc).__name__)
+            raise
+
+
+@cache
+def _tracer() -> _Tracer | None:
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        return None
+    tracer = trace.get_tracer("llm_common")
+
+    def start(name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span]:
+        return tracer.start_as_current_span(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        )
+
+    return start

@@ -1,0 +1,1 @@
+"""Talks to a model: messages, clients, structured replies, token counts."""

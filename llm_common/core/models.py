@@ -1,0 +1,94 @@
+"""What goes to a model and what comes back: plain frozen values."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+__all__ = ["LLMConfig", "LLMMessage", "LLMResponse", "LLMUsage", "MessageRole"]
+
+
+class MessageRole(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    FUNCTION = "function"
+    TOOL = "tool"
+
+
+class LLMMessage(BaseModel):
+    """One message of a conversation, in the shape of the chat completions API."""
+
+    model_config = ConfigDict(frozen=True, use_enum_values=True)
+
+    role: MessageRole
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    function_call: dict[str, Any] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+
+class LLMUsage(BaseModel):
+    """Tokens that a call took, as the endpoint counted them; `cached_tokens` are part of `prompt_tokens`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class LLMResponse(BaseModel):
+    """One answer of a model. `content` is None, or a list of parts, where the endpoint sent that."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    model: str
+    content: str | list[dict[str, Any]] | None
+    role: MessageRole = MessageRole.ASSISTANT
+    finish_reason: str | None = None
+    usage: LLMUsage = LLMUsage()
+    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    tool_calls: list[dict[str, Any]] | None = None
+    function_call: dict[str, Any] | None = None
+    refusal: str | None = None
+    provider: str | None = None
+    cost_usd: float | None = None
+    latency_ms: int | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class LLMConfig(BaseModel):
+    """Where a client sends its calls and what it may spend.
+
+    Attributes:
+        api_key: Never shown by repr, logs or errors; empty for a local server without a key.
+        base_url: Up to and without `/chat/completions`.
+        default_model: Used when a call names none.
+        provider: Name for reports and for the table of model profiles.
+        temperature: Sent with every call that names none; None leaves it to the endpoint.
+        max_tokens: Limit of the answer for every call that names none; None leaves it to the endpoint.
+        timeout_s: Deadline of one call in seconds, retries and waits included.
+        max_attempts: HTTP requests that one call may take.
+        max_response_bytes: A longer answer, after decompression, is refused.
+        cost_limit_usd: Dollars that the client may spend in its life; None sets no limit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    api_key: SecretStr = SecretStr("")
+    base_url: str
+    default_model: str
+    provider: str = "custom"
+    temperature: float | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    max_attempts: int = Field(default=2, ge=1, le=10)
+    max_response_bytes: int = Field(default=5_000_000, ge=1)
+    cost_limit_usd: float | None = Field(default=None, ge=0)

@@ -1,0 +1,44 @@
+"""What every test gets: a clean environment, sockets to loopback only; and what a test can ask for."""
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import settings
+
+from llm_common._env import VARIABLES
+
+settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else ""
+        if host and host not in {"127.0.0.1", "::1", "localhost"}:
+            raise AssertionError(f"a test connects to {host}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def blockbuster() -> Iterator[BlockBuster]:
+    """Fails a test in which our code blocks the event loop on a file, a socket, a lock or a sleep.
+
+    Not for every test: `list` and `load_result` are synchronous by contract, and may be called from a coroutine.
+    """
+    with blockbuster_ctx("llm_common") as blocker:
+        yield blocker

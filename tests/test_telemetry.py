@@ -1,0 +1,62 @@
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from llm_common import _telemetry
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    _telemetry._tracer.cache_clear()
+    yield exporter
+    _telemetry._tracer.cache_clear()
+
+
+def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) -> None:
+    with _telemetry.span("llm_common.test", count=3) as span:
+        span.set_attribute("state", "ok")
+    (finished,) = exported.get_finished_spans()
+    assert finished.name == "llm_common.test"
+    assert dict(finished.attributes or {}) == {"count": 3, "state": "ok"}
+
+
+def test_an_exception_leaves_its_class_name_and_not_its_text(exported: InMemorySpanExporter) -> None:
+    with pytest.raises(ValueError, match="private"), _telemetry.span("llm_common.test"):
+        raise ValueError("private words")
+    (finished,) = exported.get_finished_spans()
+    assert dict(finished.attributes or {}) == {"error.type": "ValueError"}
+    assert not finished.events
+    assert "private" not in finished.to_json()
+
+
+def test_nothing_happens_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(
+        name: str,
+        scope: Mapping[str, object] | None = None,
+        local: Mapping[str, object] | None = None,
+        wanted: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        if name.startswith("opentelemetry"):
+            raise ImportError(name)
+        return real(name, scope, local, wanted, level)
+
+    _telemetry._tracer.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with _telemetry.span("llm_common.test") as span:
+        span.set_attribute("state", "ok")
+    assert isinstance(span, _telemetry._NoSpan)
+    monkeypatch.undo()
+    _telemetry._tracer.cache_clear()
