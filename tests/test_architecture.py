@@ -6,10 +6,10 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 import llm_common
 
@@ -23,7 +23,7 @@ EXTRAS = {"typer", "rich", "opentelemetry", "bpe_openai"}
 # Foreign code is run in these places only, and may raise anything there.
 BROAD_CATCHES = {
     "core/structured.py": 1,  # a client that is not ours
-    "agents/tools/running.py": 1,  # a tool or a registry that is not ours
+    "agents/tools/foreign.py": 1,  # a tool or a registry that is not ours
     "agents/pointers/canonical.py": 1,  # methods of a caller's objects
 }
 
@@ -36,9 +36,8 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def modules() -> Iterator[object]:
-    for path in MODULES:
-        yield pytest.param(path, id=name_of(path))
+def modules() -> list[ParameterSet]:
+    return [pytest.param(path, id=name_of(path)) for path in MODULES]
 
 
 @pytest.mark.parametrize("path", modules())
@@ -88,14 +87,14 @@ def test_cancellation_is_never_swallowed() -> None:
 
 
 @pytest.mark.parametrize("path", modules())
-def test_public_names_are_listed_sorted_and_exist(path: Path) -> None:
+def test_public_names_are_listed_once_and_exist(path: Path) -> None:
     dotted = ".".join(("llm_common", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
     if dotted.endswith("__main__"):
         return
     module = importlib.import_module(dotted)
     assert hasattr(module, "__all__"), f"{dotted} has no __all__"
     exported = list(module.__all__)
-    assert exported == sorted(exported)
+    assert len(exported) == len(set(exported))
     assert all(hasattr(module, name) for name in exported)
 
 

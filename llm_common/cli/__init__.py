@@ -1,1 +1,24 @@
-"""."""
+"""`llm-common`, the command line: one file per noun, and this entry point, which works without its extras."""
+
+import io
+import sys
+
+__all__ = ["main"]
+
+_EXTRAS = frozenset({"click", "rich", "typer"})
+
+
+def main() -> None:
+    """Runs the command line and exits with its code; 2 when its extras are not installed."""
+    try:
+        from llm_common.cli.app import app  # noqa: PLC0415 - needs the extras
+    except ModuleNotFoundError as exc:
+        missing = (exc.name or "").partition(".")[0]
+        if missing not in _EXTRAS:
+            raise
+        sys.stderr.write(f"llm-common needs {missing}: run pip install 'llm-common[cli]'\n")
+        sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack the characters that a file holds
+    app()

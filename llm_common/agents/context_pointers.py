@@ -1,0 +1,33 @@
+"""Stored tool outputs: pointers to them, the store, choosing among them, and showing what was chosen.
+
+The face of `llm_common.agents.pointers`, whose modules may move; import from here.
+"""
+
+from llm_common.agents.pointers.local_selection import LexicalRelevanceSelector
+from llm_common.agents.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
+from llm_common.agents.pointers.relevance_selection import DroppedId, PointerChoice, RelevanceSelection
+from llm_common.agents.pointers.rendering import (
+    RenderedBlock,
+    RenderedContexts,
+    format_selected_contexts,
+    render_selected_contexts,
+)
+from llm_common.agents.pointers.selection import ContextRelevanceSelector
+from llm_common.agents.pointers.store import FileContextPointerStore
+
+__all__ = [
+    "KEY_ARGS",
+    "ContextPointer",
+    "ContextRelevanceSelector",
+    "DroppedId",
+    "FileContextPointerStore",
+    "LexicalRelevanceSelector",
+    "PointerChoice",
+    "RelevanceSelection",
+    "RenderedBlock",
+    "RenderedContexts",
+    "compute_pointer_id",
+    "deterministic_summary",
+    "format_selected_contexts",
+    "render_selected_contexts",
+]

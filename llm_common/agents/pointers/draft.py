@@ -1,0 +1,134 @@
+"""`Draft`: everything of a pointer that is known before the store gives it an id and a time."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from llm_common.agents.pointers.canonical import Json, json_text, to_plain
+from llm_common.agents.pointers.digest import describe_result
+from llm_common.agents.pointers.encoding import encode_json
+from llm_common.agents.pointers.pointer import ContextPointer, call_digest, deterministic_summary, digest_of
+from llm_common.agents.pointers.redaction import redact_text
+
+__all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Draft"]
+
+MAX_ARGS_BYTES = 8_192
+MAX_SOURCE_URLS = 50
+
+_URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
+_KEPT_ARGS = 24
+_KEPT_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A call and its result, encoded and described; made without touching the store."""
+
+    query_id: str
+    task_id: str | None
+    tool_name: str
+    args: dict[str, Json]
+    args_sha256: str
+    call_sha256: str
+    payload: bytes
+    payload_sha256: str
+    summary: str
+    digest: str
+    source_urls: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        query_id: str,
+        task_id: str | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        result: object,
+        source_urls: Iterable[str] | None,
+        max_result_bytes: int,
+    ) -> "Draft":
+        """The draft of a call, a snapshot that later changes of `args` and `result` do not reach.
+
+        Raises:
+            UnserialisableError: JSON cannot stand for the arguments or the result.
+            ResultTooLargeError: The result takes more than `max_result_bytes`.
+        """
+        plain = to_plain(dict(args))
+        assert isinstance(plain, dict)
+        encoded = encode_json(result, max_bytes=max_result_bytes)
+        return cls(
+            query_id=query_id,
+            task_id=task_id,
+            tool_name=tool_name,
+            args=_cut(plain),
+            args_sha256=digest_of(args),
+            call_sha256=call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id),
+            payload=encoded.data,
+            payload_sha256=hashlib.sha256(encoded.data).hexdigest(),
+            summary=deterministic_summary(tool_name=tool_name, args=plain),
+            digest=describe_result(encoded.value, size_bytes=len(encoded.data)),
+            source_urls=_web_urls(source_urls, encoded.value),
+        )
+
+    @property
+    def short_id(self) -> str:
+        """The id of the call: 12 digits."""
+        return self.call_sha256[:12]
+
+    @property
+    def long_id(self) -> str:
+        """The id of the call when another call owns the short one: 16 digits."""
+        return self.call_sha256[:16]
+
+    def is_of(self, pointer: ContextPointer) -> bool:
+        """Whether the pointer stands for this very call, whatever its id."""
+        return (self.tool_name, self.task_id, self.query_id, self.args_sha256) == (
+            pointer.tool_name,
+            pointer.task_id,
+            pointer.query_id,
+            pointer.args_sha256 or digest_of(pointer.args),
+        )
+
+    def pointer(self, *, pointer_id: str, created_at: str, result_path: str) -> ContextPointer:
+        """The pointer under that id."""
+        return ContextPointer(
+            pointer_id=pointer_id,
+            query_id=self.query_id,
+            task_id=self.task_id,
+            tool_name=self.tool_name,
+            args=self.args,
+            created_at=created_at,
+            summary=self.summary,
+            result_path=result_path,
+            source_urls=self.source_urls,
+            result_bytes=len(self.payload),
+            result_sha256=self.payload_sha256,
+            digest=self.digest,
+            args_sha256=self.args_sha256,
+        )
+
+
+def _cut(args: dict[str, Json]) -> dict[str, Json]:
+    """The arguments themselves, or the beginnings of the first 24 when all of them take over 8 KB."""
+    if len(encode_json(args).data) <= MAX_ARGS_BYTES:
+        return args
+    return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
+
+
+def _beginning(value: Json) -> Json:
+    text = value if isinstance(value, str) else json_text(value)
+    if len(text) <= _KEPT_CHARS:
+        return value
+    return text[: _KEPT_CHARS - 1] + "…"
+
+
+def _web_urls(named: Iterable[str] | None, result: object) -> list[str]:
+    """The web addresses that the caller names, then those that the result lists as its `source_urls`, each once."""
+    listed = result.get("source_urls") if isinstance(result, dict) else None
+    urls = chain(named or (), listed if isinstance(listed, list | tuple) else ())
+    kept = (redact_text(url) for url in urls if isinstance(url, str) and _URL.fullmatch(url))
+    return list(islice(dict.fromkeys(kept), MAX_SOURCE_URLS))

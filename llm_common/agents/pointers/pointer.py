@@ -1,0 +1,146 @@
+"""`ContextPointer`: what stands for a stored result, with the rules for its id and its summary."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from llm_common.agents.pointers.canonical import Json, json_text, stable_json, to_plain
+from llm_common.agents.pointers.fence import one_line
+from llm_common.agents.pointers.redaction import REDACTED, is_secret_key, redact_text
+from llm_common.errors import PointerNotFoundError, UnsafePathError
+
+__all__ = [
+    "KEY_ARGS",
+    "ContextPointer",
+    "call_digest",
+    "check_pointer_id",
+    "compute_pointer_id",
+    "deterministic_summary",
+    "digest_of",
+]
+
+KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
+"""Arguments that say most about a call, in the order in which a summary names them."""
+
+_POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
+_SUMMARY_CHARS = 300
+_VALUE_CHARS = 120
+_READ_CHARS = 2_000  # more of a value than is shown, so that redaction sees secrets whole
+_OTHER_ARGS = 3
+
+
+class ContextPointer(BaseModel):
+    """A stored result without the result: small, frozen, good to show to a model that chooses.
+
+    Attributes:
+        pointer_id: 12 to 16 lower-case hexadecimal digits, unique within its query.
+        query_id: What the user asked, as an id; names the folder.
+        task_id: Task of the plan, if any.
+        tool_name: Tool that gave the result.
+        args: What the tool was called with, as plain data; cut short when they take over 8 KB.
+        created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is time order.
+        summary: One line about the call; see `deterministic_summary`.
+        result_path: Where a person finds the result. Information only: loading goes by the ids.
+        source_urls: Where the result came from, at most 50, http(s) only. Never fetched.
+        result_bytes: Size of the stored result; None in files of older versions.
+        result_sha256: SHA-256 of the stored result, which loading verifies; None in files of older versions.
+        digest: One line about the result; see `describe_result`.
+        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when those are cut.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pointer_id: str
+    query_id: str
+    task_id: str | None = None
+    tool_name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    created_at: str
+    summary: str
+    result_path: str
+    source_urls: list[str] = Field(default_factory=list)
+    result_bytes: int | None = None
+    result_sha256: str | None = None
+    digest: str = ""
+    args_sha256: str | None = None
+
+
+def check_pointer_id(pointer_id: str) -> str:
+    """The id itself when it has the form of one.
+
+    Raises:
+        PointerNotFoundError: Hexadecimal digits, but too many, too few or in capitals: no such pointer can exist.
+        UnsafePathError: Anything else.
+    """
+    if _POINTER_ID.fullmatch(pointer_id):
+        return pointer_id
+    if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
+        raise PointerNotFoundError("A pointer id has 12 to 16 lower-case hexadecimal digits; nothing has this one")
+    raise UnsafePathError("This is no pointer id; use one that the store gave")
+
+
+def call_digest(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
+    """64 hexadecimal digits that are the same for the same call only; pointer ids are their beginning.
+
+    The order of keys never matters; None, "None" and "null" as `task_id` are three.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the arguments.
+    """
+    return digest_of({"tool_name": tool_name, "args": args, "query_id": query_id, "task_id": task_id})
+
+
+def compute_pointer_id(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
+    """The 12 digits under which a call's result is stored, unless another call already has them.
+
+    Stable for ever, since files outlive versions: the beginning of `sha256(stable_json({tool_name, args, query_id,
+    task_id}))`.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the arguments.
+    """
+    return call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id)[:12]
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of the value's `stable_json`, as 64 hexadecimal digits.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the value.
+    """
+    return hashlib.sha256(stable_json(value).encode("utf-8")).hexdigest()
+
+
+def deterministic_summary(*, tool_name: str, args: Mapping[str, Any], key_args: Sequence[str] = KEY_ARGS) -> str:
+    """One line of at most 300 characters that tells one call from another, such as `web_search query=foo count=3`.
+
+    The tool's name, then `key=value` for the key arguments that are present, else for the first three of the sorted
+    arguments; None is left out. A value has at most 120 characters, lists and dicts as compact JSON; secrets are
+    redacted, control characters become spaces.
+
+    Args:
+        tool_name: Name of the tool.
+        args: What it was called with.
+        key_args: Names of the arguments worth showing, in the order of their mention.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the arguments.
+    """
+    plain = to_plain(dict(args))
+    assert isinstance(plain, dict)
+    names = [key for key in key_args if plain.get(key) is not None] or sorted(plain)[:_OTHER_ARGS]
+    shown = [f"{_shown(key)}={_shown_value(key, plain[key])}" for key in names if plain[key] is not None]
+    return one_line(" ".join([_shown(tool_name), *shown]), max_chars=_SUMMARY_CHARS)
+
+
+def _shown_value(key: str, value: Json) -> str:
+    if is_secret_key(key):
+        return REDACTED
+    return _shown(str(value) if isinstance(value, str | bool) else json_text(value))
+
+
+def _shown(text: str) -> str:
+    return one_line(redact_text(text[:_READ_CHARS]), max_chars=_VALUE_CHARS)

@@ -1,0 +1,152 @@
+"""`PointerRecords`: results and their pointers as pairs of blobs that are never seen half written.
+
+The pointer's blob, the meta, is the commit record; it holds the digest of its result.
+
+First save:  result, meta.
+Re-save:     next (the new meta), result, meta, drop next.
+
+Between any two steps the result on disk is described by the meta or by `next`, so a reader, and whoever comes after a
+killed writer, can tell which version is whole. Each step is settled on disk before the one that relies on it.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from pydantic import ValidationError
+
+from llm_common.agents.pointers.encoding import decode_json, encode_json
+from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
+from llm_common.storage import BlobStore
+
+__all__ = ["PointerRecords", "meta_key", "next_key", "parse_meta", "result_key"]
+
+_READ_PAUSES_S = (0.0, 0.001, 0.005)
+"""A writer needs about a millisecond between result and meta; past these a reader waits for the lock."""
+
+
+def meta_key(query_id: str, pointer_id: str) -> str:
+    """Key of the commit record."""
+    return f"{query_id}/{pointer_id}.meta.json"
+
+
+def result_key(query_id: str, pointer_id: str) -> str:
+    """Key of the stored result."""
+    return f"{query_id}/{pointer_id}.result.json"
+
+
+def next_key(query_id: str, pointer_id: str) -> str:
+    """Key of the record that a re-save is about to commit."""
+    return f"{query_id}/{pointer_id}.next"
+
+
+def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer:
+    """The pointer that a commit record holds; fields of newer versions are passed over.
+
+    Raises:
+        CorruptPointerError: The bytes are no commit record, or that of another pointer.
+    """
+    try:
+        pointer = ContextPointer.model_validate(decode_json(data))
+    except ValidationError as exc:
+        raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
+    if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
+        raise CorruptPointerError("A stored pointer is that of another place; move its file back")
+    return pointer
+
+
+class PointerRecords:
+    """Reads pairs at any time, and writes them for a caller that holds the folder's lock.
+
+    Args:
+        blobs: Where the bytes are.
+    """
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        """The pointer and its verified result, both of one version, while others write.
+
+        Raises:
+            PointerNotFoundError: There is no such pointer, or its result is gone.
+            CorruptPointerError: The result is not what was saved.
+        """
+        for pause_s in _READ_PAUSES_S:
+            time.sleep(pause_s)
+            with suppress(CorruptPointerError):
+                return self._load_once(query_id, pointer_id)
+        with self._blobs.lock(query_id, shared=True):
+            return self._load_once(query_id, pointer_id)
+
+    def recover(self, query_id: str, pointer_id: str) -> ContextPointer | None:
+        """The committed pointer, if any, after what a killed writer left is finished or dropped; under the lock."""
+        committed = self._read(meta_key, query_id, pointer_id)
+        pending = self._read(next_key, query_id, pointer_id)
+        if pending is None:
+            return committed
+        with suppress(PointerNotFoundError):
+            if _describes(pending, self._blobs.get(result_key(query_id, pointer_id))):
+                self._blobs.put(meta_key(query_id, pointer_id), _meta_bytes(pending))
+                committed = pending
+        self._blobs.delete(next_key(query_id, pointer_id), settle=False)
+        return committed
+
+    def commit(self, pointer: ContextPointer, payload: bytes, *, replaces: bool) -> None:
+        """Makes the pointer and its result the visible version; under the lock, after `recover`.
+
+        Args:
+            pointer: What to commit.
+            payload: Its result.
+            replaces: Whether `recover` found a pointer under this id.
+
+        Raises:
+            StoreError: Not committed: the old version is still there, or, once the new result has replaced the old
+                one, the new version. A first save leaves nothing.
+        """
+        keys = (pointer.query_id, pointer.pointer_id)
+        meta = _meta_bytes(pointer)
+        if replaces:
+            self._blobs.put(next_key(*keys), meta)
+            self._blobs.put(result_key(*keys), payload)
+            self._blobs.put(meta_key(*keys), meta)
+            self._blobs.delete(next_key(*keys), settle=False)
+            return
+        try:
+            self._blobs.put(result_key(*keys), payload, settle=False)
+            self._blobs.put(meta_key(*keys), meta)
+        except BaseException:
+            with suppress(StoreError):
+                self._blobs.delete(meta_key(*keys), settle=False)
+                self._blobs.delete(result_key(*keys), settle=False)
+            raise
+
+    def _load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        meta = self._blobs.get(meta_key(query_id, pointer_id))
+        payload = self._blobs.get(result_key(query_id, pointer_id))
+        pending = self._read(next_key, query_id, pointer_id)
+        if pending is not None and _describes(pending, payload):
+            return pending, payload
+        committed = parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
+        if not _describes(committed, payload):
+            raise CorruptPointerError("A stored result is not what was saved; restore its file from a copy")
+        return committed, payload
+
+    def _read(self, key: Callable[[str, str], str], query_id: str, pointer_id: str) -> ContextPointer | None:
+        """The pointer under the key, None when it is missing or damaged."""
+        with suppress(PointerNotFoundError, CorruptPointerError):
+            return parse_meta(self._blobs.get(key(query_id, pointer_id)), query_id=query_id, pointer_id=pointer_id)
+        return None
+
+
+def _describes(pointer: ContextPointer, payload: bytes) -> bool:
+    """Whether the pointer was saved with these bytes; one of an older version, without a digest, is believed."""
+    if pointer.result_sha256 is None:
+        return True
+    return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
+
+
+def _meta_bytes(pointer: ContextPointer) -> bytes:
+    return encode_json(pointer.model_dump()).data

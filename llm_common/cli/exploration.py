@@ -1,0 +1,181 @@
+"""`explore`: a plan run on a folder, its outputs chosen and packed, with a record of all of it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llm_common.agents.context_pointers import (
+    ContextPointer,
+    RelevanceSelection,
+    RenderedContexts,
+    render_selected_contexts,
+)
+from llm_common.agents.executor import AgenticExecutor, StreamEvent
+from llm_common.agents.schemas import ExecutionPlan
+from llm_common.agents.tool_context import ToolContextManager
+from llm_common.cli.plan import default_question, plan_for
+from llm_common.cli.selectors import selectors_from_env
+from llm_common.cli.workspace import Workspace
+from llm_common.cli.workspace_tools import WorkspaceTools
+
+__all__ = ["CallRecord", "Exploration", "PointerRecord", "explore"]
+
+_CHARS_PER_OUTPUT = 2_000  # room that an output should get; more outputs would show little of each
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One tool call of the run: its output's pointer, or its error."""
+
+    task: int
+    tool: str
+    args: dict[str, Any]
+    pointer_id: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PointerRecord:
+    """One stored output: whether it was kept, why, and how much of it the packed context shows."""
+
+    pointer_id: str
+    tool: str
+    summary: str
+    bytes: int | None
+    kept: bool
+    why: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """What a run on a folder did and gave; `seconds` is wall time by step, `selection` the status of the choice."""
+
+    folder: str
+    files: int
+    skipped: int
+    question: str
+    tool_selector: str
+    context_selector: str
+    plan: ExecutionPlan
+    calls: tuple[CallRecord, ...]
+    problems: tuple[str, ...]
+    pointers: tuple[PointerRecord, ...]
+    selection: str
+    budget_chars: int
+    packed: str
+    seconds: dict[str, float]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a choice failed, or all calls of a task, so that the packed context is not what it should be."""
+        tasks, done = {call.task for call in self.calls}, {call.task for call in self.calls if not call.error}
+        return bool(self.problems) or tasks != done or self.selection not in {"ok", "empty"}
+
+
+async def explore(
+    folder: Path, *, question: str, budget_chars: int, store_dir: Path, tell: Callable[[str], object]
+) -> Exploration:
+    """Everything from reading the folder to the packed context.
+
+    Args:
+        folder: What to read; it is not changed.
+        question: What to find out; "" asks what the folder says it is about.
+        budget_chars: Most characters of packed context.
+        store_dir: Where outputs are kept.
+        tell: Called with a short line before each step.
+
+    Raises:
+        ConfigError: A setting in the environment cannot be used.
+    """
+    clock = _Clock()
+    workspace = Workspace(folder)
+    question = question or default_question(workspace)
+    plan = plan_for(workspace, question)
+    clock.lap("reading")
+    manager = ToolContextManager(store_dir)
+    async with selectors_from_env(max_outputs=max(1, budget_chars // _CHARS_PER_OUTPUT)) as selectors:
+        registry = WorkspaceTools(workspace, question).registry()
+        # One call at a time: what was saved later ranks higher, and the same folder should give the same answer.
+        executor = AgenticExecutor(None, registry, manager, selector=selectors.tools, max_parallel=1)
+        run = _Run()
+        async for event in executor.run_stream(plan, manager.hash_query(question), query=question):
+            if event.type == "thinking":
+                tell(event.data)
+            run.note(event)
+        clock.lap("tools")
+        tell("Choosing outputs")
+        pointers = manager.get_all_pointers()
+        choice = await selectors.contexts.select_detailed(query=question, pointers=pointers)
+        clock.lap("choosing")
+    rendered = render_selected_contexts(pointers=choice.pointers, store=manager.pointer_store, max_chars=budget_chars)
+    clock.lap("packing")
+    return Exploration(
+        folder=str(workspace.root),
+        files=len(workspace.paths),
+        skipped=workspace.skipped,
+        question=question,
+        tool_selector=selectors.label(selectors.tool_model),
+        context_selector=selectors.label(choice.model),
+        plan=plan,
+        calls=tuple(run.calls),
+        problems=tuple(run.problems),
+        pointers=_records(pointers, choice, rendered),
+        selection=choice.status,
+        budget_chars=budget_chars,
+        packed=rendered.text,
+        seconds=clock.laps,
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """What the events of a run said."""
+
+    calls: list[CallRecord] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, event: StreamEvent) -> None:
+        data = event.data
+        if event.type in {"tool_result", "error"} and "args" in data:
+            record = CallRecord(data["task"], data["tool"], data["args"], data.get("pointer_id"), data.get("error"))
+            self.calls.append(record)
+        elif event.type == "error":
+            self.problems.append(data["error"])
+
+
+def _records(
+    pointers: list[ContextPointer], choice: RelevanceSelection, rendered: RenderedContexts
+) -> tuple[PointerRecord, ...]:
+    reasons = {each.pointer_id: each.reason for each in choice.choices}
+    blocks = {block.pointer_id: block for block in rendered.blocks}
+    records = []
+    for pointer in pointers:
+        block = blocks.get(pointer.pointer_id)
+        records.append(
+            PointerRecord(
+                pointer_id=pointer.pointer_id,
+                tool=pointer.tool_name,
+                summary=pointer.summary,
+                bytes=pointer.result_bytes,
+                kept=block is not None,
+                why=reasons.get(pointer.pointer_id, choice.status),
+                shown=f"{block.status}, {block.chars_shown:,} of {block.chars_total:,} chars" if block else "",
+            )
+        )
+    return tuple(records)
+
+
+class _Clock:
+    """Wall time by step, in seconds."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 4)
+        self._last = now

@@ -1,0 +1,107 @@
+"""An exploration for people and for programs: the same facts as tables and as one JSON document."""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from llm_common.cli.exploration import CallRecord, Exploration, PointerRecord
+
+__all__ = ["as_json", "show"]
+
+# Files hold whatever they like, also what would make a terminal do things.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MAX_ARG_CHARS = 60
+
+
+def as_json(exploration: Exploration, *, store: Path | None) -> str:
+    """The whole exploration as one JSON document, indented.
+
+    Args:
+        exploration: What to print.
+        store: Folder of the stored outputs when they are kept.
+    """
+    facts = asdict(exploration)
+    facts["plan"] = exploration.plan.model_dump()
+    return json.dumps(facts | {"store": str(store) if store else None}, indent=2, ensure_ascii=False, default=str)
+
+
+def show(exploration: Exploration, *, store: Path | None) -> None:
+    """Prints the exploration on stdout: what was asked, done, kept and dropped, then the packed context.
+
+    Args:
+        exploration: What to print.
+        store: Folder of the stored outputs when they are kept.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    _show_head(console, exploration)
+    _show_plan(console, exploration)
+    _show_pointers(console, exploration)
+    _show_packed(console, exploration)
+    times = ", ".join(f"{name} {seconds * 1000:,.0f} ms" for name, seconds in exploration.seconds.items())
+    console.print(f"\nTime: {times}", style="dim", markup=False)
+    if store:
+        console.print(f"Stored outputs: {store}", markup=False)
+
+
+def _show_head(console: Console, exploration: Exploration) -> None:
+    rows = {
+        "Folder": f"{exploration.folder} ({exploration.files:,} text files, {exploration.skipped:,} others left out)",
+        "Question": exploration.question,
+        "Tools chosen by": exploration.tool_selector,
+        "Outputs chosen by": exploration.context_selector,
+    }
+    for name, value in rows.items():
+        console.print(Text.assemble((f"{name}: ", "bold"), _text(value)))
+
+
+def _show_plan(console: Console, exploration: Exploration) -> None:
+    console.print("\nPlan and calls", style="bold")
+    for task in exploration.plan.tasks:
+        console.print(_text(f"{task.id}. {task.description}"))
+        calls = [call for call in exploration.calls if call.task == task.id]
+        for call in calls:
+            outcome = f"failed: {call.error}" if call.error else f"pointer {call.pointer_id}"
+            console.print(_text(f"   {_call_text(call)} -> {outcome}"), style="red" if call.error else "")
+        if not calls:
+            console.print("   no calls", style="dim")
+    for problem in exploration.problems:
+        console.print(_text(f"Problem: {problem}"), style="red")
+
+
+def _call_text(call: CallRecord) -> str:
+    args = (f"{name}={value!r}" for name, value in call.args.items())
+    shown = (arg if len(arg) <= _MAX_ARG_CHARS else f"{arg[:_MAX_ARG_CHARS]}…" for arg in args)
+    return f"{call.tool}({', '.join(shown)})"
+
+
+def _show_pointers(console: Console, exploration: Exploration) -> None:
+    table = Table(title=f"\nOutputs (selection: {exploration.selection})", title_justify="left", title_style="bold")
+    table.add_column("Pointer", no_wrap=True)
+    table.add_column("Output", overflow="fold")
+    table.add_column("Bytes", justify="right", no_wrap=True)
+    table.add_column("Kept", no_wrap=True)
+    table.add_column("Why")
+    for pointer in exploration.pointers:
+        kept = _text("yes" if pointer.kept else "no", style="green" if pointer.kept else "dim")
+        size = f"{pointer.bytes:,}" if pointer.bytes is not None else "?"
+        table.add_row(pointer.pointer_id, _text(pointer.summary), size, kept, _text(_why(pointer)))
+    console.print(table)
+
+
+def _why(pointer: PointerRecord) -> str:
+    return f"{pointer.why}; {pointer.shown}" if pointer.shown else pointer.why
+
+
+def _show_packed(console: Console, exploration: Exploration) -> None:
+    size = f"{len(exploration.packed):,} of at most {exploration.budget_chars:,} characters"
+    console.print(f"\nPacked context, {size}", style="bold")
+    console.print(_text(exploration.packed or "(nothing was selected)"))
+
+
+def _text(value: str, *, style: str = "") -> Text:
+    return Text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", value), style=style)

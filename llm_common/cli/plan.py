@@ -1,0 +1,111 @@
+"""The demo's plan: what to ask about a folder, and which tasks answer it."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask
+from llm_common.cli.passages import split_passages
+from llm_common.cli.workspace import Workspace
+from llm_common.cli.workspace_tools import word_beginnings
+from llm_common.ranking.lexical import LexicalIndex, query_terms
+
+__all__ = ["default_question", "plan_for", "promising_files"]
+
+_READ_FILES = 4
+_SEARCHED_WORDS = 8
+_RANKED_WORDS = 16
+_MAX_DESCRIPTION_CHARS = 200
+_SEARCHED_FILES = 200
+_SEARCHED_CHARS = 1_000_000
+_RANKED_PASSAGES = 60
+_DESCRIPTION = re.compile(r'(?:^|[{,])\s*"?description"?\s*[:=]\s*"([^"]+)"', re.MULTILINE)
+_DOCSTRING = re.compile(r'^[rR]?"""(.+?)(?:\.\s|\n\n|""")', re.DOTALL)
+_PROSE = re.compile(r"^[A-Za-z].*(?:\n\S.*)*", re.MULTILINE)
+_STARTING_POINTS = ("readme", "__init__", "index", "main", "app", "lib")
+
+
+def default_question(workspace: Workspace) -> str:
+    """What the folder says about itself, asked back as a question about where it does that."""
+    description = " ".join(_description(workspace).split())[:_MAX_DESCRIPTION_CHARS]
+    return f"Where is this done: {description}" if description else f"What does {workspace.name} do?"
+
+
+def plan_for(workspace: Workspace, question: str) -> ExecutionPlan:
+    """Three tasks: survey the folder, search for the question's words, read the files that promise most.
+
+    A task without anything to search for or to read is left out.
+    """
+    words = " ".join(query_terms(question)[:_SEARCHED_WORDS])
+    steps = {
+        "Survey the folder": ["List the files of the folder", "Count files and lines by kind of file"],
+        "Search the text for the words of the question": [f'Grep the words "{words}"'] if words else [],
+        "Read the most promising files": [
+            f'Read file "{path}"' for path in promising_files(workspace, question, limit=_READ_FILES)
+        ],
+    }
+    return ExecutionPlan(
+        tasks=[_task(number, name, parts) for number, (name, parts) in enumerate(steps.items(), start=1) if parts]
+    )
+
+
+def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[str]:
+    """The files whose passages rank best for the question; where no file has a word of it, the starting points.
+
+    Files that hold most of the question's words are searched, 200 of them and a million characters at most. Each of
+    their passages gives its file `1 / (5 + rank)`, so that several good passages count for more than one.
+    """
+    texts = _searched(workspace, word_beginnings(question)[:_RANKED_WORDS])
+    with LexicalIndex({"path": 2.0, "text": 1.0}) as index:
+        index.add_many(
+            (f"{path}:{number}", {"path": path, "text": passage.text})
+            for path, text in texts.items()
+            for number, passage in enumerate(split_passages(text))
+        )
+        hits = index.search(question, limit=_RANKED_PASSAGES)
+    scores: defaultdict[str, float] = defaultdict(float)
+    for rank, hit in enumerate(hits):
+        scores[hit.key.rpartition(":")[0]] += 1 / (5 + rank)
+    ranked = sorted(scores, key=lambda path: (-scores[path], path))
+    return (ranked or sorted(workspace.paths, key=lambda path: (_starting_point(path), path)))[:limit]
+
+
+def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]:
+    """The files worth ranking, those with most of the words first."""
+    held: dict[str, int] = {}
+    for path in workspace.paths:
+        text = workspace.text(path).lower()
+        if number := sum(word in text for word in beginnings):
+            held[path] = number
+    texts: dict[str, str] = {}
+    room = _SEARCHED_CHARS
+    for path in sorted(held, key=lambda path: (-held[path], path))[:_SEARCHED_FILES]:
+        text = workspace.text(path)
+        if len(text) <= room:
+            texts[path] = text
+            room -= len(text)
+    return texts
+
+
+def _task(number: int, description: str, steps: Sequence[str]) -> PlannedTask:
+    sub_tasks = [SubTask(id=place, description=step) for place, step in enumerate(steps, start=1)]
+    return PlannedTask(id=number, description=description, sub_tasks=sub_tasks)
+
+
+def _starting_point(path: str) -> int:
+    stem = PurePosixPath(path).stem.lower()
+    return _STARTING_POINTS.index(stem) if stem in _STARTING_POINTS else len(_STARTING_POINTS)
+
+
+def _description(workspace: Workspace) -> str:
+    """What the project file, the package or the readme says it is; "" when none says anything."""
+    top = [path for path in workspace.paths if "/" not in path]
+    for path, pattern in [
+        *((path, _DESCRIPTION) for path in top if path in {"pyproject.toml", "package.json", "Cargo.toml"}),
+        *((path, _DOCSTRING) for path in top if path == "__init__.py"),
+        *((path, _PROSE) for path in top if path.lower().startswith("readme")),
+    ]:
+        if match := pattern.search(workspace.text(path)):
+            return match[match.lastindex or 0]
+    return ""

@@ -1,0 +1,192 @@
+"""The one JSON object in a model's reply: peeled out of what stands around it, never repaired.
+
+Three rules, and no case outside them:
+
+1. Thinking is not the answer. What stands between `<think>` and `</think>` is skipped; a closing tag alone, as from
+   models whose opening tag is part of the prompt, discards everything before it.
+2. Brackets pair up over the rest of the reply, strings left aside, and only an outermost pair is a candidate. A reply
+   that was cut therefore never yields one of its inner parts. Fences, box tokens and prose have no brackets of their
+   own and need no rule.
+3. A candidate that is not JSON at all (`use {x}`) is prose, and so is every list (`see [1]`): answers are objects. Of
+   what remains there must be one, however often repeated.
+
+Every step takes time linear in the reply.
+"""
+
+import json
+import math
+import re
+from json import JSONDecodeError
+from typing import Final, cast
+
+from llm_common.errors import MalformedReplyError
+
+__all__ = ["extract_json"]
+
+_MAX_CHARS: Final = 1_000_000
+_MAX_DEPTH: Final = 100
+_MAX_CANDIDATES: Final = 1_000
+_MAX_NUMBER_CHARS: Final = 1_000
+
+_FAULTS: Final = {
+    "ambiguous": "holds several different objects; ask for one alone",
+    "bad_number": f"holds a number that is not finite or has over {_MAX_NUMBER_CHARS:,} characters",
+    "duplicate_keys": "repeats a key within an object, so its meaning is open; ask again",
+    "empty": "is empty; ask again, or try another model",
+    "no_json": "holds no JSON object; ask again, or try another model",
+    "not_strict": "holds something like JSON that is not strict JSON; ask again, or try another model",
+    "too_deep": f"is nested deeper than {_MAX_DEPTH} levels; ask for a flatter answer",
+    "too_large": f"has over {_MAX_CHARS:,} characters; ask for less",
+    "truncated": "ends in the middle of a JSON value; allow more tokens, or ask for less",
+    "unclosed_thinking": "ends before its thinking does; allow more tokens, or ask for less thinking",
+}
+
+# What matters outside a value: a bracket, a thinking tag, an object that was encoded once more as a JSON string.
+_LANDMARK: Final = re.compile(
+    r"""
+      [{}\[\]]
+    | < (?P<closing>/?) (?P<tag> (?i:think|thinking|thought|reasoning) ) (?:\s[^<>]*)? >
+    | (?P<encoded> " (?:\\[nrt]|\ )*+ \{ (?:\\[nrt]|\ )*+ \\" )
+    """,
+    re.VERBOSE,
+)
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Strings and plain text in one stride, then a bracket; a quote there opens a string that never ends.
+_STRIDE: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
+_CLOSER: Final = {"{": "}", "[": "]"}
+
+
+def extract_json(text: str) -> dict[str, object]:
+    """The JSON object that a reply holds.
+
+    Peels off code fences, prose, thinking blocks and box tokens, reads an object that is repeated word for word or in
+    other key order once, and undoes one level of string encoding. Takes strict JSON only (RFC 8259, unique keys,
+    finite numbers) and mends nothing: no proper prefix of an object, and no part of one, is ever returned.
+
+    Args:
+        text: The reply as the model wrote it.
+
+    Returns:
+        The object; a list or a scalar is no answer.
+
+    Raises:
+        MalformedReplyError: Nothing, or nothing certain, to read. `.reason` is one of `ambiguous`, `bad_number`,
+            `duplicate_keys`, `empty`, `no_json`, `not_strict`, `too_deep` (over 100 levels), `too_large` (over
+            1,000,000 characters), `truncated`, `unclosed_thinking`.
+    """
+    try:
+        return _only_object(text)
+    except MalformedReplyError as exc:
+        exc.reply = text
+        raise
+
+
+def _only_object(text: str) -> dict[str, object]:
+    if len(text) > _MAX_CHARS:
+        raise _fault("too_large")
+    if not text.strip("\ufeff \t\r\n"):
+        raise _fault("empty")
+    answers: dict[str, dict[str, object]] = {}
+    candidates = _candidates(text)
+    for candidate in candidates:
+        try:
+            answer = _parse(candidate)
+        except JSONDecodeError:
+            continue
+        # Compared as text, since 1, 1.0 and True are equal in Python.
+        answers[json.dumps(answer, sort_keys=True)] = answer
+    if not answers:
+        raise _fault("not_strict" if candidates else "no_json")
+    if len(answers) > 1:
+        raise _fault("ambiguous")
+    return next(iter(answers.values()))
+
+
+def _candidates(text: str) -> list[str]:
+    """The outermost objects, and the string literals that hold one, outside all thinking and lists."""
+    found: list[str] = []
+    position = 0
+    while landmark := _LANDMARK.search(text, position):
+        start = landmark.start()
+        if landmark["closing"]:
+            found.clear()
+            position = landmark.end()
+        elif landmark["tag"]:
+            position = _end_of_thinking(text, landmark.end(), landmark["tag"])
+        else:
+            position = _end_of_string(text, start) if landmark["encoded"] else _end_of_value(text, start)
+            if text[start] != "[":
+                found.append(text[start:position])
+        if len(found) > _MAX_CANDIDATES:
+            raise _fault("ambiguous")
+    return found
+
+
+def _end_of_thinking(text: str, start: int, tag: str) -> int:
+    closing = re.compile(rf"</{tag}\s*>", re.IGNORECASE).search(text, start)
+    if closing is None:
+        raise _fault("unclosed_thinking")
+    return closing.end()
+
+
+def _end_of_string(text: str, start: int) -> int:
+    string = _STRING.match(text, start)
+    if string is None:
+        raise _fault("truncated")
+    return string.end()
+
+
+def _end_of_value(text: str, start: int) -> int:
+    """Where the bracket at `start` is closed; depth is bounded here, so that no parser recurses without limit."""
+    open_brackets: list[str] = []
+    for stride in _STRIDE.finditer(text, start):
+        bracket = stride[1]
+        if bracket in _CLOSER:
+            open_brackets.append(bracket)
+            if len(open_brackets) > _MAX_DEPTH:
+                raise _fault("too_deep")
+        elif bracket in {"", '"'}:
+            break
+        elif not open_brackets or bracket != _CLOSER[open_brackets.pop()]:
+            raise _fault("not_strict")
+        elif not open_brackets:
+            return stride.end()
+    raise _fault("truncated")
+
+
+def _parse(candidate: str) -> dict[str, object]:
+    value = _DECODER.decode(candidate)
+    if isinstance(value, str):
+        _end_of_value(value, 0)
+        value = _DECODER.decode(value)
+    return cast("dict[str, object]", value)
+
+
+def _unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(members)
+    if len(result) != len(members):
+        raise _fault("duplicate_keys")
+    return result
+
+
+def _integer(literal: str) -> int:
+    if len(literal) > _MAX_NUMBER_CHARS:
+        raise _fault("bad_number")
+    return int(literal)
+
+
+def _real(literal: str) -> float:
+    """A float; also given NaN and Infinity, which are no JSON, and numbers too large for one, such as 1e999."""
+    number = float(literal)
+    if len(literal) > _MAX_NUMBER_CHARS or not math.isfinite(number):
+        raise _fault("bad_number")
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_integer, parse_float=_real, parse_constant=_real
+)
+
+
+def _fault(reason: str) -> MalformedReplyError:
+    return MalformedReplyError(f"The reply {_FAULTS[reason]}", reason=reason)

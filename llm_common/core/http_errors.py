@@ -1,0 +1,148 @@
+"""What an HTTP call's failures mean: the one place where httpx's errors and status codes become ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+
+import httpx
+
+from llm_common.errors import (
+    ContextTooLongError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
+
+__all__ = ["HTTPX_ERRORS", "error_of_exception", "error_of_status", "is_transient", "retry_after_s", "translated"]
+
+HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
+
+_CONNECTION_ERRORS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    (
+        (httpx.ConnectError,),
+        "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate",
+    ),
+    ((httpx.ProxyError,), "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
+    (
+        (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError),
+        "the request cannot be sent; check base_url and api_key",
+    ),
+    ((httpx.RemoteProtocolError,), "the endpoint broke off or does not speak HTTP; try again or check base_url"),
+)
+_TOO_LONG = (
+    "context_length_exceeded",
+    "maximum context length",
+    "context length",
+    "context window",
+    "prompt is too long",
+)
+_BAD_REQUEST = frozenset({400, 422})
+_TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
+_REDIRECTS = range(300, 400)
+
+
+@contextmanager
+def translated(*, timeout_s: float) -> Iterator[None]:
+    """A block out of which httpx's errors come as ours.
+
+    Raises:
+        LLMError: By `error_of_exception`, chained to what httpx raised.
+    """
+    try:
+        yield
+    except HTTPX_ERRORS as exc:
+        raise error_of_exception(exc, timeout_s=timeout_s) from exc
+
+
+def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
+    """Our error for one of httpx's. The text repeats nothing of httpx's, which may hold addresses and headers."""
+    if isinstance(exc, httpx.TimeoutException):
+        return LLMTimeoutError(
+            f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+        )
+    if isinstance(exc, httpx.DecodingError):
+        return MalformedReplyError("the reply's compression is damaged", reason="bad_encoding")
+    for kinds, text in _CONNECTION_ERRORS:
+        if isinstance(exc, kinds):
+            return LLMConnectionError(text)
+    return LLMConnectionError("the connection broke before the answer was whole; try again")
+
+
+def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:
+    """Our error for an HTTP status, or for the status inside an error object that came with 200.
+
+    Args:
+        status: HTTP status.
+        body: What the endpoint said; kept as a fact.
+        retry_after: The header of that name.
+    """
+    if status in {401, 403}:
+        return LLMAuthError(
+            f"the endpoint refused the key ({status}); check it and what it may use", status=status, body=body
+        )
+    if status == httpx.codes.NOT_FOUND:
+        return ModelNotFoundError(
+            "the endpoint knows no such model or path (404); check model and base_url", status=status, body=body
+        )
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        return LLMRateLimitError(
+            "the endpoint takes no more requests now (429); wait, or ask for a higher limit",
+            status=status,
+            body=body,
+            retry_after_s=retry_after_s(retry_after),
+        )
+    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE or (status in _BAD_REQUEST and _says_too_long(body)):
+        return ContextTooLongError(
+            f"the prompt does not fit the model ({status}); send less or take a model with a larger window",
+            status=status,
+            body=body,
+        )
+    if status in _REDIRECTS:
+        return LLMStatusError(
+            f"the endpoint redirects ({status}), which is not followed with a key; set base_url to the new address",
+            status=status,
+        )
+    return LLMStatusError(
+        f"the endpoint answered with an error (status {status}); what it said is in `.body`", status=status, body=body
+    )
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether the same request may well succeed a moment later: broken connections, 408, 429 and 5xx."""
+    if isinstance(error, LLMStatusError):
+        return error.status in _TRANSIENT
+    return isinstance(error, LLMConnectionError)
+
+
+def retry_after_s(header: str | None, *, now: datetime | None = None) -> float | None:
+    """The wait in seconds that a Retry-After header asks for; None for none, for garbage and for a time gone by.
+
+    Both forms of RFC 9110 section 10.2.3: seconds, or a date.
+    """
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        seconds = _seconds_until(header, now=now or datetime.now(UTC))
+    return seconds if isfinite(seconds) and seconds >= 0 else None
+
+
+def _seconds_until(date: str, *, now: datetime) -> float:
+    try:
+        moment = parsedate_to_datetime(date)
+    except ValueError:
+        return -1.0
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
+
+
+def _says_too_long(body: str) -> bool:
+    text = body.lower()
+    return any(phrase in text for phrase in _TOO_LONG)

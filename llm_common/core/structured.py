@@ -1,0 +1,294 @@
+"""One question to a model, answered by a value of the type that was asked for, or by an `LLMError`.
+
+Everything a foreign client may do wrong ends here: what leaves is a validated reply, an `LLMError` or a cancellation.
+"""
+
+import asyncio
+import inspect
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from llm_common._telemetry import span
+from llm_common.core.extraction import extract_json
+from llm_common.core.models import LLMMessage, LLMUsage
+from llm_common.errors import (
+    ContextTooLongError,
+    CostLimitError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
+
+__all__ = ["Attempt", "SupportsChat", "ask", "extract_json"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ValueT = TypeVar("ValueT")
+ReadToolCalls = Callable[[list[dict[str, Any]]], object]
+
+# The first class that fits names the error, so subclasses stand before their base.
+_CODES: Final[tuple[tuple[type[LLMError], str], ...]] = (
+    (LLMTimeoutError, "timeout"),
+    (LLMConnectionError, "connection"),
+    (LLMAuthError, "auth"),
+    (LLMRateLimitError, "rate_limit"),
+    (ModelNotFoundError, "model_not_found"),
+    (ContextTooLongError, "too_long"),
+    (LLMStatusError, "status"),
+    (MalformedReplyError, "malformed"),
+    (CostLimitError, "cost_limit"),
+    (LLMError, "client"),
+)
+
+# Finish reasons after which the text is not the model's whole answer: those of OpenAI, then those that z.ai,
+# OpenRouter and Anthropic's shape add.
+_UNFINISHED: Final = {
+    "length": "cut",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "model_context_window_exceeded": "cut",
+    "network_error": "cut",
+    "error": "cut",
+    "max_tokens": "cut",
+    "refusal": "refusal",
+}
+_FAULTS: Final = {
+    "cut": "The model was stopped before its answer was whole; allow more tokens, or ask for less",
+    "content_filter": "The endpoint withheld the answer; rephrase the request, or use another model",
+    "refusal": "The model refused to answer; rephrase the request, or use another model",
+}
+_TEXT_PARTS: Final = ("text", "output_text")
+_MAX_PLACES: Final = 5
+_FIELD_NAME: Final = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
+
+
+class SupportsChat(Protocol):
+    """What `ask` needs of a client; every `LLMClient` has it, and so has anything with this one method."""
+
+    def chat_completion(
+        self,
+        *,
+        messages: list[LLMMessage],
+        model: str | None,
+        temperature: float,
+        response_format: dict[str, str],
+    ) -> Awaitable[object]:
+        """An answer whose `content` is the reply and whose `finish_reason` says whether it is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one model call took and what came of it; holds no text of the prompt or the reply.
+
+    Attributes:
+        model: The model that answered as the endpoint names it, else the one that was asked for.
+        latency_ms: Wall time in milliseconds.
+        usage: Tokens, where the endpoint counted them.
+        cost_usd: Dollars, where the client knows them.
+        error: None for success, else `timeout`, `connection`, `status`, `auth`, `rate_limit`, `model_not_found`,
+            `too_long`, `cost_limit`, `malformed` or `client` (raised what no client of ours raises, or was cancelled).
+        reason: A detail of the error: the reason code of a malformed reply, an HTTP status, or a class name.
+    """
+
+    model: str | None
+    latency_ms: int
+    usage: LLMUsage | None = None
+    cost_usd: float | None = None
+    error: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What is read of a foreign answer; whatever is not of its type, as in a double made of mocks, counts as absent."""
+
+    content: str = ""
+    finish_reason: str | None = None
+    refusal: str | None = None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    model: str | None = None
+    usage: LLMUsage | None = None
+    cost_usd: float | None = None
+
+
+async def ask(
+    client: SupportsChat,
+    messages: list[LLMMessage],
+    *,
+    reply_model: type[ModelT],
+    model: str | None,
+    timeout_s: float,
+    temperature: float = 0.0,
+    attempts: list[Attempt] | None = None,
+    read_tool_calls: ReadToolCalls | None = None,
+) -> ModelT:
+    """The model's reply as a `reply_model`.
+
+    One model call, no retry. The deadline holds whatever the client does: an answer that comes later is discarded,
+    and a client that ignores its cancellation is left behind. Cancelling the caller cancels the call at once. Safe to
+    run many times at once.
+
+    Args:
+        client: What answers; its `chat_completion` gets every argument by keyword.
+        messages: The conversation, oldest first; the client gets a list of its own.
+        reply_model: What the JSON object of the reply has to validate as.
+        model: Name at the endpoint; None takes the client's default.
+        timeout_s: Seconds until the call counts as failed.
+        temperature: Sampling temperature; 0 for the choices that ought to repeat.
+        attempts: Gets exactly one record of this call, also when it fails or is cancelled.
+        read_tool_calls: Makes the object to validate out of native tool calls, where a model sends those and no text;
+            raises MalformedReplyError for calls that it cannot read. None: such a reply counts as empty.
+
+    Returns:
+        The validated reply of a model that finished its answer.
+
+    Raises:
+        LLMTimeoutError: No answer in time.
+        MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of `extract_json`, or `cut`,
+            `content_filter`, `refusal`, or `schema`.
+        LLMError: Its other classes as the client raised them; itself for anything else that the client raised.
+    """
+    answer = _Answer()
+    error: str | None = "client"
+    reason: str | None = "cancelled"
+    started = time.perf_counter()
+    with span("llm_common.ask", model=model or "default") as current:
+        try:
+            call = _call(client, timeout_s, messages=list(messages), model=model, temperature=temperature)
+            answer = await _within(timeout_s, call)
+            reply = _read(answer, reply_model, read_tool_calls)
+            error = reason = None
+        except LLMError as exc:
+            error, reason = _code(exc), _detail(exc)
+            current.set_attribute("error.code", error)
+            raise
+        finally:
+            if attempts is not None:
+                latency_ms = round((time.perf_counter() - started) * 1000)
+                attempts.append(
+                    Attempt(answer.model or model, latency_ms, answer.usage, answer.cost_usd, error, reason)
+                )
+    return reply
+
+
+async def _within(timeout_s: float, call: Coroutine[Any, Any, _Answer]) -> _Answer:
+    """The call's answer, waited for from outside, since a client may swallow its cancellation."""
+    task = asyncio.create_task(call)
+    try:
+        await asyncio.wait({task}, timeout=timeout_s)
+    finally:
+        finished = task.done()
+        task.cancel()
+        task.add_done_callback(_look_at_its_error)
+    if not finished:
+        raise LLMTimeoutError(
+            f"No answer within {timeout_s:g} s; raise the timeout, or use a faster model", timeout_s=timeout_s
+        )
+    return task.result()
+
+
+def _look_at_its_error(task: asyncio.Task[_Answer]) -> None:
+    """Keeps asyncio from logging an error that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _call(client: SupportsChat, timeout_s: float, **arguments: Any) -> _Answer:
+    """All contact with the foreign client and its answer; only an LLMError or a cancellation leaves."""
+    try:
+        pending = client.chat_completion(**arguments, response_format={"type": "json_object"})
+        if not inspect.isawaitable(pending):
+            raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")  # noqa: TRY301
+        return _taken_from(await pending)
+    except LLMError:
+        raise
+    except TimeoutError as exc:
+        raise LLMTimeoutError(
+            f"{type(client).__name__} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s
+        ) from exc
+    except Exception as exc:  # a client that is not ours raises what it likes
+        raise LLMError(
+            f"{type(client).__name__} raised {type(exc).__name__}; see the cause, or raise an LLMError from the client"
+        ) from exc
+
+
+def _taken_from(answer: object) -> _Answer:
+    return _Answer(
+        content=_text_of(getattr(answer, "content", None)),
+        finish_reason=_typed(answer, "finish_reason", str),
+        refusal=_typed(answer, "refusal", str),
+        tool_calls=_tool_calls_of(answer),
+        model=_typed(answer, "model", str),
+        usage=_typed(answer, "usage", LLMUsage),
+        cost_usd=_typed(answer, "cost_usd", float),
+    )
+
+
+def _typed(answer: object, name: str, kind: type[ValueT]) -> ValueT | None:
+    value = getattr(answer, name, None)
+    return value if isinstance(value, kind) else None
+
+
+def _text_of(content: object) -> str:
+    """The text of a reply that is a string or a list of parts; images and other parts are left out."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _tool_calls_of(answer: object) -> tuple[dict[str, Any], ...]:
+    """Native tool calls in today's shape, also where the answer has the older `function_call`; all or none."""
+    calls = _typed(answer, "tool_calls", list) or []
+    function = _typed(answer, "function_call", dict)
+    if not calls and function:
+        calls = [{"type": "function", "function": function}]
+    return tuple(calls) if all(isinstance(call, dict) for call in calls) else ()
+
+
+def _read(answer: _Answer, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
+    stopped = "refusal" if answer.refusal else _UNFINISHED.get((answer.finish_reason or "").lower())
+    if stopped:
+        raise MalformedReplyError(_FAULTS[stopped], reason=stopped, reply=answer.content)
+    if read_tool_calls and answer.tool_calls and not answer.content.strip():
+        value = read_tool_calls(list(answer.tool_calls))
+    else:
+        value = extract_json(answer.content)
+    try:
+        return reply_model.model_validate(value)
+    except ValidationError as exc:
+        problems = exc.errors(include_url=False, include_context=False, include_input=False)
+    # Outside the handler, since a chained ValidationError would quote the reply in every traceback.
+    places = ", ".join(_place(problem) for problem in problems[:_MAX_PLACES])
+    raise MalformedReplyError(
+        f"The reply does not fit {reply_model.__name__}: {places}", reason="schema", reply=answer.content
+    )
+
+
+def _place(problem: ErrorDetails) -> str:
+    """Where and how a value does not fit; a name that cannot be a field's is the model's text and is not shown."""
+    steps = [str(step) if isinstance(step, int) or _FIELD_NAME.fullmatch(step) else "?" for step in problem["loc"]]
+    return f"{'.'.join(steps) or 'the whole'} ({problem['type']})"
+
+
+def _code(error: LLMError) -> str:
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def _detail(error: LLMError) -> str | None:
+    if isinstance(error, MalformedReplyError):
+        return error.reason
+    if isinstance(error, LLMStatusError):
+        return str(error.status)
+    return type(error.__cause__).__name__ if error.__cause__ else None

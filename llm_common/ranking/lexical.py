@@ -1,0 +1,190 @@
+"""`LexicalIndex`: full-text ranking in memory, on SQLite FTS5."""
+
+import re
+import sqlite3
+import threading
+import unicodedata
+import weakref
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from types import TracebackType
+from typing import Self
+
+from llm_common.errors import ConfigError
+from llm_common.ranking.hit import Hit
+from llm_common.ranking.stop_words import STOP_WORDS
+
+__all__ = ["MAX_QUERY_TERMS", "LexicalIndex", "query_terms", "split_identifiers"]
+
+MAX_QUERY_TERMS = 64
+"""Distinct words of a query that are looked up: time grows with them, and what matters comes early."""
+
+_LONGEST_IDENTIFIER = 64  # what is longer is encoded data, whose pieces would only be noise
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
+_WORD = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+")
+_CJK_START = re.compile(rf"[{_CJK}]")
+_SEAM = re.compile(
+    r"_+"
+    r"|(?<=[^\W\dA-Z_])(?=[A-Z])"  # user|Name
+    r"|(?<=[A-Z])(?=[A-Z][a-z])"  # HTTP|Server
+    r"|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])"  # Server|2
+)
+
+
+def split_identifiers(text: str) -> str:
+    """The words of the text, spaced, each identifier followed by its parts.
+
+    `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores and between letters
+    and digits; the whole stays in front of the parts, without its underscores, so that one spelling finds another.
+    Chinese, Japanese and Korean, which put no spaces between words, become characters and overlapping pairs of them.
+    Punctuation is dropped.
+    """
+    return " ".join(_words(text))
+
+
+def query_terms(query: str) -> list[str]:
+    """The words of a query that are looked up: in lower case, once each, no English stop words, the first 64."""
+    terms = dict.fromkeys(word.lower() for word in _words(query))
+    return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
+
+
+def _words(text: str) -> list[str]:
+    words: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text)):
+        if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(word) > _LONGEST_IDENTIFIER:
+            words.append(word)
+        elif _CJK_START.match(word):
+            words += [*word, *map("".join, pairwise(word))]
+        else:
+            parts = [part for part in _SEAM.split(word) if part]
+            words += parts if len(parts) == 1 else ["".join(parts), *parts]
+    return words
+
+
+class LexicalIndex:
+    """Rows of text under a key, ranked against a query by BM25 over weighted fields.
+
+    English is stemmed (Porter), accents and case do not count, identifiers are found by their parts (see
+    `split_identifiers`). A row matches when it shares a word with the query; there is no query syntax, so any text may
+    be a query. The same rows rank alike whatever the order in which they came. The index lives in memory, may be
+    shared by threads, and is freed by `close`, at the end of a `with` block, or with its last reference.
+
+    Args:
+        fields: Name of each field and what a word in it weighs beside the others, such as `{"name": 3, "text": 1}`.
+
+    Raises:
+        ConfigError: SQLite was built without FTS5.
+        ValueError: There are no fields.
+    """
+
+    def __init__(self, fields: Mapping[str, float]) -> None:
+        if not fields:
+            raise ValueError("an index needs at least one field")
+        self._fields = tuple(fields)
+        self._rows: dict[str, int] = {}
+        self._last_row = 0
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._close = weakref.finalize(self, self._connection.close)
+        columns = [f"f{number}" for number in range(len(fields))]
+        try:
+            self._connection.execute(
+                f"CREATE VIRTUAL TABLE texts USING fts5(key UNINDEXED, {', '.join(columns)}, "
+                "tokenize = 'porter unicode61 remove_diacritics 2')"
+            )
+        except sqlite3.OperationalError as exc:
+            self.close()
+            raise ConfigError(
+                f"SQLite {sqlite3.sqlite_version} has no FTS5; use a Python whose SQLite has it",
+                variable="sqlite3",
+                value=sqlite3.sqlite_version,
+            ) from exc
+        weights = ", ".join(str(float(weight)) for weight in (0, *fields.values()))
+        marks = ", ".join("?" * len(columns))
+        self._insert = f"INSERT INTO texts (rowid, key, {', '.join(columns)}) VALUES (?, ?, {marks})"  # noqa: S608 - numbered names
+        self._select = (
+            f"SELECT key, -bm25(texts, {weights}) AS score FROM texts "  # noqa: S608 - floats
+            "WHERE texts MATCH ? ORDER BY score DESC, key LIMIT ?"
+        )
+
+    def add(self, key: str, **texts: str) -> None:
+        """Adds a row, or replaces the row of that key; a field that is not given is empty.
+
+        Raises:
+            ValueError: A field that the index does not have.
+        """
+        self.add_many([(key, texts)])
+
+    def add_many(self, rows: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+        """Adds or replaces many rows at once, all or none; of a key that comes twice, the last row counts.
+
+        Raises:
+            ValueError: A field that the index does not have.
+        """
+        columns = {key: self._columns(texts) for key, texts in rows}
+        with self._lock:
+            numbered = [(self._last_row + number, key) for number, key in enumerate(columns, start=1)]
+            self._connection.execute("BEGIN")
+            self._delete(columns)
+            self._connection.executemany(self._insert, ((row, _stored(key), *columns[key]) for row, key in numbered))
+            self._connection.execute("COMMIT")
+            self._rows.update((key, row) for row, key in numbered)
+            self._last_row += len(numbered)
+
+    def remove(self, key: str) -> None:
+        """Removes the row of that key; nothing happens when there is none."""
+        with self._lock:
+            self._delete([key])
+            self._rows.pop(key, None)
+
+    def search(self, query: str, *, limit: int) -> list[Hit]:
+        """The rows that share a word with the query, best first, ties in the order of their keys.
+
+        Of a long query the first 64 distinct words count, stop words aside (`query_terms`).
+
+        Args:
+            query: Any text.
+            limit: Most rows to return.
+
+        Returns:
+            At most `limit` hits with positive scores (BM25); none when the query has no words to look up.
+        """
+        terms = query_terms(query)
+        if not terms or limit <= 0:
+            return []
+        match = " OR ".join(f'"{term}"' for term in terms)
+        with self._lock:
+            found = self._connection.execute(self._select, (match, limit)).fetchall()
+        return [Hit(key.decode("utf-8", "surrogatepass"), score) for key, score in found]
+
+    def close(self) -> None:
+        """Frees the index, which cannot be used afterwards; safe to call twice."""
+        self._close()
+
+    def _columns(self, texts: Mapping[str, str]) -> list[str]:
+        if unknown := texts.keys() - set(self._fields):
+            raise ValueError(f"unknown fields {sorted(unknown)}; the index has {list(self._fields)}")
+        return [split_identifiers(texts.get(field, "")) for field in self._fields]
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        known = [(self._rows[key],) for key in keys if key in self._rows]
+        self._connection.executemany("DELETE FROM texts WHERE rowid = ?", known)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _stored(key: str) -> bytes:
+    """The key as SQLite can hold and sort it whatever it contains, lone surrogates too."""
+    return key.encode("utf-8", "surrogatepass")

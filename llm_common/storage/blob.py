@@ -1,0 +1,103 @@
+"""`BlobStore`, the seam between pointers and whatever keeps their bytes, and the one place that says which keys exist.
+
+A key is `folder/name`. Both parts obey the same allow-list, so that a key means the same blob on every operating
+system and object store: no part can climb, hide, be a device, or look like another part. Names that a store needs for
+itself start with a dot and can therefore never be keys.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from llm_common.errors import InvalidIdError
+
+__all__ = ["BlobStore", "check_key", "check_query_id"]
+
+_PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?")
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
+_RULE = (
+    "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, do not end with a dot, "
+    "and are no device name such as nul"
+)
+
+
+class BlobStore(Protocol):
+    """Bytes under keys; every method is synchronous and may be called from several threads and processes at once.
+
+    A put is atomic: a reader sees the old bytes or the new ones. Whoever must change several blobs as one takes the
+    folder's lock. Each method raises `InvalidIdError` for a key outside the rules, `UnsafePathError` for something
+    that is not a plain blob of this store, and `StoreError` for whatever else the system refuses.
+    """
+
+    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+        """Stores the bytes whole, in place of what was there.
+
+        Args:
+            key: `folder/name`; the folder appears with its first blob.
+            data: What to keep.
+            settle: False lets the new name survive a power failure only from the next settling put in the same folder,
+                for a caller that is about to make one: it saves the dearest step.
+
+        Raises:
+            StoreFullError: No room; the old bytes are intact.
+        """
+
+    def get(self, key: str) -> bytes:
+        """The bytes that were put last.
+
+        Raises:
+            PointerNotFoundError: Nothing is stored under the key.
+        """
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The bytes of each key in turn, None for one that is missing or unreadable; cheap for a run in one folder."""
+
+    def list(self, folder: str) -> dict[str, int]:
+        """Size in bytes of every blob of a folder by its key, in key order; empty when there is no such folder."""
+
+    def delete(self, key: str, *, settle: bool = True) -> None:
+        """Removes a blob; no error when there is none. `settle` is as for `put`."""
+
+    def lock(self, folder: str, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Keeps other exclusive holders out of a folder for the duration of the block; not reentrant.
+
+        Reading and putting stay possible without it. The lock ends with its process at the latest.
+
+        Args:
+            folder: What to lock; an exclusive lock creates it.
+            shared: True lets other shared holders in and exclusive ones wait.
+
+        Raises:
+            LockTimeoutError: Another holder kept it for longer than the store waits.
+        """
+
+    def location(self, key: str) -> str:
+        """Where a person finds the blob; information only, never read back."""
+
+
+def check_query_id(query_id: object) -> str:
+    """The id itself when it may name a folder: 1 to 128 of `A-Za-z0-9_-.`, starting with neither dot nor hyphen.
+
+    Raises:
+        InvalidIdError: Anything else, whatever its type; the text does not repeat the id.
+    """
+    return _check_part(query_id, "query_id")
+
+
+def check_key(key: object) -> tuple[str, str]:
+    """Folder and name of a key.
+
+    Raises:
+        InvalidIdError: Not exactly two parts, or a part that is outside the allow-list.
+    """
+    if not isinstance(key, str) or key.count("/") != 1:
+        raise InvalidIdError("A blob key must be text of the form folder/name")
+    folder, name = key.split("/")
+    return _check_part(folder, "The folder of a key"), _check_part(name, "The name of a key")
+
+
+def _check_part(part: object, what: str) -> str:
+    if not isinstance(part, str) or not _PART.fullmatch(part) or _DEVICE.fullmatch(part):
+        raise InvalidIdError(f"{what} is not allowed; {_RULE}")
+    return part

@@ -1,0 +1,160 @@
+"""`FileBlobStore`: blobs as plain files under one directory."""
+
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from llm_common.errors import PointerNotFoundError, StoreError
+from llm_common.storage.blob import check_key, check_query_id
+from llm_common.storage.flock import lock_file, unlock_file
+from llm_common.storage.folder import LOCK_NAME, Folder, Trust, as_store_errors, open_folder
+
+__all__ = ["Durability", "FileBlobStore"]
+
+Durability = Literal["full", "rename"]
+
+_log = logging.getLogger(__name__)
+
+
+class FileBlobStore:
+    """A `BlobStore` of files `base_dir/folder/name` that survives kill -9, power failure and hostile neighbours.
+
+    Every file is reached relative to the descriptor of its opened folder, and neither the folder nor the file may be a
+    symbolic link, so swapping one in at any instant leads nowhere. New files are 0600, new directories 0700, whatever
+    the umask. Needs POSIX (Linux, macOS): the construction fails elsewhere.
+
+    Args:
+        base_dir: Directory of the store, made absolute at once, created by the first put.
+        durability: `full` flushes each file and its directory, so what a put returned for survives a power failure;
+            `rename` leaves that to the system, so a power failure may lose the newest puts, but never mixes two.
+        lock_timeout_s: Seconds that a caller waits for a folder; 10 outlasts any healthy save.
+        allow_hard_links: True reads files with several names. Off, since a second name lets others alter what is read.
+        allow_unsafe_dir: True accepts a base directory that everybody may write to and that belongs to another user,
+            and folders and files of any owner.
+
+    Raises:
+        StoreError: The system is not POSIX.
+    """
+
+    def __init__(
+        self,
+        base_dir: Path | str,
+        *,
+        durability: Durability = "full",
+        lock_timeout_s: float = 10.0,
+        allow_hard_links: bool = False,
+        allow_unsafe_dir: bool = False,
+    ) -> None:
+        if sys.platform == "win32":
+            raise StoreError("FileBlobStore needs a POSIX system; use MemoryBlobStore or an object store instead")
+        if durability not in ("full", "rename"):
+            raise ValueError('durability must be "full" or "rename"')
+        self._base_dir = Path(base_dir).expanduser().absolute()
+        self._durable = durability == "full"
+        self._lock_timeout_s = lock_timeout_s
+        self._trust = Trust(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir)
+
+    @property
+    def base_dir(self) -> Path:
+        """The absolute directory of the store."""
+        return self._base_dir
+
+    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+        """Stores the bytes by a temporary file and a rename; see `BlobStore.put`."""
+        folder, name = check_key(key)
+        with as_store_errors("write"), self._open(folder, create=True) as opened:
+            opened.write(name, data, durable=self._durable)
+            if settle and self._durable:
+                opened.sync()
+
+    def get(self, key: str) -> bytes:
+        """The bytes of a plain file; see `BlobStore.get`."""
+        folder, name = check_key(key)
+        with as_store_errors("read"), self._open(folder) as opened:
+            return opened.read(name)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The bytes of each key in turn, None for one that is missing or cannot be read.
+
+        Raises:
+            StoreError: The folder cannot be read, or the process has run out of descriptors or memory: that says
+                nothing about the blobs.
+        """
+        pairs = map(check_key, keys)
+        for folder, run in itertools.groupby(pairs, key=lambda pair: pair[0]):
+            names = [name for _, name in run]
+            try:
+                with as_store_errors("read"), self._open(folder) as opened:
+                    for name in names:
+                        yield opened.read_or_none(name)
+            except PointerNotFoundError:
+                yield from itertools.repeat(None, len(names))
+
+    def list(self, folder: str) -> dict[str, int]:
+        """Size in bytes of every plain file of a folder by its key, in key order.
+
+        Other things in the folder are left out and counted in the log. Temporary files that a killed writer left more
+        than an hour ago are removed on the way.
+        """
+        check_query_id(folder)
+        try:
+            with as_store_errors("list"), self._open(folder) as opened:
+                sizes, odd = opened.sizes()
+        except PointerNotFoundError:
+            return {}
+        if odd:
+            _log.warning("left out %d entries of a store folder that are not plain files", odd)
+        return {f"{folder}/{name}": sizes[name] for name in sorted(sizes)}
+
+    def delete(self, key: str, *, settle: bool = True) -> None:
+        """Removes a file; see `BlobStore.delete`."""
+        folder, name = check_key(key)
+        with suppress(PointerNotFoundError), as_store_errors("delete"), self._open(folder) as opened:
+            opened.remove(name)
+            if settle and self._durable:
+                opened.sync()
+
+    @contextmanager
+    def lock(self, folder: str, *, shared: bool = False) -> Iterator[None]:
+        """Holds the folder's lock file by flock(2) for the duration of the block; see `BlobStore.lock`.
+
+        A shared lock on a folder that no writer ever locked holds nothing, so that a read-only store can be read.
+        """
+        check_query_id(folder)
+        descriptor = None
+        with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
+            descriptor = self._lock_folder(folder, shared=shared)
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                unlock_file(descriptor)
+
+    def location(self, key: str) -> str:
+        """The absolute path of the file."""
+        folder, name = check_key(key)
+        return str(self._base_dir / folder / name)
+
+    def _open(self, folder: str, *, create: bool = False) -> AbstractContextManager[Folder]:
+        return open_folder(str(self._base_dir), folder, create=create, durable=self._durable, trust=self._trust)
+
+    def _lock_folder(self, folder: str, *, shared: bool) -> int:
+        path = self._base_dir / folder / LOCK_NAME
+
+        def open_file() -> int:
+            with self._open(folder, create=not shared) as opened:
+                return opened.open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+
+        def is_current(descriptor: int) -> bool:
+            """False when the folder was deleted, or replaced, while this one waited."""
+            try:
+                return os.path.samestat(os.fstat(descriptor), path.lstat())
+            except FileNotFoundError:
+                return False
+
+        return lock_file(open_file, is_current=is_current, shared=shared, timeout_s=self._lock_timeout_s)

@@ -1,0 +1,114 @@
+"""Contract suites: what every implementation of a protocol must do, as pytest classes to inherit."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError
+from llm_common.storage import BlobStore
+
+__all__ = ["BlobStoreContract"]
+
+_FORBIDDEN_KEYS = (
+    *("", "name", "q/", "/name", "q//name", "a/b/c", "../name", "q/..", "q/.hidden", ".q/name", "q/a b", "q/a\\b"),
+    *("q/a\0b", "q/%2e%2e", "q/nul", "CON.x/name", "q/é", "q/name.", "q/" + "a" * 129, " /name", "-q/name"),
+)
+
+
+class BlobStoreContract:
+    """What a `BlobStore` promises. Inherit it in a test class whose fixture `blobs` gives a new, empty store.
+
+    The store's lock timeout must be under a second, since one test waits for it.
+    """
+
+    def test_gives_back_the_bytes_that_were_put(self, blobs: BlobStore) -> None:
+        for number, data in enumerate((b"", b"\0\xff\n", bytes(range(256)) * 1000)):
+            blobs.put(f"q/{number}", data)
+            assert blobs.get(f"q/{number}") == data
+
+    def test_the_last_put_counts(self, blobs: BlobStore) -> None:
+        blobs.put("q/a", b"old and long", settle=False)
+        blobs.put("q/a", b"new")
+        assert blobs.get("q/a") == b"new"
+        assert blobs.list("q") == {"q/a": 3}
+
+    def test_a_missing_blob_is_an_error_that_says_so(self, blobs: BlobStore) -> None:
+        blobs.put("q/a", b"1")
+        for key in ("q/b", "other/a"):
+            with pytest.raises(PointerNotFoundError):
+                blobs.get(key)
+
+    def test_get_many_keeps_the_order_and_marks_gaps(self, blobs: BlobStore) -> None:
+        blobs.put("q/a", b"1")
+        blobs.put("r/b", b"2")
+        assert list(blobs.get_many(["q/a", "q/no", "r/b", "s/no", "q/a"])) == [b"1", None, b"2", None, b"1"]
+
+    def test_lists_one_folder_in_key_order_with_sizes(self, blobs: BlobStore) -> None:
+        assert blobs.list("q") == {}
+        for key in ("q/c", "q/a", "q/b.json", "q2/a"):
+            blobs.put(key, key.encode())
+        assert list(blobs.list("q").items()) == [("q/a", 3), ("q/b.json", 8), ("q/c", 3)]
+
+    def test_deleting_is_idempotent(self, blobs: BlobStore) -> None:
+        blobs.put("q/a", b"1")
+        for key in ("q/a", "q/a", "none/a"):
+            blobs.delete(key)
+        assert blobs.list("q") == {}
+
+    @pytest.mark.parametrize("key", _FORBIDDEN_KEYS)
+    def test_refuses_keys_outside_the_rules(self, blobs: BlobStore, key: str) -> None:
+        for use in (blobs.get, blobs.delete, blobs.location, lambda bad: blobs.put(bad, b"x")):
+            with pytest.raises(InvalidIdError):
+                use(key)
+
+    def test_a_reader_sees_whole_blobs_while_others_put(self, blobs: BlobStore) -> None:
+        versions = [bytes([letter]) * 20_000 for letter in b"abcd"]
+        blobs.put("q/a", versions[0])
+        with ThreadPoolExecutor(4) as threads:
+            writing = [threads.submit(blobs.put, "q/a", version, settle=False) for version in versions * 10]
+            seen = {blobs.get("q/a") for _ in range(100)}
+            for one in writing:
+                one.result()
+        assert seen <= set(versions)
+
+    def test_the_lock_lets_one_in_at_a_time(self, blobs: BlobStore) -> None:
+        inside, most = 0, 0
+
+        def work() -> None:
+            nonlocal inside, most
+            with blobs.lock("q"):
+                inside += 1
+                most = max(most, inside)
+                blobs.put("q/a", b"1", settle=False)
+                inside -= 1
+
+        with ThreadPoolExecutor(4) as threads:
+            for one in [threads.submit(work) for _ in range(40)]:
+                one.result()
+        assert most == 1
+
+    def test_waiting_for_the_lock_ends_with_an_error(self, blobs: BlobStore) -> None:
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with blobs.lock("q"):
+                held.set()
+                done.wait(10)
+
+        with ThreadPoolExecutor(1) as threads:
+            holding = threads.submit(hold)
+            held.wait(10)
+            for shared in (False, True):
+                with pytest.raises(LockTimeoutError), blobs.lock("q", shared=shared):
+                    pytest.fail("entered a folder that another holds")
+            done.set()
+            holding.result()
+        with blobs.lock("q"):
+            blobs.put("q/a", b"1")
+
+    def test_the_lock_ends_with_an_error_in_its_block(self, blobs: BlobStore) -> None:
+        with pytest.raises(ZeroDivisionError), blobs.lock("q"):
+            raise ZeroDivisionError
+        with blobs.lock("q"):
+            assert blobs.list("q") == {}

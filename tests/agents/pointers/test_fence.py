@@ -1,0 +1,52 @@
+"""Fences around text from outside."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_common.agents.pointers.fence import PLACEHOLDER_NONCE, fence_nonce, fenced, one_line, printable
+
+
+def test_the_same_text_gets_the_same_nonce_s0_53() -> None:
+    assert fence_nonce("text") == fence_nonce("text")
+    assert fence_nonce("text") != fence_nonce("Text")
+    assert len(fence_nonce("text")) == len(PLACEHOLDER_NONCE)
+
+
+def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
+    first = fence_nonce("", seed="query")
+    second = fence_nonce(f"x{first.upper()}x", seed="query")
+    third = fence_nonce(f"{first} {second}", seed="query")
+    assert len({first, second, third}) == 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(), st.none() | st.text())
+def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
+    nonce = fence_nonce(text, seed=seed)
+    assert nonce not in text.lower()
+    assert fenced(text, nonce) == f"<<<{nonce}\n{text}\n{nonce}>>>"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\nb\r\nc", "a b c"),
+        (" a\t\0\x1b b ", "a b"),
+        ("a\u2028b\u2029c\x85d", "a b c d"),
+        ("a\u202eb\u2066c", "a b c"),
+        ("a\ud800b", "a\\ud800b"),
+        ("x" * 20, "x" * 9 + "…"),
+        ("x" * 10, "x" * 10),
+        ("", ""),
+    ],
+)
+def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
+    assert one_line(text, max_chars=10) == line
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.characters()))
+def test_printable_text_can_be_encoded_and_says_the_same(text: str) -> None:
+    printable(text).encode()
+    assert printable(text) == text or any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,126 @@
+"""Ranking and selection without a model."""
+
+import random
+import time
+
+import pytest
+
+from llm_common.agents.pointers.local_selection import LexicalRelevanceSelector
+from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.agents.pointers.relevance import rank_pointers
+
+
+def pointer(
+    number: int, summary: str, digest: str = "", *, created_at: str | None = None, **args: object
+) -> ContextPointer:
+    return ContextPointer(
+        pointer_id=f"{number:012x}",
+        query_id="q",
+        tool_name="search",
+        args=args,
+        created_at=created_at or f"2026-01-01T00:00:{number:02}.000000+00:00",
+        summary=summary,
+        result_path="",
+        digest=digest,
+    )
+
+
+def ranked(query: str, pointers: list[ContextPointer]) -> list[int]:
+    return [int(entry.pointer.pointer_id, 16) for entry in rank_pointers(query, pointers)]
+
+
+def test_summary_and_digest_are_both_read_s0_08() -> None:
+    pool = [
+        pointer(1, "search query=oslo", "weather rain tomorrow"),
+        pointer(2, "search query=bergen", "train timetable"),
+        pointer(3, "search query=ship", "harbour"),
+        pointer(4, "search query=bus", "stops"),
+    ]
+    assert ranked("rain", pool)[0] == 1
+    assert ranked("bergen", pool)[0] == 2
+
+
+def test_the_newer_of_two_equal_matches_comes_first_whatever_their_order() -> None:
+    pool = [pointer(number, "weather oslo") for number in range(1, 6)]
+    assert ranked("weather", pool) == [5, 4, 3, 2, 1]
+    assert ranked("weather", pool[::-1]) == [5, 4, 3, 2, 1]
+
+
+def test_position_decides_where_the_times_do_not() -> None:
+    pool = [pointer(number, "weather", created_at="now") for number in (3, 1, 2)]
+    assert ranked("weather", pool) == [2, 1, 3]
+
+
+def test_an_old_match_beats_what_is_only_recent() -> None:
+    pool = [pointer(1, "invoice customer=Acme"), *(pointer(number, "weather oslo") for number in range(2, 40))]
+    assert ranked("the invoice of Acme", pool)[0] == 1
+
+
+def test_an_argument_named_in_the_best_digests_lifts_its_pointer() -> None:
+    pool = [
+        pointer(1, "search query=Emory University", "a school", query="Emory University"),
+        pointer(2, "search query=Rice University", "a school", query="Rice University"),
+        pointer(3, "search query=Jane Doe", "the author of Moon studied at Emory University.", query="Jane Doe"),
+        *(pointer(number, f"search query=other{number}", "nothing") for number in range(4, 20)),
+    ]
+    entries = {int(entry.pointer.pointer_id, 16): entry for entry in rank_pointers("author of Moon, where from?", pool)}
+    assert entries[1].score - entries[2].score > 0.2
+    assert not entries[1].matches
+
+
+def test_a_word_is_not_named_by_a_part_of_another() -> None:
+    pool = [
+        pointer(1, "search", "x", query="art"),
+        pointer(2, "search", "x", query=7, nested={"deep": ["no"]}),
+        pointer(3, "search query=moon", "start of the moon landing, article 7", query="moon"),
+    ]
+    scores = {int(entry.pointer.pointer_id, 16): entry.score for entry in rank_pointers("moon", pool)}
+    assert scores[1] < 0.5
+
+
+def test_a_large_pool_keeps_what_matches() -> None:
+    words = [f"word{number}" for number in range(3_000)]
+    random.Random(1).shuffle(words)
+    pool = [pointer(number, f"search query={word}", f"{word} " * 20) for number, word in enumerate(words)]
+    wanted = pointer(5_000, "invoice", "customers of Acme", created_at="2020")
+    started = time.perf_counter()
+    best = rank_pointers("Acme's customer", [*pool, wanted])[0]
+    assert time.perf_counter() - started < 1  # ten times what it takes on an idle machine
+    assert best.pointer == wanted
+
+
+async def test_selects_the_best_and_says_why_s0_37() -> None:
+    pool = [pointer(number, f"search query=weather{number}") for number in range(8)]
+    selection = await LexicalRelevanceSelector(max_selected=2).select_detailed(query="weather3", pointers=pool)
+    assert selection.pointers[0] == pool[3]
+    assert (selection.status, selection.used, selection.attempts) == ("ok", "lexical", ())
+    assert [choice.reason for choice in selection.choices].count("over the cap") == 6
+    assert selection.choices[3].reason == "chosen"
+
+
+@pytest.mark.parametrize(("query", "status"), [("unheard of", "empty"), ("?!", "empty"), ("", "empty"), ("rain", "ok")])
+async def test_recency_alone_chooses_nothing_s0_36(query: str, status: str) -> None:
+    pool = [pointer(1, "rain oslo"), pointer(2, "rain bergen"), pointer(3, "news")]
+    selection = await LexicalRelevanceSelector().select_detailed(query=query, pointers=pool)
+    assert selection.status == status
+    assert bool(selection.pointers) == (status == "ok")
+
+
+@pytest.mark.parametrize(("pointers", "cap"), [([], None), ([pointer(1, "rain")], 0)])
+async def test_nothing_to_choose_gives_nothing_s0_32(pointers: list[ContextPointer], cap: int | None) -> None:
+    selector = LexicalRelevanceSelector(cap)
+    assert await selector.select(query="rain", pointers=pointers) == []
+    assert (await selector.select_detailed(query="rain", pointers=pointers)).status == "no_candidates"
+
+
+def test_a_negative_cap_is_refused_s0_32() -> None:
+    with pytest.raises(ValueError, match="max_selected is -1"):
+        LexicalRelevanceSelector(max_selected=-1)
+
+
+async def test_the_cap_comes_from_the_environment_s0_33(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = [pointer(number, "weather") for number in range(8)]
+    monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "2")
+    assert len(await LexicalRelevanceSelector().select(query="weather", pointers=pool)) == 2
+    monkeypatch.delenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS")
+    assert len(await LexicalRelevanceSelector().select(query="weather", pointers=pool)) == 6

@@ -1,0 +1,155 @@
+"""A real HTTP endpoint on loopback that answers with the bytes it is told, one script per connection.
+
+    async with loopback(answer(200, ok())) as server:
+        client = OpenAICompatibleClient(server.config())
+
+Every connection takes the next script, the last one for ever. A script is an async function of a `Wire`; it may read
+the request, send any bytes, wait, close or reset. What a script leaves open is closed when the block ends.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import SecretStr
+
+from llm_common.core.models import LLMConfig
+
+KEY = "sk-canary-0123456789"
+MAX_CONNECTIONS = 20
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request as it came in."""
+
+    head: str
+    body: dict[str, Any]
+
+    @property
+    def authorization(self) -> str | None:
+        lines = [line for line in self.head.split("\r\n") if line.lower().startswith("authorization:")]
+        return lines[0].partition(":")[2].strip() if lines else None
+
+
+@dataclass
+class Wire:
+    """One connection, seen from the server."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    requests: list[Received]
+
+    async def request(self) -> Received | None:
+        """The next request, or None when the client has hung up."""
+        try:
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        except asyncio.IncompleteReadError:
+            return None
+        size = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length"))
+        received = Received(head, json.loads(await self.reader.readexactly(size)))
+        self.requests.append(received)
+        return received
+
+    async def send(self, *chunks: bytes) -> None:
+        for chunk in chunks:
+            self.writer.write(chunk)
+            await self.writer.drain()
+
+    def reset(self) -> None:
+        """Ends the connection with a TCP reset where the platform can."""
+        self.writer.transport.abort()
+
+
+Script = Callable[[Wire], Awaitable[None]]
+
+
+@dataclass
+class Loopback:
+    """The running server: where it is and what it got."""
+
+    port: int
+    scheme: str = "http"
+    requests: list[Received] = field(default_factory=list)
+    connections: int = 0
+
+    def config(self, **changes: Any) -> LLMConfig:
+        settings = {
+            "api_key": SecretStr(KEY),
+            "base_url": f"{self.scheme}://127.0.0.1:{self.port}/v1",
+            "default_model": "test-model",
+            "timeout_s": 5.0,
+        }
+        return LLMConfig.model_validate(settings | changes)
+
+
+@asynccontextmanager
+async def loopback(*scripts: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[Loopback]:
+    """A server that lives as long as the block."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        server.connections += 1
+        script = scripts[min(server.connections, len(scripts)) - 1]
+        try:
+            if server.connections <= MAX_CONNECTIONS:
+                await script(Wire(reader, writer, server.requests))
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    server = Loopback(listener.sockets[0].getsockname()[1], "https" if tls else "http")
+    try:
+        yield server
+    finally:
+        listener.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def ok(content: object = '{"pointer_ids": []}', **fields: Any) -> bytes:
+    """The body of a good answer; `fields` replace what stands at its top."""
+    payload = {
+        "id": "chatcmpl-1",
+        "model": "test-model",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
+    }
+    return json.dumps(payload | fields).encode()
+
+
+def response(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
+    """A whole HTTP response."""
+    fields = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(headers or {})
+    lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in fields.items() if value)]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def raw(*chunks: bytes) -> Script:
+    """Answers the first request with these bytes, then closes."""
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(*chunks)
+
+    return script
+
+
+def answer(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Script:
+    """Answers every request of the connection in the same way."""
+
+    async def script(wire: Wire) -> None:
+        while await wire.request() is not None:
+            await wire.send(response(status, body, headers))
+
+    return script

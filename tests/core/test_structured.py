@@ -1,0 +1,511 @@
+"""`ask`: one model call that ends in a validated reply, an `LLMError` or a cancellation, and leaves one record."""
+
+import asyncio
+import gc
+import json
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic import BaseModel, ConfigDict
+
+from llm_common import _telemetry
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
+from llm_common.core.structured import Attempt, SupportsChat, ask, extract_json
+from llm_common.errors import (
+    ContextTooLongError,
+    CostLimitError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+    TokenBudgetError,
+)
+from llm_common.testing import ScriptedClient
+
+MESSAGES = [LLMMessage(role=MessageRole.USER, content="choose")]
+SECRET = "sk-canary-0123456789"
+
+
+class Choice(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[str]
+
+
+WHOLE = '{"ids": ["a", "b"]}'
+CHOICE = Choice(ids=["a", "b"])
+
+
+async def asked(
+    client: SupportsChat,
+    *,
+    attempts: list[Attempt] | None = None,
+    timeout_s: float = 5,
+    read_tool_calls: Callable[[list[dict[str, Any]]], object] | None = None,
+) -> Choice:
+    return await ask(
+        client,
+        MESSAGES,
+        reply_model=Choice,
+        model="m",
+        timeout_s=timeout_s,
+        attempts=attempts,
+        read_tool_calls=read_tool_calls,
+    )
+
+
+def response(content: Any, **facts: Any) -> LLMResponse:
+    return LLMResponse(id="x", model="served", content=content, **facts)
+
+
+def unwanted(_: object) -> object:
+    raise AssertionError("there is no tool call to read")
+
+
+class Answering:
+    """A client whose one method is the given function of nothing."""
+
+    def __init__(self, answer: Callable[[], Awaitable[object]]) -> None:
+        self._answer = answer
+
+    async def chat_completion(self, **_: Any) -> object:
+        return await self._answer()
+
+
+# --- what is asked
+
+
+async def test_passes_every_argument_by_keyword_and_returns_the_validated_reply() -> None:
+    client = AsyncMock()
+    client.chat_completion.return_value = response(WHOLE, finish_reason="stop")
+    assert await ask(client, MESSAGES, reply_model=Choice, model=None, timeout_s=1, temperature=0.3) == CHOICE
+    client.chat_completion.assert_awaited_once_with(
+        messages=MESSAGES, model=None, temperature=0.3, response_format={"type": "json_object"}
+    )
+
+
+async def test_a_client_that_alters_its_messages_does_not_alter_the_callers() -> None:
+    messages = list(MESSAGES)
+
+    async def forgetful(*, messages: list[LLMMessage], **_: Any) -> LLMResponse:
+        messages.clear()
+        return response(WHOLE)
+
+    client = MagicMock(chat_completion=forgetful)
+    assert await ask(client, messages, reply_model=Choice, model=None, timeout_s=1) == CHOICE
+    assert messages == MESSAGES
+
+
+# --- what is read
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(response(WHOLE), id="text"),
+        pytest.param(response(f"```json\n{WHOLE}\n```", finish_reason="stop"), id="F-079"),
+        pytest.param(response(f"Sure:\n```\n{WHOLE}\n```\nDone."), id="F-080"),
+        pytest.param(response(f"<think>{{}}</think>{WHOLE}"), id="F-085"),
+        pytest.param(response(json.dumps(WHOLE)), id="F-096"),
+        pytest.param(
+            response([{"type": "text", "text": WHOLE[:7]}, {"type": "output_text", "text": WHOLE[7:]}]), id="F-075"
+        ),
+        pytest.param(
+            response(
+                [
+                    {"type": "thinking", "thinking": "{"},
+                    {"type": "image_url", "image_url": {"url": "{"}, "text": "{"},
+                    {"type": ["text"], "text": "{"},
+                    {"type": "text"},
+                    {"type": "text", "text": WHOLE},
+                ]
+            ),
+            id="F-076",
+        ),
+        pytest.param(response(WHOLE, tool_calls=[], refusal=""), id="empty tool calls and refusal"),
+        pytest.param(response(WHOLE, tool_calls=[{"id": "1"}]), id="F-077 text beside tool calls"),
+        pytest.param(MagicMock(content=WHOLE), id="compat: a double made of mocks"),
+        pytest.param(MagicMock(content=WHOLE, spec=["content"]), id="compat: a double with content alone"),
+    ],
+)
+async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> None:
+    client = AsyncMock()
+    client.chat_completion.return_value = answer
+    attempts: list[Attempt] = []
+    assert await asked(client, attempts=attempts, read_tool_calls=unwanted) == CHOICE
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(response(""), "empty", id="F-073"),
+        pytest.param(response(" \n"), "empty", id="F-073 blank"),
+        pytest.param(response(None), "empty", id="F-074"),
+        pytest.param(response([{"type": "image_url", "text": WHOLE}]), "empty", id="F-076 image alone"),
+        pytest.param(response([]), "empty", id="F-075 no part"),
+        pytest.param(response(None, tool_calls=[{"id": "1"}]), "empty", id="F-077 unwanted tool calls"),
+        pytest.param(response(None, function_call={"name": "t"}), "empty", id="F-078 unwanted function call"),
+        pytest.param(response(f'{WHOLE} {{"ids": []}}'), "ambiguous", id="F-083"),
+        pytest.param(response(f"<think>{WHOLE}"), "unclosed_thinking", id="F-086"),
+        pytest.param(response(WHOLE[:-1]), "truncated", id="F-087"),
+        pytest.param(response(WHOLE, finish_reason="length"), "cut", id="F-088"),
+        pytest.param(response(WHOLE, finish_reason="MAX_TOKENS"), "cut", id="F-088 by another name"),
+        pytest.param(response(WHOLE, finish_reason="network_error"), "cut", id="F-088 z.ai"),
+        pytest.param(response(WHOLE, finish_reason="content_filter"), "content_filter", id="F-089"),
+        pytest.param(response(WHOLE, finish_reason="sensitive"), "content_filter", id="F-089 z.ai"),
+        pytest.param(response(WHOLE, refusal="no"), "refusal", id="F-089 refusal field"),
+        pytest.param(response("I cannot do that."), "no_json", id="F-089 refusal in words"),
+        pytest.param(response('{"ids": [], "ids": []}'), "duplicate_keys", id="F-090"),
+        pytest.param(response('{"ids": [NaN]}'), "bad_number", id="F-091"),
+        pytest.param(response("[" * 100_000), "too_deep", id="F-092"),
+        pytest.param(response("x" * 5_000_000), "too_large", id="F-093"),
+        pytest.param(response('{"ids": [' + "1" * 5_000 + "]}"), "bad_number", id="F-094"),
+        pytest.param(response("{'ids': []}"), "not_strict", id="F-095"),
+        pytest.param(response("{}"), "schema", id="F-097 nothing"),
+        pytest.param(response('{"pointers": []}'), "schema", id="F-097 wrong key"),
+        pytest.param(response('{"ids": null}'), "schema", id="F-097 null value"),
+        pytest.param(response('{"ids": [1]}'), "schema", id="wrong type"),
+        pytest.param({"content": WHOLE}, "empty", id="a dict for an answer"),
+        pytest.param(None, "empty", id="no answer at all"),
+        pytest.param(MagicMock(), "empty", id="compat: a mock that was told nothing"),
+    ],
+)
+async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(answer: object, reason: str) -> None:
+    client = AsyncMock()
+    client.chat_completion.return_value = answer
+    attempts: list[Attempt] = []
+    with pytest.raises(MalformedReplyError) as caught:
+        await asked(client, attempts=attempts)
+    assert caught.value.reason == reason
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("malformed", reason)]
+
+
+CALL = {"type": "function", "function": {"name": "choose", "arguments": WHOLE}}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({"tool_calls": [CALL]}, id="F-077"),
+        pytest.param({"function_call": CALL["function"]}, id="F-078"),
+        pytest.param({"tool_calls": [CALL], "finish_reason": "tool_calls"}, id="F-077 finish reason"),
+    ],
+)
+async def test_native_tool_calls_stand_in_for_a_missing_text(facts: dict[str, Any]) -> None:
+    def arguments(calls: list[dict[str, Any]]) -> object:
+        return extract_json(calls[0]["function"]["arguments"])
+
+    assert await asked(ScriptedClient([response(None, **facts)]), read_tool_calls=arguments) == CHOICE
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        pytest.param({"tool_calls": [CALL], "finish_reason": "length"}, "cut", id="F-088 tool calls"),
+        pytest.param({"tool_calls": [{}]}, "truncated", id="F-077 arguments do not parse"),
+    ],
+)
+async def test_tool_calls_that_are_not_whole_are_malformed(facts: dict[str, Any], reason: str) -> None:
+    client = ScriptedClient([response(None, **facts)])
+    with pytest.raises(MalformedReplyError) as caught:
+        await asked(client, read_tool_calls=lambda _: extract_json('{"ids": ['))
+    assert caught.value.reason == reason
+
+
+async def test_tool_calls_of_unknown_objects_count_as_absent() -> None:
+    client = AsyncMock()
+    client.chat_completion.return_value = MagicMock(content=None, tool_calls=[CALL, object()])
+    with pytest.raises(MalformedReplyError) as caught:
+        await asked(client, read_tool_calls=unwanted)
+    assert caught.value.reason == "empty"
+
+
+async def test_a_schema_error_names_places_and_never_values() -> None:
+    reply = json.dumps({"ids": ["a", {"token": SECRET}], f"{SECRET} is my key": 1})
+    with pytest.raises(MalformedReplyError) as caught:
+        await asked(ScriptedClient([reply]))
+    assert str(caught.value) == "The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden)"
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.reply == reply
+
+
+async def test_a_schema_error_stays_short_f_098() -> None:
+    with pytest.raises(MalformedReplyError) as caught:
+        await asked(ScriptedClient([json.dumps({"ids": list(range(10_000))})]))
+    assert len(str(caught.value)) < 200
+
+
+# --- what a client may do wrong
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "reason"),
+    [
+        (LLMTimeoutError("late", timeout_s=1), "timeout", None),
+        (LLMConnectionError("gone"), "connection", None),
+        (LLMStatusError("broken", status=500), "status", "500"),
+        (LLMAuthError("no", status=401), "auth", "401"),
+        (LLMRateLimitError("slow", status=429), "rate_limit", "429"),
+        (ModelNotFoundError("who", status=404), "model_not_found", "404"),
+        (ContextTooLongError("long", status=400), "too_long", "400"),
+        (CostLimitError("dear", spent_usd=1, limit_usd=1), "cost_limit", None),
+        (MalformedReplyError("odd", reason="empty"), "malformed", "empty"),
+        (LLMError("else"), "client", None),
+    ],
+)
+async def test_our_own_errors_pass_unchanged_and_have_stable_codes(
+    raised: LLMError, code: str, reason: str | None
+) -> None:
+    attempts: list[Attempt] = []
+    with pytest.raises(LLMError) as caught:
+        await asked(ScriptedClient([raised]), attempts=attempts)
+    assert caught.value is raised
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [(code, reason)]
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        Exception(SECRET),
+        ValueError(SECRET),
+        StopAsyncIteration(SECRET),
+        TokenBudgetError(SECRET, needed_tokens=2, limit_tokens=1),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_anything_else_that_a_client_raises_becomes_an_llm_error_without_its_text(raised: Exception) -> None:
+    attempts: list[Attempt] = []
+    client = AsyncMock()
+    client.chat_completion.side_effect = raised
+    with pytest.raises(LLMError) as caught:
+        await asked(client, attempts=attempts)
+    assert type(caught.value) is LLMError
+    assert caught.value.__cause__ is raised
+    assert type(raised).__name__ in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("client", type(raised).__name__)]
+
+
+async def test_a_timeout_inside_the_client_is_a_timeout() -> None:
+    with pytest.raises(LLMTimeoutError):
+        await asked(ScriptedClient([TimeoutError()]))
+
+
+async def test_an_answer_that_raises_when_it_is_read_is_the_clients_fault() -> None:
+    class Answer:
+        @property
+        def content(self) -> str:
+            raise KeyError(SECRET)
+
+    async def answer() -> object:
+        return Answer()
+
+    with pytest.raises(LLMError, match="KeyError") as caught:
+        await asked(Answering(answer))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        pytest.param(MagicMock(return_value=response(WHOLE)), "MagicMock.chat_completion is not async", id="not async"),
+        pytest.param(None, "MagicMock raised TypeError", id="absent"),
+    ],
+)
+async def test_a_client_without_an_async_method_is_told_so(method: object, text: str) -> None:
+    with pytest.raises(LLMError, match=text):
+        await asked(MagicMock(chat_completion=method))
+
+
+# --- time and cancellation
+
+
+@pytest.mark.parametrize("row", ["S2-11", "S0-38"])
+async def test_the_timeout_bounds_the_attempt_from_outside(row: str) -> None:
+    async def never(_: list[LLMMessage]) -> str:
+        await asyncio.Event().wait()
+        return WHOLE
+
+    attempts: list[Attempt] = []
+    started = time.perf_counter()
+    with pytest.raises(LLMTimeoutError) as caught:
+        await asked(ScriptedClient([never]), timeout_s=0.05, attempts=attempts)
+    assert 0.04 < time.perf_counter() - started < 2
+    assert caught.value.timeout_s == 0.05
+    assert [attempt.error for attempt in attempts] == ["timeout"]
+    assert 40 <= attempts[0].latency_ms < 2000
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("late", [WHOLE, ValueError("late")], ids=["F-133 returns", "F-133 raises"])
+async def test_what_comes_after_the_timeout_is_discarded_and_leaves_nothing(late: str | Exception) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    release = asyncio.Event()
+
+    async def stubborn(_: list[LLMMessage]) -> str | Exception:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return late
+
+    attempts: list[Attempt] = []
+    started = time.perf_counter()
+    with pytest.raises(LLMTimeoutError):
+        await asked(ScriptedClient([stubborn]), timeout_s=0.02, attempts=attempts)
+    assert time.perf_counter() - started < 2
+    release.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert complaints == []
+    assert [attempt.error for attempt in attempts] == ["timeout"]
+
+
+async def test_cancelling_the_caller_cancels_the_call_at_once_f_132() -> None:
+    entered = asyncio.Event()
+    cancelled = asyncio.Event()
+
+    async def waiting(_: list[LLMMessage]) -> str:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return WHOLE
+
+    attempts: list[Attempt] = []
+    caller = asyncio.create_task(asked(ScriptedClient([waiting]), attempts=attempts))
+    await entered.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    await asyncio.wait_for(cancelled.wait(), 1)
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("client", "cancelled")]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_cancelling_the_caller_does_not_wait_for_a_client_that_ignores_it_f_132() -> None:
+    release = asyncio.Event()
+    entered = asyncio.Event()
+
+    async def stubborn(_: list[LLMMessage]) -> str:
+        entered.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return WHOLE
+
+    caller = asyncio.create_task(asked(ScriptedClient([stubborn])))
+    await entered.wait()
+    caller.cancel()
+    done, _ = await asyncio.wait({caller}, timeout=1)
+    assert done == {caller}
+    assert caller.cancelled()
+    release.set()
+
+
+async def test_a_client_that_raises_a_cancellation_cancels_f_132() -> None:
+    attempts: list[Attempt] = []
+    with pytest.raises(asyncio.CancelledError):
+        await asked(ScriptedClient([asyncio.CancelledError()]), attempts=attempts)
+    assert len(attempts) == 1
+
+
+def test_an_interrupt_in_the_client_is_not_swallowed_f_132() -> None:
+    attempts: list[Attempt] = []
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(asked(ScriptedClient([KeyboardInterrupt()]), attempts=attempts))
+    assert len(attempts) == 1
+
+
+# --- what is recorded
+
+
+async def test_an_attempt_holds_what_the_answer_says_of_itself() -> None:
+    usage = LLMUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5)
+    attempts: list[Attempt] = []
+    client = ScriptedClient([response(WHOLE, usage=usage, cost_usd=0.25), response("no", usage=usage), ValueError()])
+    await asked(client, attempts=attempts)
+    for _ in range(2):
+        with pytest.raises(LLMError):
+            await asked(client, attempts=attempts)
+    assert [(a.model, a.usage, a.cost_usd, a.error) for a in attempts] == [
+        ("served", usage, 0.25, None),
+        ("served", usage, None, "malformed"),
+        ("m", None, None, "client"),
+    ]
+
+
+async def test_an_attempt_takes_nothing_from_mocks() -> None:
+    client = AsyncMock()
+    client.chat_completion.return_value = MagicMock(content=WHOLE)
+    attempts: list[Attempt] = []
+    await asked(client, attempts=attempts)
+    assert attempts == [Attempt(model="m", latency_ms=attempts[0].latency_ms)]
+
+
+async def test_a_hundred_calls_at_once_do_not_disturb_each_other() -> None:
+    async def answer(*, messages: list[LLMMessage], **_: Any) -> LLMResponse:
+        await asyncio.sleep(0.01)
+        return response(json.dumps({"ids": [messages[0].content]}))
+
+    client = MagicMock(chat_completion=answer)
+    choices = await asyncio.gather(
+        *(
+            ask(
+                client,
+                [LLMMessage(role=MessageRole.USER, content=str(number))],
+                reply_model=Choice,
+                model=None,
+                timeout_s=5,
+            )
+            for number in range(100)
+        )
+    )
+    assert [choice.ids for choice in choices] == [[str(number)] for number in range(100)]
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    _telemetry._tracer.cache_clear()
+    yield exporter
+    _telemetry._tracer.cache_clear()
+
+
+async def test_a_span_names_the_model_and_the_error_and_holds_no_text(exported: InMemorySpanExporter) -> None:
+    await asked(ScriptedClient([WHOLE]))
+    with pytest.raises(MalformedReplyError):
+        await asked(ScriptedClient([f"choose {SECRET}"]))
+    good, bad = exported.get_finished_spans()
+    assert dict(good.attributes or {}) == {"model": "m"}
+    assert dict(bad.attributes or {}) == {
+        "model": "m",
+        "error.code": "malformed",
+        "error.type": "MalformedReplyError",
+    }
+    assert not bad.events
+    assert SECRET not in bad.to_json()

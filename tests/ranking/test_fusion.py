@@ -1,0 +1,68 @@
+"""Fusion of rankings."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
+from llm_common.ranking.hit import Hit
+
+KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
+
+
+def test_scores_are_the_sums_of_the_papers_formula() -> None:
+    assert reciprocal_rank_fusion([["a", "b"], ["b"]]) == [Hit("b", 1 / 62 + 1 / 61), Hit("a", 1 / 61)]
+
+
+def test_a_key_that_two_rankings_hold_beats_the_best_of_one() -> None:
+    assert [hit.key for hit in reciprocal_rank_fusion([["a", "c"], ["b", "c"]])] == ["c", "a", "b"]
+
+
+def test_weights_let_one_ranking_decide() -> None:
+    assert [hit.key for hit in reciprocal_rank_fusion([["a"], ["b"]], weights=[1, 2])] == ["b", "a"]
+
+
+def test_a_repeated_key_counts_once_at_its_best_rank() -> None:
+    assert reciprocal_rank_fusion([["a", "b", "a"]]) == reciprocal_rank_fusion([["a", "b"]])
+
+
+def test_nothing_gives_nothing() -> None:
+    assert reciprocal_rank_fusion([]) == []
+    assert reciprocal_rank_fusion([[], []]) == []
+    assert weighted_sum([]) == []
+
+
+def test_refuses_weights_that_do_not_match_and_a_negative_k() -> None:
+    with pytest.raises(ValueError, match="1 weights for 2 rankings"):
+        reciprocal_rank_fusion([["a"], ["b"]], weights=[1])
+    with pytest.raises(ValueError, match="k is -1"):
+        reciprocal_rank_fusion([["a"]], k=-1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(KEYS, max_size=4))
+def test_the_order_of_the_rankings_never_matters(rankings: list[list[str]]) -> None:
+    fused = reciprocal_rank_fusion(rankings)
+    assert [hit.key for hit in reciprocal_rank_fusion(rankings[::-1])] == [hit.key for hit in fused]
+    assert {hit.key for hit in fused} == {key for ranking in rankings for key in ranking}
+
+
+def test_weighted_sum_adds_what_each_part_says_about_a_key() -> None:
+    hits = weighted_sum([(1.0, {"a": 0.5, "b": 1.0}), (2.0, {"a": 0.5})])
+    assert hits == [Hit("a", 1.5), Hit("b", 1.0)]
+
+
+def test_ties_stand_in_the_order_of_their_keys() -> None:
+    assert [hit.key for hit in weighted_sum([(1.0, {"c": 1.0, "a": 1.0, "b": 1.0})])] == ["a", "b", "c"]
+
+
+def test_max_normalisation_keeps_zero_and_the_proportions() -> None:
+    assert max_normalised({"a": 4.0, "b": 1.0, "c": 0.0}) == {"a": 1.0, "b": 0.25, "c": 0.0}
+    assert max_normalised({"a": 0.0}) == {"a": 0.0}
+    assert max_normalised({}) == {}
+
+
+def test_min_max_normalisation_uses_the_whole_range() -> None:
+    assert min_max_normalised({"a": 4.0, "b": 1.0, "c": 2.5}) == {"a": 1.0, "b": 0.0, "c": 0.5}
+    assert min_max_normalised({"a": 3.0, "b": 3.0}) == {"a": 1.0, "b": 1.0}
+    assert min_max_normalised({}) == {}

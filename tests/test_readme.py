@@ -1,0 +1,59 @@
+"""The README keeps its word."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+MAX_LINES = 150
+MAX_EXAMPLE_LINES = 15
+
+
+def test_is_one_page() -> None:
+    assert README.count("\n") <= MAX_LINES
+
+
+def test_the_first_example_is_short_and_prints_the_one_output_that_answers(tmp_path: Path) -> None:
+    assert len(EXAMPLES[0].strip().splitlines()) <= MAX_EXAMPLE_LINES
+    shown = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXAMPLES[0]], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "Snow all day" in shown.stdout
+    assert "Fog" not in shown.stdout
+    assert shown.stderr == ""
+
+
+def test_the_second_example_runs_up_to_the_model() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", EXAMPLES[1]], capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README))
+def test_a_link_leads_somewhere(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_every_command_it_names_is_in_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z-]+)", README)) <= targets
+
+
+def test_every_name_in_its_table_can_be_imported() -> None:
+    import llm_common.agents
+    import llm_common.core
+
+    table = README.partition("## What is in it")[2].partition("\n\n`select_detailed`")[0]
+    names = set(re.findall(r"`([A-Z]\w+)`", table))
+    assert "ToolSelector" in names
+    for name in names:
+        assert hasattr(llm_common.agents, name) or hasattr(llm_common.core, name), name
+
+
+def test_examples_are_python() -> None:
+    for example in EXAMPLES:
+        ast.parse(example)
