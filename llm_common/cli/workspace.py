@@ -1,10 +1,10 @@
 """`Workspace`: the text files of one folder, and nothing outside it."""
 
-import os
-import subprocess
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
+
+from llm_common.cli.file_kinds import is_binary, is_hidden
+from llm_common.cli.listing import ListedFile, list_paths, stat_files
 
 __all__ = ["Workspace"]
 
@@ -12,11 +12,6 @@ _MAX_SEEN = 20_000
 _MAX_FILES = 5_000
 _MAX_FILE_BYTES = 512 * 1024
 _MAX_TOTAL_BYTES = 24 * 1024 * 1024
-_GIT_TIMEOUT_S = 10.0
-_SNIFFED_BYTES = 8192
-_SKIPPED_FOLDERS = frozenset(
-    {"__pycache__", "build", "coverage", "dist", "env", "node_modules", "site-packages", "target", "vendor", "venv"}
-)
 
 
 class Workspace:
@@ -55,45 +50,20 @@ class Workspace:
 
     def _load(self) -> None:
         room = _MAX_TOTAL_BYTES
-        for path in islice(_git_files(self.root) or _walked_files(self.root), _MAX_SEEN):
-            content = self._content(path) if len(self._texts) < _MAX_FILES else None
+        for path, file in stat_files(self.root, islice(list_paths(self.root), _MAX_SEEN)):
+            content = self._content(file) if file and len(self._texts) < _MAX_FILES else None
             if content is None or len(content) > room:
                 self.skipped += 1
                 continue
             room -= len(content)
             self._texts[path] = content.decode("utf-8", errors="replace")
 
-    def _content(self, path: str) -> bytes | None:
+    def _content(self, file: ListedFile) -> bytes | None:
         """The bytes of a file worth showing, else None."""
-        if not path.isprintable() or any(part.startswith(".") for part in PurePosixPath(path).parts):
+        if file.size > _MAX_FILE_BYTES or is_hidden(file.path):
             return None
         try:
-            real = (self.root / path).resolve()
-            if not (real.is_relative_to(self.root) and real.is_file()) or real.stat().st_size > _MAX_FILE_BYTES:
-                return None
-            content = real.read_bytes()
+            content = (self.root / file.path).read_bytes()
         except OSError:
             return None
-        return None if b"\0" in content[:_SNIFFED_BYTES] else content
-
-
-def _git_files(root: Path) -> list[str]:
-    """What git tracks, or would track, below the folder; empty when that cannot be told."""
-    # A checkout may be a stranger's: its configuration must not start a program.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-z"]
-    command += ["--cached", "--others", "--exclude-standard", "--deduplicate"]
-    try:
-        listing = subprocess.run(  # noqa: S603 - fixed arguments, no shell
-            command, capture_output=True, check=True, timeout=_GIT_TIMEOUT_S, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return sorted(os.fsdecode(name) for name in listing.stdout.split(b"\0") if name)
-
-
-def _walked_files(root: Path) -> Iterator[str]:
-    """Every file below the folder, in a fixed order, without hidden and generated folders."""
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not (name.startswith(".") or name in _SKIPPED_FOLDERS))
-        below = Path(folder).relative_to(root)
-        yield from ((below / name).as_posix() for name in sorted(files))
+        return None if is_binary(content) else content

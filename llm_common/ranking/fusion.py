@@ -1,5 +1,6 @@
 """Several rankings of the same keys become one."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from llm_common.ranking.hit import Hit, best_first
@@ -30,11 +31,11 @@ def reciprocal_rank_fusion(
     factors = [1.0] * len(rankings) if weights is None else weights
     if len(factors) != len(rankings):
         raise ValueError(f"{len(factors)} weights for {len(rankings)} rankings; give one for each")
-    scores: dict[str, float] = {}
-    for ranking, factor in zip(rankings, factors, strict=True):
-        for rank, key in enumerate(dict.fromkeys(ranking), start=1):
-            scores[key] = scores.get(key, 0.0) + factor / (k + rank)
-    return best_first(Hit(key, score) for key, score in scores.items())
+    shares = [
+        (factor, {key: 1 / (k + rank) for rank, key in enumerate(dict.fromkeys(ranking), start=1)})
+        for ranking, factor in zip(rankings, factors, strict=True)
+    ]
+    return weighted_sum(shares)
 
 
 def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit]:
@@ -45,11 +46,11 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
     Args:
         parts: Pairs of a weight and the scores of that part by key.
     """
-    totals: dict[str, float] = {}
+    terms: dict[str, list[float]] = {}
     for weight, scores in parts:
         for key, score in scores.items():
-            totals[key] = totals.get(key, 0.0) + weight * score
-    return best_first(Hit(key, total) for key, total in totals.items())
+            terms.setdefault(key, []).append(weight * score)
+    return best_first(Hit(key, math.fsum(each)) for key, each in terms.items())  # exact, so ties are ties in any order
 
 
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:

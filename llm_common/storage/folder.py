@@ -50,8 +50,8 @@ class Folder:
         """The bytes of a plain file."""
         descriptor = self.open(name, os.O_RDONLY)
         try:
-            chunks = []
-            while chunk := os.read(descriptor, max(os.fstat(descriptor).st_size + 1, 1 << 12)):
+            chunks, size = [], os.fstat(descriptor).st_size + 1
+            while chunk := os.read(descriptor, size):
                 chunks.append(chunk)
             return b"".join(chunks)
         finally:
@@ -83,7 +83,8 @@ class Folder:
                 os.close(descriptor)
             os.replace(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except BaseException:
-            self.remove(temporary)
+            with suppress(OSError):
+                self.remove(temporary)
             raise
 
     def remove(self, name: str) -> None:

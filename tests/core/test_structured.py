@@ -5,18 +5,14 @@ import gc
 import json
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, ConfigDict
 
-from llm_common import _telemetry
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, ask, extract_json
 from llm_common.errors import (
@@ -483,17 +479,6 @@ async def test_a_hundred_calls_at_once_do_not_disturb_each_other() -> None:
         )
     )
     assert [choice.ids for choice in choices] == [[str(number)] for number in range(100)]
-
-
-@pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    _telemetry._tracer.cache_clear()
-    yield exporter
-    _telemetry._tracer.cache_clear()
 
 
 async def test_a_span_names_the_model_and_the_error_and_holds_no_text(exported: InMemorySpanExporter) -> None:

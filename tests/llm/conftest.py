@@ -1,7 +1,6 @@
 """A small real model behind HTTP on loopback, for as long as the tests of this folder run."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +8,19 @@ import pytest
 
 from llm_common.core import LLMConfig, OpenAICompatibleClient
 
+ROOT = Path(__file__).parents[2]
+SERVER_PYTHON = ROOT / ".llm-venv" / "bin" / "python"  # its packages must not mix with the project's
 STARTUP_S = 120
+TIMEOUT_S = 120
+MAX_TOKENS = 150  # so small a model may go on for ever
 
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
     """Base URL of the served model; the server ends with the tests, since it reads its standard input to the end."""
+    assert SERVER_PYTHON.exists(), "the model server is not installed; run `make test-llm`"
     with subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("serve.py"))],
+        [str(SERVER_PYTHON), str(Path(__file__).with_name("serve.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -34,7 +38,9 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def config(endpoint: str) -> LLMConfig:
-    return LLMConfig(base_url=endpoint, default_model="smollm2", provider="local", timeout_s=STARTUP_S)
+    return LLMConfig(
+        base_url=endpoint, default_model="smollm2", provider="local", timeout_s=TIMEOUT_S, max_tokens=MAX_TOKENS
+    )
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ if __name__ == "__main__":
     params.model.path = model_path()
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
+    # More threads than idle cores only get in each other's way.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = Server(params)
     print(server.listening_address, flush=True)  # noqa: T201 - the parent reads it
     sys.stdin.read()

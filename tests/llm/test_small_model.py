@@ -69,7 +69,7 @@ async def test_the_tool_selector_returns_valid_calls_or_nothing(client: OpenAICo
     assert len(selection.attempts) <= 2
     assert {call.tool for call in selection.calls} <= {"weather", "add"}
     if selection.failed:
-        assert selection.calls == []
+        assert selection.calls == ()
 
 
 async def test_a_reply_cut_by_max_tokens_is_recognised(config: LLMConfig) -> None:
@@ -97,7 +97,14 @@ def test_the_demo_runs_against_the_model_and_says_so(endpoint: str, tmp_path: Pa
     for name, text in {"escape.py": "def escape(text): ...", "parse.py": "def parse(text): ..."}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     run = subprocess.run(
-        [str(Path(sys.executable).with_name("llm-common")), "demo", str(tmp_path), "--query", "How is text escaped?", "--json"],
+        [
+            str(Path(sys.executable).with_name("llm-common")),
+            "demo",
+            str(tmp_path),
+            "--query",
+            "How is text escaped?",
+            "--json",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -1,13 +1,13 @@
 import pytest
 
 from llm_common.storage import BlobStore, MemoryBlobStore
-from llm_common.testing.contracts import BlobStoreContract
+from llm_common.testing import BlobStoreContract
 
 
 class TestMemoryBlobStore(BlobStoreContract):
     @pytest.fixture
     def blobs(self) -> BlobStore:
-        return MemoryBlobStore(lock_timeout_s=0.05)
+        return MemoryBlobStore(lock_timeout_s=0.5)
 
     def test_says_where_a_blob_is(self) -> None:
         assert MemoryBlobStore().location("q/a") == "memory:q/a"

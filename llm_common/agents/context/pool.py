@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from llm_common.agents.context_pointers import ContextPointer
 
@@ -22,15 +22,13 @@ def _text(value: object) -> object:
     return "" if value is None else value
 
 
-def _with_zone(value: object) -> object:
+def _with_zone(moment: datetime) -> datetime:
     """A time without a zone is UTC, so that all times of a pool can be compared."""
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-Moment = Annotated[datetime, Field(union_mode="left_to_right"), BeforeValidator(_with_zone)]
+Moment = Annotated[datetime, AfterValidator(_with_zone)]
 
 
 class _Shape(BaseModel):

@@ -4,7 +4,9 @@ Ranking that reads the first 500 characters of an output beside its summary find
 hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest holds, after the shape of the whole.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -18,8 +20,8 @@ MAX_DIGEST_CHARS = 640
 
 _SHAPE_CHARS = 120
 _NUMBER_CHARS = 60
-_TEXT_CHARS = MAX_DIGEST_CHARS - _SHAPE_CHARS - _NUMBER_CHARS - len("; ") * 2
-_READ_CHARS = 2 * _TEXT_CHARS  # redaction and white space take some away
+_READ_CHARS = 2 * MAX_DIGEST_CHARS  # redaction and white space take some away
+_READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _KEYS = 12
 
@@ -46,23 +48,32 @@ def describe_result(value: object, *, size_bytes: int) -> str:
     """One line of at most `MAX_DIGEST_CHARS` that tells a result's shape, its numbers and how its text begins.
 
     The same value gives the same line. Only the head of the value is read, so that the work is bounded however large
-    the result is; values under secret names are left out, secrets in texts redacted.
+    the result is; values under secret names are left out, secrets in texts redacted. A text that holds JSON counts as
+    what it says.
 
     Args:
         value: Plain data; tuples and enum members count as what they are in JSON, other objects are passed over.
         size_bytes: Size of the stored result, told in the line.
     """
+    value = _read_json(value)
     head = _Head()
     for key, item in islice(_leaves("", value), _READ_NODES):
         if head.chars >= _READ_CHARS:
             break
         head.add(key, item)
-    parts = (
-        (f"{_shape(value)}, {size_bytes:,} bytes", _SHAPE_CHARS),
-        (", ".join(head.numbers), _NUMBER_CHARS),
-        (redact_text(" ".join(head.texts)), _TEXT_CHARS),
-    )
-    return "; ".join(filter(None, (one_line(part, max_chars=limit) for part, limit in parts)))
+    shape = one_line(f"{_shape(value)}, {size_bytes:,} bytes", max_chars=_SHAPE_CHARS)
+    numbers = one_line(", ".join(head.numbers), max_chars=_NUMBER_CHARS)
+    front = "; ".join(filter(None, (shape, numbers)))
+    text = one_line(redact_text(" ".join(head.texts)), max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
+    return f"{front}; {text}" if text else front
+
+
+def _read_json(value: object) -> object:
+    """What a text says that holds a JSON object or list, as many tools answer; else the value itself."""
+    if isinstance(value, str) and value.startswith(("{", "[")) and len(value) <= _READ_JSON_CHARS:
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
 def _shape(value: object) -> str:

@@ -13,6 +13,7 @@ from llm_common.errors import CorruptPointerError, ResultTooLargeError
 __all__ = ["Encoded", "decode_json", "encode_json", "is_small"]
 
 _OURS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _TEXTS = frozenset({str, bytes, bytearray})
 _SCALARS = frozenset({int, float, bool, type(None)})
 _SEQUENCES = frozenset({list, tuple, set, frozenset})
@@ -63,7 +64,7 @@ def decode_json(data: bytes) -> Json:
         CorruptPointerError: The bytes are not JSON.
     """
     try:
-        value: Json = json.loads(data.decode("utf-8"), parse_constant=lambda _: None)
+        value: Json = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as exc:
         raise CorruptPointerError("A stored file is not JSON; restore it from a copy") from exc
     return value

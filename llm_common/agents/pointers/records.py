@@ -10,7 +10,6 @@ killed writer, can tell which version is whole. Each step is settled on disk bef
 """
 
 import hashlib
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -23,8 +22,8 @@ from llm_common.storage import BlobStore
 
 __all__ = ["PointerRecords", "meta_key", "next_key", "parse_meta", "result_key"]
 
-_READ_PAUSES_S = (0.0, 0.001, 0.005)
-"""A writer needs about a millisecond between result and meta; past these a reader waits for the lock."""
+_TRIES = 3
+"""A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
 
 
 def meta_key(query_id: str, pointer_id: str) -> str:
@@ -74,8 +73,7 @@ class PointerRecords:
             PointerNotFoundError: There is no such pointer, or its result is gone.
             CorruptPointerError: The result is not what was saved.
         """
-        for pause_s in _READ_PAUSES_S:
-            time.sleep(pause_s)
+        for _ in range(_TRIES):
             with suppress(CorruptPointerError):
                 return self._load_once(query_id, pointer_id)
         with self._blobs.lock(query_id, shared=True):

@@ -111,7 +111,7 @@ class ContextPointerStore:
             max_result_bytes=self._max_result_bytes,
         )
         ready = make_draft() if is_small((args, result)) else None
-        with span("llm_common.pointers.save") as current:
+        with span("pointers.save") as current:
             pointer = await asyncio.to_thread(lambda: self._save(ready or make_draft(), keep_repeats=keep_repeats))
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
@@ -130,7 +130,7 @@ class ContextPointerStore:
 
     def list_detailed(self, *, query_id: str) -> PointerListing:
         """The pointers of a query and how many files were passed over; otherwise as `list`."""
-        with span("llm_common.pointers.list") as current:
+        with span("pointers.list") as current:
             sizes = self._blobs.list(check_query_id(query_id))
             matches = [_FILE.fullmatch(key) for key in sizes]
             skipped = matches.count(None)
@@ -164,7 +164,7 @@ class ContextPointerStore:
             UnsafePathError: The pointer's id is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
-        with span("llm_common.pointers.load") as current:
+        with span("pointers.load") as current:
             query_id, pointer_id = check_query_id(pointer.query_id), check_pointer_id(pointer.pointer_id)
             stored, payload = self._records.load(query_id, pointer_id)
             current.set_attribute("result_bytes", len(payload))

@@ -32,6 +32,8 @@ def test_tells_shape_numbers_and_first_words_s0_08() -> None:
         ([], "list of 0, 4 bytes"),
         ("two words", "text of 9 characters, 4 bytes; two words"),
         (5, "value, 4 bytes; 5"),
+        ('{"seats": 3, "to": "Ulm"}', "object of 2: seats to, 4 bytes; seats 3; Ulm"),
+        ("[not json", "text of 9 characters, 4 bytes; [not json"),
         ([{"a": 1}, {"a": 2}], "list of 2 objects: a, 4 bytes; a 1, a 2"),
         (({"c": Colour.RED},), "list of 1 objects: c, 4 bytes; red wine"),
     ],
@@ -43,7 +45,7 @@ def test_names_every_kind_of_result_s0_08(value: object, digest: str) -> None:
 def test_holds_about_the_first_500_characters_of_text_s0_08() -> None:
     words = " ".join(f"word{number}" for number in range(500))
     digest = describe_result({"text": words}, size_bytes=1)
-    assert words[:440] in digest
+    assert words[:560] in digest
 
 
 def test_the_order_of_the_document_is_kept_s0_08() -> None:
@@ -58,7 +60,7 @@ def test_secrets_are_left_out_s0_08() -> None:
     assert "use token=[redacted] now" in digest
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(json_values)
 def test_is_one_bounded_line_s0_08(value: object) -> None:
     digest = describe_result(value, size_bytes=1)

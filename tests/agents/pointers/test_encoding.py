@@ -38,7 +38,7 @@ def strict(data: bytes) -> object:
     return json.loads(data, parse_constant=refuse)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(json_values)
 def test_what_is_read_is_what_plain_json_gives_s0_14(value: object) -> None:
     data = encode_json(value).data

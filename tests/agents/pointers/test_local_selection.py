@@ -58,7 +58,7 @@ def test_an_old_match_beats_what_is_only_recent() -> None:
 
 def test_an_argument_named_in_the_best_digests_lifts_its_pointer() -> None:
     pool = [
-        pointer(1, "search query=Emory University", "a school", query="Emory University"),
+        pointer(1, "search query=Emory University", "a school", schools=["Emory University"]),
         pointer(2, "search query=Rice University", "a school", query="Rice University"),
         pointer(3, "search query=Jane Doe", "the author of Moon studied at Emory University.", query="Jane Doe"),
         *(pointer(number, f"search query=other{number}", "nothing") for number in range(4, 20)),
@@ -76,6 +76,7 @@ def test_a_word_is_not_named_by_a_part_of_another() -> None:
     ]
     scores = {int(entry.pointer.pointer_id, 16): entry.score for entry in rank_pointers("moon", pool)}
     assert scores[1] < 0.5
+    assert scores[3] == pytest.approx(1.6), "the best is not lifted by naming itself"
 
 
 def test_a_large_pool_keeps_what_matches() -> None:

@@ -263,7 +263,7 @@ def test_text_that_knows_the_nonce_gets_another_s0_53() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(), st.text(), st.text())
+@given(*[st.text(st.characters())] * 3)
 def test_whatever_is_stored_the_blocks_stand_f_147(result: str, tool_name: str, summary: str) -> None:
     pointers = [pointer(1, tool_name=tool_name, summary=summary), pointer(2)]
     text = format_selected_contexts(pointers=pointers, store=Results({f"{1:012x}": result, f"{2:012x}": [result]}))

@@ -2,8 +2,10 @@ import asyncio
 import json
 import math
 import os
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -45,6 +47,10 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+def stored(pointer: ContextPointer) -> bytes:
+    return Path(pointer.result_path).read_bytes()
+
+
 async def test_a_saved_result_is_listed_and_loaded(store: FileContextPointerStore) -> None:
     pointer = await save(store, {"rows": [1, 2.5, None]}, args={"query": "x", "when": date(2025, 1, 2)})
     assert store.list(query_id="q") == [pointer]
@@ -59,13 +65,13 @@ async def test_a_saved_result_is_listed_and_loaded(store: FileContextPointerStor
 
 async def test_layout_on_disk_s0_10(store: FileContextPointerStore) -> None:
     pointer = await save(store, query_id="_pointers")
-    assert sorted(path.name for path in (store.base_dir / "_pointers").iterdir()) == [
+    assert sorted(tree(store.base_dir / "_pointers")) == [
         ".lock",
         f"{pointer.pointer_id}.meta.json",
         f"{pointer.pointer_id}.result.json",
     ]
     assert pointer.result_path == str(store.base_dir / "_pointers" / f"{pointer.pointer_id}.result.json")
-    assert json.loads(Path(pointer.result_path).read_text()) == "result"
+    assert stored(pointer) == b'"result"'
 
 
 @pytest.mark.parametrize(
@@ -126,27 +132,35 @@ async def test_the_result_path_is_information_only_f_022_f_015(store: FileContex
         assert store.load_result(pointer=pointer.model_copy(update={"result_path": path})) == "result"
 
 
-async def test_linked_files_and_folders_are_refused_f_016_f_017_f_019(store: FileContextPointerStore, tmp_path: Path) -> None:
-    pointer = await save(store)
-    result = Path(pointer.result_path)
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    result.rename(outside / "r")
-    result.symlink_to(outside / "r")
+def test_linked_results_are_refused_f_017_f_019(store: FileContextPointerStore, tmp_path: Path) -> None:
+    pointer = asyncio.run(save(store))
+    result, outside = Path(pointer.result_path), tmp_path / "outside"
+    result.rename(outside)
+    result.symlink_to(outside)
     assert store.list(query_id="q") == []
     with pytest.raises(UnsafePathError):
         store.load_result(pointer=pointer)
     result.unlink()
-    os.link(outside / "r", result)
+    os.link(outside, result)
     with pytest.raises(UnsafePathError):
         store.load_result(pointer=pointer)
-    linked = FileContextPointerStore(store.base_dir, allow_hard_links=True)
-    assert linked.load_result(pointer=linked.list(query_id="q")[0]) == "result"
+    lenient = FileContextPointerStore(store.base_dir, allow_hard_links=True)
+    assert lenient.load_result(pointer=lenient.list(query_id="q")[0]) == "result"
+
+
+def test_a_linked_folder_is_refused_f_016(store: FileContextPointerStore, tmp_path: Path) -> None:
+    pointer = asyncio.run(save(store))
+    outside = tmp_path / "outside"
+    shutil.copytree(store.base_dir / "q", outside)
     (store.base_dir / "r").symlink_to(outside)
-    for use in (lambda: store.list(query_id="r"), lambda: asyncio.run(save(store, query_id="r"))):
-        with pytest.raises(UnsafePathError):
-            await asyncio.to_thread(use)
-    assert sorted(os.listdir(outside)) == ["r"]
+    before = tree(outside)
+    with pytest.raises(UnsafePathError):
+        store.list(query_id="r")
+    with pytest.raises(UnsafePathError):
+        store.load_result(pointer=pointer.model_copy(update={"query_id": "r"}))
+    with pytest.raises(UnsafePathError):
+        asyncio.run(save(store, query_id="r"))
+    assert tree(outside) == before
 
 
 async def test_a_moved_store_still_loads_s0_12_f_029(
@@ -207,7 +221,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(json_values, st.dictionaries(st.text(max_size=5), json_values, max_size=3))
 def test_loads_what_json_gives_s0_14(result: Any, args: dict[str, Any]) -> None:
     store = ContextPointerStore(MemoryBlobStore())
@@ -222,7 +236,7 @@ async def test_large_and_odd_results_survive_s0_14_f_032_f_033_f_044(store: File
         assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
     pointer = await save(store, {"n": math.nan, "d": date(2025, 1, 2)})
     assert store.load_result(pointer=pointer) == {"n": None, "d": "2025-01-02"}
-    assert b"NaN" not in Path(pointer.result_path).read_bytes()
+    assert stored(pointer) == b'{"n":null,"d":"2025-01-02"}'
 
 
 def generator() -> Iterator[int]:
@@ -248,9 +262,10 @@ class Raises:
     ],
 )
 async def test_what_cannot_be_stored_leaves_no_trace(store: FileContextPointerStore, value: Any) -> None:
-    for case in ({"result": value}, {"args": {"a": value}}):
-        with pytest.raises(UnserialisableError):
-            await save(store, **{"result": 1, **case}) if "args" in case else await save(store, value)
+    with pytest.raises(UnserialisableError):
+        await save(store, value)
+    with pytest.raises(UnserialisableError):
+        await save(store, args={"a": value})
     assert not store.base_dir.exists()
 
 
@@ -469,9 +484,9 @@ async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: Fil
 
 def test_listing_and_loading_are_synchronous_and_by_keyword_s0_20(store: FileContextPointerStore) -> None:
     with pytest.raises(TypeError):
-        store.list("q")  # type: ignore[misc]
+        store.list("q")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        store.load_result(None)  # type: ignore[misc]
+        store.load_result(None)  # type: ignore[call-arg, arg-type]
 
 
 async def test_a_cancelled_save_leaves_nothing_or_all_f_068(store: FileContextPointerStore) -> None:
@@ -480,7 +495,7 @@ async def test_a_cancelled_save_leaves_nothing_or_all_f_068(store: FileContextPo
         for _ in range(number % 6):
             await asyncio.sleep(0)
         saving.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError):
             await saving
     await save(store, "last")  # the lock is free
     await asyncio.sleep(0.05)
