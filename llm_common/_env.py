@@ -61,10 +61,14 @@ BASE_URL = Variable("LLM_COMMON_BASE_URL", "", "endpoint, up to and without `/ch
 API_KEY = Variable("LLM_COMMON_API_KEY", "", "key of the endpoint; else the provider's own variable", secret=True)
 MODEL = Variable("LLM_COMMON_MODEL", "", "default model of the client; else the provider's")
 TIMEOUT_S = Variable("LLM_COMMON_TIMEOUT_S", "60", "seconds for one model call, retries included")
+MAX_TOKENS = Variable("LLM_COMMON_MAX_TOKENS", "", "most tokens of an answer; else the endpoint's own limit")
 COST_LIMIT_USD = Variable("LLM_COMMON_COST_LIMIT_USD", "", "dollars that one client may spend")
 ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
 OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
+
+XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "", "the user's folder for caches")
+"""The platform's own, which is no setting of ours and so stands in no table (XDG Base Directory Specification)."""
 
 VARIABLES: tuple[Variable, ...] = (
     POINTER_STORE_DIR,
@@ -82,6 +86,7 @@ VARIABLES: tuple[Variable, ...] = (
     API_KEY,
     MODEL,
     TIMEOUT_S,
+    MAX_TOKENS,
     COST_LIMIT_USD,
     ZAI_API_KEY,
     OPENROUTER_API_KEY,

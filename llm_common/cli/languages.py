@@ -56,14 +56,20 @@ _PYTHON = (
     r"^(?P<name>[A-Z][A-Z0-9_]+)[ \t]?(?::[^=\n]{1,120})?=(?!=)",
 )
 _SCRIPT = (
-    rf"{_INDENT}(?:export{_GAP})?(?:default{_GAP})?(?:declare{_GAP})?(?:abstract{_GAP})?(?:async{_GAP})?"
-    rf"(?:function\b[ \t*]{{0,4}}|(?:class|interface|enum|type|namespace|module){_GAP})(?P<name>[\w$]+)",
-    rf"^(?:export{_GAP})?(?:const|let|var){_GAP}(?P<name>[\w$]+)[^=\n]{{0,160}}=[ \t]*"
-    r"(?:async\b|function\b|class\b|\(|\w+[ \t]*=>)",
+    (
+        rf"{_INDENT}(?:export{_GAP})?(?:default{_GAP})?(?:declare{_GAP})?(?:abstract{_GAP})?(?:async{_GAP})?"
+        rf"(?:function\b[ \t*]{{0,4}}|(?:class|interface|enum|type|namespace|module){_GAP})(?P<name>[\w$]+)(?![\w$]|,)"
+    ),
+    (
+        rf"^(?:export{_GAP})?(?:const|let|var){_GAP}(?P<name>[\w$]+)[^=\n]{{0,160}}=[ \t]*"
+        r"(?:async\b|function\b|class\b|\(|\w+[ \t]*=>)"
+    ),
     rf"^export{_GAP}(?:const|let|var){_GAP}(?P<name>[\w$]+)",
-    rf"^[ \t]{{1,40}}(?:(?:public|private|protected|static|async|override|readonly|get|set){_GAP}){{0,4}}[#*]?"
-    r"(?!(?:if|for|while|switch|catch|function|return|with|constructor)\b)(?P<name>[\w$]+)"
-    r"(?:<[^>\n]{1,80}>)?\([^;\n]{0,200}\{[ \t]*$",
+    (
+        rf"^[ \t]{{1,40}}(?:(?:public|private|protected|static|async|override|readonly|get|set){_GAP}){{0,4}}[#*]?"
+        r"(?!(?:if|for|while|switch|catch|function|return|with|constructor)\b)(?P<name>[\w$]+)"
+        r"(?:<[^>\n]{1,80}>)?\([^;\n]{0,200}\{[ \t]*$"
+    ),
 )
 _TYPE_WORDS = "class|interface|enum|record|struct|trait|object|protocol|extension|actor|namespace"
 _MODIFIERS = (
@@ -74,23 +80,30 @@ _MODIFIERS = (
 _TYPES = rf"{_INDENT}{_MODIFIERS}{{0,6}}@?(?:{_TYPE_WORDS}){_GAP}(?:class{_GAP}|struct{_GAP})?(?P<name>[\w.]+)"
 _JAVA = (
     _TYPES,
-    rf"^[ \t]{{1,40}}{_MODIFIERS}{{1,6}}(?:<[^>\n]{{1,80}}>[ \t]?)?(?:[\w.]+(?:<[^(\n]{{1,80}}>)?[\[\]?]{{0,4}}{_GAP})?"
-    r"(?P<name>\w+)[ \t]?(?:<[^>\n]{1,40}>)?\(",
+    (
+        rf"^[ \t]{{1,40}}{_MODIFIERS}{{1,6}}(?:<[^>\n]{{1,80}}>[ \t]?)?"
+        rf"(?:[\w.]+(?:<[^(\n]{{1,80}}>)?[\[\]?]{{0,4}}{_GAP})?"
+        r"(?P<name>\w+)[ \t]?(?:<[^>\n]{1,40}>)?\("
+    ),
 )
 _FUN = rf"{_INDENT}{_MODIFIERS}{{0,6}}(?:fun|func|def){_GAP}(?:<[^>\n]{{1,80}}>[ \t]?)?(?:\w+\.)?(?P<name>\w+)"
 _GO = (
     rf"^func{_GAP}(?:\([^)\n]{{1,120}}\){_GAP})?(?P<name>\w+)",
-    rf"^(?:type|var|const){_GAP}(?P<name>\w+)",
+    rf"^(?:type|var|const){_GAP}(?P<name>[^\W_]\w*)",
     r"^\t(?P<name>[A-Z]\w*)[ \t]{1,8}(?:struct|interface)\b",
 )
 _RUST = (
-    rf"{_INDENT}(?:pub(?:\([^)\n]{{1,40}}\))?{_GAP})?(?:(?:async|const|unsafe|default|extern|\"C\"){_GAP}){{0,4}}"
-    rf"(?:fn|struct|enum|trait|type|mod|union|const|static|macro_rules!){_GAP}(?:mut{_GAP})?(?P<name>\w+)",
+    (
+        rf"{_INDENT}(?:pub(?:\([^)\n]{{1,40}}\))?{_GAP})?(?:(?:async|const|unsafe|default|extern|\"C\"){_GAP}){{0,4}}"
+        rf"(?:fn|struct|enum|trait|type|mod|union|const|static|macro_rules!){_GAP}(?:mut{_GAP})?(?P<name>\w+)"
+    ),
     rf"^(?:unsafe{_GAP})?impl\b(?:<[^\n]{{1,120}}?>)?{_GAP}(?:[^\n{{]{{1,120}}?{_GAP}for{_GAP})?&?(?P<name>[\w:]+)",
 )
 _C = (
-    r"^(?!(?:if|else|for|while|switch|return|case|do|typedef|extern|using|goto|delete|new)\b)"
-    r"(?:[A-Za-z_][\w:<>, \t*&]{0,120}[ \t*&])?(?P<name>~?[A-Za-z_][\w:~]{2,80})[ \t]?\([^;\n]{0,200}$",
+    (
+        r"^(?!(?:if|else|for|while|switch|return|case|do|typedef|extern|using|goto|delete|new)\b)"
+        r"(?:[A-Za-z_][\w:<>, \t*&]{0,120}[ \t*&])?(?P<name>~?[A-Za-z_][\w:~]{2,80})[ \t]?\([^;\n]{0,200}$"
+    ),
     rf"^(?:typedef{_GAP})?(?:struct|class|enum(?:{_GAP}class)?|union|namespace){_GAP}(?P<name>\w+)[^;\n]{{0,120}}$",
     rf"^#[ \t]?define{_GAP}(?P<name>\w+)\(",
 )
@@ -118,9 +131,11 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
         rf"{_INDENT}function{_GAP}(?P<name>[\w:.-]+)",
     ),
     "sql": (
-        rf"(?i)^create{_GAP}(?:or{_GAP}replace{_GAP})?(?:\w+{_GAP}){{0,2}}?"
-        rf"(?:table|view|function|procedure|index|trigger|type){_GAP}(?:if{_GAP}not{_GAP}exists{_GAP})?"
-        r"(?P<name>[\w.\"`]+)",
+        (
+            rf"(?i)^create{_GAP}(?:or{_GAP}replace{_GAP})?(?:\w+{_GAP}){{0,2}}?"
+            rf"(?:table|view|function|procedure|index|trigger|type){_GAP}(?:if{_GAP}not{_GAP}exists{_GAP})?"
+            r"(?P<name>[\w.\"`]+)"
+        ),
     ),
     "protobuf": (rf"{_INDENT}(?:message|enum|service|rpc){_GAP}(?P<name>\w+)",),
     "markdown": (r"^#{1,4}[ \t]{1,4}(?P<name>[^\n]{1,120})",),

@@ -11,7 +11,7 @@ from llm_common.cli.workspace import Workspace
 from llm_common.cli.workspace_tools import word_beginnings
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 
-__all__ = ["default_question", "plan_for", "promising_files"]
+__all__ = ["default_question", "plan_for", "promising_files", "starting_point"]
 
 _READ_FILES = 4
 _SEARCHED_WORDS = 8
@@ -68,7 +68,7 @@ def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[
     for rank, hit in enumerate(hits):
         scores[hit.key.rpartition(":")[0]] += 1 / (5 + rank)
     ranked = sorted(scores, key=lambda path: (-scores[path], path))
-    return (ranked or sorted(workspace.paths, key=lambda path: (_starting_point(path), path)))[:limit]
+    return (ranked or sorted(workspace.paths, key=lambda path: (starting_point(path), path)))[:limit]
 
 
 def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]:
@@ -93,7 +93,8 @@ def _task(number: int, description: str, steps: Sequence[str]) -> PlannedTask:
     return PlannedTask(id=number, description=description, sub_tasks=sub_tasks)
 
 
-def _starting_point(path: str) -> int:
+def starting_point(path: str) -> int:
+    """How early one should look into a file to learn what a folder is about; low for a readme, an entry point."""
     stem = PurePosixPath(path).stem.lower()
     return _STARTING_POINTS.index(stem) if stem in _STARTING_POINTS else len(_STARTING_POINTS)
 

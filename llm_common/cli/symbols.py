@@ -4,7 +4,8 @@ import ast
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from llm_common.cli.languages import DEFINITIONS, language_of
@@ -15,6 +16,7 @@ __all__ = ["Symbol", "defined_names", "outline", "symbols_of"]
 _MAX_SIGNATURE_CHARS = 140
 _MAX_OUTLINE_LINES = 40
 _LINE_END = re.compile(r"\n")
+_OPEN_SIGNATURE = re.compile(r"[^\n]*\([ \t]*\n[^()]*(?:\([^()]*\)[^()]*){0,20}\)[^\n{]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,14 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
                 warnings.simplefilter("ignore", SyntaxWarning)  # of a stranger's string escapes
                 return sorted(_python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass
+            pass  # what follows reads it without a grammar
     ends = [match.start() for match in _LINE_END.finditer(text)]
     found: dict[int, Symbol] = {}
     for match in _definitions(path, text):
         line = bisect_right(ends, match.start("name") - 1) + 1
-        start = match.start()
-        raw = text[start : start + 4 * _MAX_SIGNATURE_CHARS].partition("\n")[0]
-        signature = _one_line(raw.strip().rstrip("{ \t"))
+        raw = text[match.start() : match.start() + 4 * _MAX_SIGNATURE_CHARS]
+        whole = _OPEN_SIGNATURE.match(raw)
+        signature = _one_line((whole.group() if whole else raw.partition("\n")[0]).strip().rstrip("{ \t"))
         found.setdefault(line, Symbol(match["name"], line, len(raw) - len(raw.lstrip()), signature))
     return [found[line] for line in sorted(found)]
 
@@ -110,7 +112,7 @@ def _function_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
 
 
-def _shares_word(symbol: Symbol, wanted: Set[str]) -> bool:
+def _shares_word(symbol: Symbol, wanted: AbstractSet[str]) -> bool:
     return not wanted.isdisjoint(query_terms(symbol.name))
 
 

@@ -3,7 +3,7 @@
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from llm_common.cli.file_kinds import is_binary, is_hidden
+from llm_common.cli.left_out import is_binary, is_hidden
 from llm_common.cli.listing import ListedFile, list_paths, stat_files
 
 __all__ = ["Workspace"]

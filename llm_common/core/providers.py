@@ -56,11 +56,13 @@ def config_from_env() -> LLMConfig | None:
             f"{_env.API_KEY.name} is set, but not whose it is; set {_env.PROVIDER.name} or {_env.BASE_URL.name}",
             variable=_env.PROVIDER.name,
         )
-    settings: dict[str, float | None] = {"cost_limit_usd": _env.read_float(_env.COST_LIMIT_USD, minimum=0, maximum=1e6)}
-    timeout_s = _env.read_float(_env.TIMEOUT_S, minimum=0.1, maximum=3600)
-    if timeout_s is not None:
-        settings["timeout_s"] = timeout_s
-    return LLMConfig.model_validate(_endpoint_from_env(provider) | settings)
+    limits = {
+        "timeout_s": _env.read_float(_env.TIMEOUT_S, minimum=0.1, maximum=3600),
+        "max_tokens": _env.read_int(_env.MAX_TOKENS, minimum=1, maximum=10_000_000),
+        "cost_limit_usd": _env.read_float(_env.COST_LIMIT_USD, minimum=0, maximum=1e6),
+    }
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return LLMConfig.model_validate(_endpoint_from_env(provider) | given)
 
 
 def config_for_provider(name: str, *, api_key: str | SecretStr | None = None, model: str | None = None) -> LLMConfig:

@@ -57,12 +57,13 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
     env.setenv("LLM_COMMON_PROVIDER", "local")
     config = config_from_env()
     assert config is not None
-    assert (config.timeout_s, config.cost_limit_usd) == (60.0, None)
+    assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (60.0, None, None)
     env.setenv("LLM_COMMON_TIMEOUT_S", "2.5")
+    env.setenv("LLM_COMMON_MAX_TOKENS", "150")
     env.setenv("LLM_COMMON_COST_LIMIT_USD", "0.5")
     config = config_from_env()
     assert config is not None
-    assert (config.timeout_s, config.cost_limit_usd) == (2.5, 0.5)
+    assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (2.5, 150, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +75,10 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
         ({"LLM_COMMON_BASE_URL": "http://box/v1"}, "LLM_COMMON_MODEL"),
         ({"LLM_COMMON_BASE_URL": "box?secret-1", "LLM_COMMON_MODEL": "m"}, "LLM_COMMON_BASE_URL"),
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_TIMEOUT_S": "soon"}, "LLM_COMMON_TIMEOUT_S"),
+        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_MAX_TOKENS": "0"}, "LLM_COMMON_MAX_TOKENS"),
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_COST_LIMIT_USD": "-1"}, "LLM_COMMON_COST_LIMIT_USD"),
     ],
-    ids=["provider", "no-key", "key-alone", "no-model", "address", "timeout", "limit"],
+    ids=["provider", "no-key", "key-alone", "no-model", "address", "timeout", "tokens", "limit"],
 )
 def test_what_cannot_be_used_is_named(variables: dict[str, str], named: str, env: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():

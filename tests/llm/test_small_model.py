@@ -114,6 +114,7 @@ def test_the_demo_runs_against_the_model_and_says_so(endpoint: str, tmp_path: Pa
             "LLM_COMMON_BASE_URL": endpoint,
             "LLM_COMMON_MODEL": "smollm2",
             "LLM_COMMON_TOOL_SELECTION_MODEL": "smollm2",
+            "LLM_COMMON_MAX_TOKENS": "150",
             "LLM_COMMON_TIMEOUT_S": str(TIMEOUT_S),
             "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S": str(TIMEOUT_S),
             "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S": str(TIMEOUT_S),

@@ -24,9 +24,7 @@ FILE_EXTENSIONS: Final = CODE_EXTENSIONS | frozenset(
 """Extensions that tell a file from other words with a dot in them."""
 
 _CODE_NAMES: Final = frozenset({"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"})
-_NO_CODE: Final = frozenset(
-    {"", "csv", "json", "log", "markdown", "md", "plain", "plaintext", "text", "toml", "txt", "xml", "yaml"}
-)
+_NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "plaintext", "text", "toml", "xml", "yaml"])
 
 
 def is_code(path: str, language: str | None = None) -> bool:

@@ -18,7 +18,7 @@ _LONGEST_PATH: Final = 1_024
 # What continues a name: `my-config.ts`, `config.ts.bak`, `config.ts~` and `main.c++` do not name `config.ts`, `main.c`.
 _CONTINUED_BEFORE: Final = re.compile(r"[0-9a-z_~.]\Z|[0-9a-z_]-\Z")
 _CONTINUED_AFTER: Final = re.compile(r"[0-9a-z_/\\~]|[.@-][0-9a-z_]|\+\+")
-_QUOTES: Final = frozenset("'\"`‘’“”«»")
+_QUOTES: Final = frozenset("'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb")
 _ACRONYM_CHARS: Final = 3
 
 

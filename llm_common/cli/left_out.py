@@ -1,4 +1,4 @@
-"""Which files of a folder are worth packing: by name, and by what is in them."""
+"""Why a file is not packed: for its name, and for what is in it."""
 
 import re
 from pathlib import PurePosixPath

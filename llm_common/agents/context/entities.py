@@ -1,0 +1,104 @@
+"""What a text names: files, paths, symbols, URLs and quoted phrases."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from llm_common.agents.context.file_kinds import FILE_EXTENSIONS
+from llm_common.agents.context.request import EntityKind, ExtractedEntity
+from llm_common.agents.context.terms import extract_keywords
+
+__all__ = ["MAX_ENTITIES", "QUOTED", "URL", "extract_entities", "extract_keywords", "head_and_tail"]
+
+MAX_ENTITIES: Final = 64
+"""Most entities of a text: every turn is searched for each, and what matters comes early."""
+
+URL: Final = re.compile(r"(?:https?|ftp|file|ssh|git)://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
+QUOTED: Final = re.compile(
+    r"(?<!\w)(?:"
+    r"\"(?P<double>[^\"\n]{1,200})\"|`(?P<code>[^`\n]{1,200})`|'(?P<single>[^'\n]{1,200})'(?!\w)"
+    r"|\u201c(?P<curly>[^\u201d\n]{1,200})\u201d|\u00ab(?P<angled>[^\u00bb\n]{1,200})\u00bb"
+    r"|\u2018(?P<raised>[^\u2019\n]{1,200})\u2019(?!\w))"
+)
+
+_HEAD_CHARS: Final = 16_000
+_TAIL_CHARS: Final = 4_000
+_TOKEN: Final = re.compile(r"(?:\b[A-Za-z]:(?=[/\\]))?[\w.~@+$/\\-]+(?P<call>\((?!s\)))?")
+_TRAILING: Final = ".-+@$"
+_SEPARATORS: Final = re.compile(r"[/\\]+")
+_ROOTED: Final = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]\w")
+_FOLDERS: Final = frozenset(
+    ".github app apps bin cmd config docs examples include internal lib packages pkg scripts src test tests tools".split()
+)
+_FEWEST_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is
+_FILE_NAMES: Final = frozenset(
+    "CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile".split()
+)
+_HIDDEN_FILE: Final = re.compile(r"\.[a-z][a-z0-9._-]+")
+_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+_DOTTED: Final = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w+)+")
+_CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}")
+
+
+def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
+    """What the text names, in the order of its first mention, once each; at most 64.
+
+    URLs; paths and file names with an extension that is known; symbols, which are names such as `HttpClient`,
+    `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless they hold one of the
+    former and nothing else. Of a text over 20,000 characters the first 16,000 and the last 4,000 are read.
+    """
+    text = head_and_tail(text)
+    urls = [(match.start(), _url(match.group())) for match in URL.finditer(text)]
+    unlinked = URL.sub(lambda match: " " * len(match.group()), text)
+    found = [*urls, *_quoted(unlinked), *_named(unlinked)]
+    ordered = dict.fromkeys(entity for _, entity in sorted(found, key=lambda item: item[0]))
+    return tuple(ordered)[:MAX_ENTITIES]
+
+
+def head_and_tail(text: str) -> str:
+    """The text, or where it is long its beginning and its end: a request stands before or after what is pasted."""
+    if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
+        return text
+    return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
+
+
+def _url(text: str) -> ExtractedEntity:
+    url = text.rstrip(".,;:!?")
+    while url.endswith(")") and url.count(")") > url.count("("):
+        url = url[:-1].rstrip(".,;:!?")
+    return ExtractedEntity(kind="url", text=url)
+
+
+def _quoted(text: str) -> Iterator[tuple[int, ExtractedEntity]]:
+    for match in QUOTED.finditer(text):
+        phrase = match.group()[1:-1].strip()
+        if phrase and not any(entity.text == phrase.removesuffix("()") for _, entity in _named(phrase)):
+            yield match.start(), ExtractedEntity(kind="quoted", text=phrase)
+
+
+def _named(text: str) -> Iterator[tuple[int, ExtractedEntity]]:
+    for match in _TOKEN.finditer(text):
+        name = match.group().removesuffix("(").lstrip("@+$-").rstrip(_TRAILING)
+        kind = _kind(name, called=match["call"] is not None)
+        if kind:
+            yield match.start(), ExtractedEntity(kind=kind, text=name)
+
+
+def _kind(name: str, *, called: bool) -> EntityKind | None:
+    extension = name.rpartition(".")[2].lower() if "." in name[1:] else ""
+    known = extension in FILE_EXTENSIONS
+    if _SEPARATORS.search(name):
+        return "path" if known or _leads_somewhere(name) else None
+    if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
+        return "symbol"
+    if known or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
+        return "file"
+    if _DOTTED.fullmatch(name):
+        return "symbol"
+    is_symbol = _IDENTIFIER.fullmatch(name) and ("_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name))
+    return "symbol" if is_symbol else None
+
+
+def _leads_somewhere(path: str) -> bool:
+    folders = [part for part in _SEPARATORS.split(path) if part]
+    return bool(_ROOTED.match(path)) or len(folders) >= _FEWEST_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)

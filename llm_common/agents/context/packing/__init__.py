@@ -1,0 +1,5 @@
+"""Packing: the last of the pure stages, from scored items to a bundle that fits."""
+
+from llm_common.agents.context.packing.packer import pack
+
+__all__ = ["pack"]

@@ -1,0 +1,151 @@
+"""`Candidate`: an item of the pool on its way into the bundle, and `candidates_of`, all of them in one order."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from math import isfinite
+
+from llm_common.agents.context.bundle import FRACTIONS, ContextBundle, Form, ItemAccount
+from llm_common.agents.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
+from llm_common.agents.context.rendering import KINDS, Block, item_block
+from llm_common.agents.context.request import Kind, Score, Scores
+from llm_common.agents.context_pointers import ContextPointer
+
+__all__ = ["FIRST", "HYSTERESIS", "REFUSED", "Candidate", "Item", "Placed", "account_of", "candidates_of"]
+
+HYSTERESIS = 0.2
+"""An item of the previous bundle counts for so much more, so that only what is clearly better replaces it."""
+
+REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})
+"""Rules that keep an item out."""
+
+Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
+
+FIRST = {"mentioned": 0, "pinned": 1}
+"""Rules that go before the rest, in this order."""
+
+_UNSCORED = Score(0.0)
+_SECTION = {kind: number for number, kind in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """An item with its score.
+
+    Attributes:
+        heading: Where it comes from, in one line.
+        text: All there is to show of it; None for an output that was not loaded.
+        worth: What having it whole is worth: its score, never negative, raised when the previous bundle had it.
+        before: Its place in the previous bundle, None if it was not there.
+    """
+
+    kind: Kind
+    id: str
+    item: Item
+    score: Score
+    heading: str
+    text: str | None
+    worth: float
+    before: int | None
+
+    @property
+    def tier(self) -> int:
+        """0 for what the user mentioned, 1 for what is pinned, 2 for the rest."""
+        return FIRST.get(self.score.rule, len(FIRST))
+
+    @property
+    def chars(self) -> int:
+        """About how many characters its whole block has."""
+        return len(self.heading) + len(self.text or "") + len("### \n\n\n")
+
+    def whole(self) -> Block:
+        """Its block with all of its text."""
+        return self.block(self.text or "")
+
+    def block(self, body: str, note: str = "") -> Block:
+        """Its block with that body and, where not all is shown, a note behind the heading."""
+        return item_block(self.kind, self.id, heading=self.heading + (f" ({note})" if note else ""), body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A candidate in the form in which it goes into the bundle."""
+
+    candidate: Candidate
+    block: Block
+    shown: str
+    form: Form
+    tokens: int
+    reason: str
+
+    @property
+    def account(self) -> ItemAccount:
+        """The account of the item."""
+        return account_of(self.candidate, self.reason, self.form, self.tokens)
+
+
+def account_of(candidate: Candidate, reason: str, form: Form = "left_out", tokens: int = 0) -> ItemAccount:
+    """What became of a candidate."""
+    score = candidate.score
+    worth = score.value * FRACTIONS[form]
+    return ItemAccount(candidate.kind, candidate.id, score.rule, reason, form, tokens, score.value, worth, score.parts)
+
+
+def candidates_of(
+    pool: DataPoolSnapshot, scores: Scores, texts: Mapping[str, str], previous: ContextBundle | None
+) -> list[Candidate]:
+    """Every item of the pool: by section, the mentioned and the pinned first, then by score; ties by id.
+
+    Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter.
+    """
+    before = {(account.kind, account.id): place for place, account in enumerate(previous.kept)} if previous else {}
+    found = []
+    for kind, item_id, item, heading, text in _items(pool, texts):
+        score = scores.get((kind, item_id), _UNSCORED)
+        place = before.get((kind, item_id))
+        worth = max(score.value, 0.0) if isfinite(score.value) else 0.0
+        worth *= 1.0 if place is None else 1.0 + HYSTERESIS
+        found.append(Candidate(kind, item_id, item, score, heading, text, worth, place))
+    found.sort(key=_rank)
+    return found
+
+
+def _rank(candidate: Candidate) -> tuple[int, int, float, float, str, str]:
+    item = candidate.item
+    age = -item.timestamp.timestamp() if isinstance(item, TurnEntry) else 0.0
+    return (
+        _SECTION[candidate.kind],
+        candidate.tier,
+        -candidate.worth,
+        age,
+        candidate.id,
+        candidate.text or "",  # tells even items of one id apart
+    )
+
+
+def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[Kind, str, Item, str, str | None]]:
+    """Kind, id, item, heading and text of every item."""
+    dated = len({turn.timestamp.date() for turn in pool.session_log}) > 1
+    for turn in pool.session_log:
+        yield "turn", turn.id, turn, _with_date(turn.role, turn.timestamp.date() if dated else None), turn.content
+    for file in pool.context_files:
+        yield "file", file.id, file, file.path, file.content
+    for memory in pool.memory_hits:
+        yield "memory", memory.id, memory, _with_date(memory.source, memory.timestamp.date()), memory.text
+    for output in pool.tool_outputs:
+        heading = f"{output.pointer_id} {output.summary}"
+        yield "output", output.pointer_id, output, heading, texts.get(output.pointer_id)
+    if pool.project_state is not None:
+        project = pool.project_state
+        yield "project", project.name, project, project.name, _project_text(project)
+
+
+def _with_date(source: str, day: date | None) -> str:
+    return source if day is None else f"{source}, {day}" if source else str(day)
+
+
+def _project_text(project: ProjectState) -> str:
+    """One line per field that is known."""
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else '; '.join(value)}" for name, value in project if value
+    )

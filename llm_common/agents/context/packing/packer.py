@@ -1,0 +1,283 @@
+"""`pack`: scored items become a bundle under a hard budget.
+
+The steps, each of which gets what the ones before it left:
+
+1. The newest turns: the newest one always, cut where it is too long, then more while they fit a tenth of the budget.
+2. What the user mentioned, best first, whole where the budget allows it.
+3. Every kind in a room of its own (see `rooms`): what is pinned, then the choice of whole items that is worth most.
+4. What is left over goes to what was left out, best first: whole items, then parts, then summaries and pointer lines.
+5. The text is rendered and counted. While it takes too much, what was placed last is given back.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import nlargest
+from itertools import islice
+
+from llm_common.agents.context.bundle import ContextBundle
+from llm_common.agents.context.packing.assembly import assemble, in_bundle_order
+from llm_common.agents.context.packing.candidate import FIRST, REFUSED, Candidate, Placed, candidates_of
+from llm_common.agents.context.packing.knapsack import Load, choose
+from llm_common.agents.context.packing.ladder import LEAST_CUT, Ladder
+from llm_common.agents.context.packing.meter import SAMPLE_CHARS, Meter
+from llm_common.agents.context.packing.passages import request_stems
+from llm_common.agents.context.packing.rooms import rooms
+from llm_common.agents.context.pool import DataPoolSnapshot, TurnEntry
+from llm_common.agents.context.rendering import KINDS, frame, render_blocks
+from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores
+
+__all__ = ["pack"]
+
+_NEWEST_SHARE = 10  # a tenth of the budget
+_MAX_NEWEST = 20
+_MAX_MEMORIES = 5
+_PART, _OF = 2, 3  # of the room, for a mentioned or pinned item that is larger
+_LINES_SHARE = 8  # an eighth of what is left over, for lines that name outputs
+_MAX_LINES = 20
+_UNDIVIDED = 300  # tokens left over that one item gets alone; more is halved, so that several are shown
+_MAX_MISSES = 24
+_MAX_PARTS = 12
+_ROUNDS = 3
+_FULL_ENOUGH = 0.97
+_CERTAINLY_LARGER = 0.7  # an estimate above room / 0.7 needs no count
+_COUNTED_ROOMS, _COUNTED_MORE = 2, 5_000  # tokens of candidates that are counted to choose among
+
+
+def pack(
+    pool: DataPoolSnapshot,
+    scores: Scores,
+    request: ContextSelectionRequest,
+    allocation: BudgetAllocation,
+    *,
+    texts: Mapping[str, str],
+    previous: ContextBundle | None = None,
+) -> ContextBundle:
+    """The bundle that is worth most within the allocation's whole budget, by the request's counter on `render()`.
+
+    The system part of the allocation pays for headings and fences; what they do not need goes to the items. Pure:
+    nothing is changed, the order of the pool does not matter, the same values give the same bundle. Whole items of a
+    kind are chosen nearly as an exact knapsack would (see `choose`); an item of the previous bundle counts a fifth
+    more, and keeps its place.
+
+    Args:
+        pool: All items.
+        scores: The score of each; an item without one counts as 0.0.
+        request: What to look for, and the counter. Its budget is not read: the allocation's is.
+        allocation: The ceilings, and the budget.
+        texts: The text of stored outputs by pointer id, as far as loaded; others can only be named.
+        previous: The bundle of the turn before, if any.
+    """
+    packer = _Packer(candidates_of(pool, scores, texts, previous), request, allocation)
+    if allocation.total_budget > allocation.system:
+        packer.run()
+    return packer.bundle()
+
+
+class _Packer:
+    """The state of one packing: what is placed, in the order of its importance, and the tokens that are left."""
+
+    def __init__(
+        self, candidates: list[Candidate], request: ContextSelectionRequest, allocation: BudgetAllocation
+    ) -> None:
+        self._candidates = candidates
+        self._request = request
+        self._allocation = allocation
+        self._open = [candidate for candidate in candidates if candidate.score.rule not in REFUSED]
+        self._meter = Meter(request.counter)
+        self._ladder = Ladder(self._meter, request_stems(request.intent.text), summary_first=request.strategy == "spec")
+        kinds = _by_kind(self._open)
+        self._density = {kind: self._meter.tokens_per_char(map(_beginning, found)) for kind, found in kinds.items()}
+        self._largest = {kind: max((each.worth for each in found), default=0.0) for kind, found in kinds.items()}
+        self._placed: dict[Candidate, Placed] = {}
+        self._left = 0
+        self._total = 0
+
+    def run(self) -> None:
+        """Places what fits."""
+        budget = self._allocation.total_budget
+        self._left = budget - self._meter.count(frame({candidate.kind for candidate in self._candidates}))
+        self._place_newest()
+        self._place_mentioned()
+        self._place_by_kind()
+        for _ in range(_ROUNDS):
+            placed = dict(self._placed)
+            self._place_left_over()
+            self._settle()
+            if placed == self._placed or self._total >= budget * _FULL_ENOUGH:
+                break
+            self._left = budget - self._total
+
+    def bundle(self) -> ContextBundle:
+        """The bundle of what is placed now."""
+        dropped = [
+            (candidate, self._why_out(candidate)) for candidate in self._candidates if candidate not in self._placed
+        ]
+        return assemble(
+            in_bundle_order(self._placed.values()),
+            dropped,
+            request=self._request,
+            allocation=self._allocation,
+            total_tokens=self._total,
+        )
+
+    def _place_newest(self) -> None:
+        turns = [
+            candidate
+            for candidate in self._candidates
+            if candidate.kind == "turn" and candidate.score.rule != "excluded"
+        ]
+        reserve = self._left // _NEWEST_SHARE
+        for number, turn in enumerate(nlargest(_MAX_NEWEST, turns, key=_age)):
+            if number == 0:
+                used = self._place(turn, "newest", room=max(reserve, self._allocation.recent_turns), part=reserve)
+            else:
+                used = self._place(turn, "newest", room=reserve)
+            if not used:
+                break
+            reserve -= used
+
+    def _place_mentioned(self) -> None:
+        for candidate in self._open:
+            if candidate.tier == 0:
+                self._place(candidate, "mentioned", room=self._left, part=self._left * _PART // _OF)
+
+    def _place_by_kind(self) -> None:
+        waiting = _by_kind(self._waiting())
+        used: Counter[Kind] = Counter()
+        for candidate, placed in self._placed.items():
+            used[candidate.kind] += placed.tokens
+        wanted = {kind: self._wanted(found) for kind, found in waiting.items()}
+        for kind, room in rooms(self._allocation, wanted, used, self._left).items():
+            self._place_in_room(kind, waiting[kind], room)
+
+    def _wanted(self, candidates: Sequence[Candidate]) -> int:
+        """About what all of them would take whole, rather too much than too little."""
+        return int(sum(self._estimate(candidate) for candidate in candidates) / _CERTAINLY_LARGER)
+
+    def _place_in_room(self, kind: Kind, candidates: Sequence[Candidate], room: int) -> None:
+        ranked = []
+        for candidate in candidates:
+            if candidate.tier == 1:
+                room -= self._place(candidate, "pinned", room=room, part=room * _PART // _OF)
+            elif kind in ("memory", "project"):  # few and small: the best first
+                room -= self._place(candidate, "share", room=room)
+            else:
+                ranked.append(candidate)
+        for candidate in self._worth_most(ranked, room):
+            self._place(candidate, "share", room=room)
+
+    def _worth_most(self, candidates: Iterable[Candidate], room: int) -> list[Candidate]:
+        """The whole items that are worth most together in the room."""
+        able = [candidate for candidate in candidates if self._may_take(candidate, room)]
+        able.sort(key=lambda candidate: -candidate.worth / candidate.chars)
+        counted, chars = 0, 0
+        while counted < len(able) and chars * self._density[able[0].kind] <= _COUNTED_ROOMS * room + _COUNTED_MORE:
+            chars += able[counted].chars
+            counted += 1
+        loads = [Load(each.worth, self._meter.count(each.whole().text)) for each in able[:counted]]
+        return [able[position] for position in choose(loads, room)]
+
+    def _place_left_over(self) -> None:
+        waiting = self._by_worth(self._waiting())
+        misses = 0
+        for candidate in waiting:
+            if misses < _MAX_MISSES and self._may_take(candidate, self._left):
+                misses += not self._place(candidate, "spare", room=self._left)
+        lines = self._left // _LINES_SHARE if any(each.kind == "output" for each in self._waiting()) else 0
+        self._left -= lines
+        for candidate in islice(self._by_worth(self._waiting()), _MAX_PARTS):
+            if self._left < LEAST_CUT:
+                break
+            self._place(candidate, "spare", part=self._left if self._left < _UNDIVIDED else self._left // 2)
+        self._left += lines
+        for candidate in islice((each for each in self._waiting() if each.kind == "output"), _MAX_LINES):
+            self._put(self._ladder.line(candidate, self._left, "spare"))
+        self._widen_last_part()
+
+    def _widen_last_part(self) -> None:
+        """Gives what is left to the item that was cut last."""
+        last = next((each for each in reversed(self._placed.values()) if each.form in ("passages", "excerpt")), None)
+        if last is None or self._left <= 0:
+            return
+        self._left += last.tokens
+        wider = self._ladder.cut(last.candidate, self._left, last.reason) or last
+        self._put(wider if wider.tokens >= last.tokens else last)
+
+    def _settle(self) -> None:
+        """Counts the text, and gives back what was placed last until it is within the budget."""
+        budget = self._allocation.total_budget
+        step = 1
+        while self._placed:
+            text = render_blocks([placed.block for placed in in_bundle_order(self._placed.values())])
+            self._total = self._meter.count(text)
+            if self._total <= budget:
+                return
+            freed = 0
+            for number, candidate in enumerate(reversed(list(self._placed))):
+                if number >= step and freed >= self._total - budget:
+                    break
+                freed += self._placed.pop(candidate).tokens
+            step *= 2
+        self._total = 0
+
+    def _place(self, candidate: Candidate, reason: str, *, room: int = 0, part: int = 0) -> int:
+        """Puts the item in, whole if it fits the room, else in a lesser form if one fits the part; its tokens."""
+        if self._is_enough(candidate):
+            return 0
+        room = min(room, self._left)
+        if self._may_take(candidate, room):
+            whole = self._ladder.whole(candidate, reason)
+            if whole is not None and whole.tokens <= room:
+                return self._put(whole)
+        return self._put(self._ladder.lesser(candidate, min(part, self._left), reason)) if part > 0 else 0
+
+    def _put(self, placed: Placed | None) -> int:
+        if placed is None:
+            return 0
+        self._placed[placed.candidate] = placed
+        self._left -= placed.tokens
+        return placed.tokens
+
+    def _waiting(self) -> Iterator[Candidate]:
+        return (candidate for candidate in self._open if candidate not in self._placed)
+
+    def _by_worth(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The candidates of all kinds, best first; worths of different kinds are made alike by their largest."""
+        return sorted(
+            candidates,
+            key=lambda candidate: (candidate.tier, -candidate.worth / (self._largest[candidate.kind] or 1.0)),
+        )
+
+    def _may_take(self, candidate: Candidate, room: int) -> bool:
+        """Whether the whole item may fit, by an estimate that only rules out what is certainly larger."""
+        if candidate.text is None:
+            return False
+        return candidate.tier < len(FIRST) or self._estimate(candidate) * _CERTAINLY_LARGER <= room
+
+    def _estimate(self, candidate: Candidate) -> float:
+        return 0.0 if candidate.text is None else candidate.chars * self._density[candidate.kind]
+
+    def _is_enough(self, candidate: Candidate) -> bool:
+        return candidate.kind == "memory" and sum(each.kind == "memory" for each in self._placed) >= _MAX_MEMORIES
+
+    def _why_out(self, candidate: Candidate) -> str:
+        if candidate.score.rule in REFUSED:
+            return candidate.score.rule
+        return "enough" if self._is_enough(candidate) else "no_room"
+
+
+def _by_kind(candidates: Iterable[Candidate]) -> dict[Kind, list[Candidate]]:
+    found: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
+    for candidate in candidates:
+        found[candidate.kind].append(candidate)
+    return found
+
+
+def _beginning(candidate: Candidate) -> str:
+    return f"{candidate.heading}\n{(candidate.text or '')[:SAMPLE_CHARS]}"
+
+
+def _age(candidate: Candidate) -> tuple[datetime, str]:
+    assert isinstance(candidate.item, TurnEntry)
+    return candidate.item.timestamp, candidate.id

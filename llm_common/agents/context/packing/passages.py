@@ -1,0 +1,135 @@
+"""The parts of a text that fit a request best, in their order, with marks that count what is missing."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import log
+from typing import NamedTuple
+
+from llm_common.ranking.lexical import query_terms
+
+__all__ = ["Passages", "best_passages", "request_stems"]
+
+_LONGEST = 600
+_SHORTEST = 200
+_BOUNDARIES = ("\n\n", "\n", "},", ", ", " ")
+_ENDING = re.compile(r"(?:ations?|ings?|ies|ed|es|s|e|y)$")
+_LEAST_STEM = 3
+_MAX_MISSES = 4
+
+
+class Passages(NamedTuple):
+    """The text to show, and how many of its characters are the original's."""
+
+    text: str
+    chars_shown: int
+
+
+def request_stems(text: str) -> tuple[str, ...]:
+    """The words of a request without common English endings, to be looked for inside other words."""
+    return tuple(dict.fromkeys(_stem(term) for term in query_terms(text)))
+
+
+def best_passages(text: str, stems: Sequence[str], *, room: int, count: Callable[[str], int]) -> Passages | None:
+    """The passages that hold the rarest stems, then their neighbours, in about `room` tokens.
+
+    Args:
+        text: What is too long.
+        stems: What to look for; see `request_stems`.
+        room: Tokens that the passages and the marks between them may take, by the sum of the parts.
+        count: Counts the tokens of a text.
+
+    Returns:
+        The passages, or None when the text holds none of the stems or not even one passage fits.
+    """
+    spans = list(_spans(text))
+    order = _order(text, spans, stems)
+    if not order:
+        return None
+    mark = count(_mark(len(text)))
+    shown: dict[int, int] = {}  # number of a span -> where what is shown of it ends
+    left, misses = room - mark, 0
+    for number in order:
+        start, end = spans[number]
+        gaps = (number > 0 and number - 1 not in shown) + (number + 1 < len(spans) and number + 1 not in shown) - 1
+        size = count(text[start:end])
+        cost = size + gaps * mark
+        if cost <= left:
+            shown[number] = end
+            left -= cost
+            continue
+        room_for_part = left - max(gaps + 1, 1) * mark
+        cut = start + (end - start) * room_for_part // max(size, 1)
+        if cut > start:
+            cut = _cut(text, (start + cut) // 2, cut)
+            shown[number] = cut
+            break
+        misses += 1
+        if misses > _MAX_MISSES:
+            break
+    return _join(text, [(spans[number][0], shown[number]) for number in sorted(shown)]) if shown else None
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """The text in passages of 200 to 600 characters that end at a paragraph, a line, an item or a word."""
+    start = 0
+    while len(text) - start > _LONGEST:
+        end = _cut(text, start + _SHORTEST, start + _LONGEST)
+        yield start, end
+        start = end
+    yield start, len(text)
+
+
+def _cut(text: str, start: int, end: int) -> int:
+    """The last good place to cut within the range, which is not empty; its end when there is none."""
+    for boundary in _BOUNDARIES:
+        found = text.rfind(boundary, start, end)
+        if found >= 0:
+            return found + len(boundary)
+    return end
+
+
+def _order(text: str, spans: Sequence[tuple[int, int]], stems: Sequence[str]) -> list[int]:
+    """The numbers of the spans, the best first; none when no span holds a stem."""
+    lowered = [text[start:end].lower() for start, end in spans]
+    held = {stem: [number for number, span in enumerate(lowered) if stem in span] for stem in stems}
+    scores = [0.0] * len(spans)
+    for found in held.values():
+        for number in found:
+            scores[number] += log(1 + len(spans) / len(found))
+    hits = [number for number, score in enumerate(scores) if score]
+    if not hits:
+        return []
+    distance = _distances(hits, len(spans))
+    return sorted(range(len(spans)), key=lambda number: (-scores[number], distance[number], number))
+
+
+def _distances(hits: Sequence[int], size: int) -> list[int]:
+    """How far each number is from the nearest hit, of which there is at least one."""
+    distance: list[int] = []
+    for hit, following in pairwise([-size, *hits, 2 * size]):
+        distance += [min(number - hit, following - number) for number in range(max(hit, 0), min(following, size))]
+    return distance
+
+
+def _join(text: str, parts: Sequence[tuple[int, int]]) -> Passages:
+    pieces: list[str] = []
+    at = 0
+    for start, end in parts:
+        if start > at:
+            pieces.append(_mark(start - at, after=pieces))
+        pieces.append(text[start:end])
+        at = end
+    if at < len(text):
+        pieces.append(_mark(len(text) - at, after=pieces).rstrip("\n"))
+    return Passages("".join(pieces), sum(end - start for start, end in parts))
+
+
+def _mark(count: int, after: Sequence[str] = ()) -> str:
+    begins_line = not after or after[-1].endswith("\n")
+    return f"{'' if begins_line else chr(10)}[… {count:,} characters left out …]\n"
+
+
+def _stem(word: str) -> str:
+    stem = _ENDING.sub("", word)
+    return stem if len(stem) >= _LEAST_STEM else word

@@ -1,0 +1,108 @@
+"""`pack_folders`: folders and files searched, weighed and packed for a question, with a record of all of it."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llm_common.agents.context.bundle import ContextBundle
+from llm_common.agents.context.intent import classify_intent
+from llm_common.agents.context.pool import DataPoolSnapshot
+from llm_common.agents.context.request import ContextSelectionRequest
+from llm_common.agents.context.selector import ContextSelector
+from llm_common.cli.candidates import MAX_RANKED, candidate_files
+from llm_common.cli.index_folder import IndexFolder
+from llm_common.cli.searched_folder import FileChoice, SearchedFolder, search_folder
+from llm_common.core.tokens import TokenCounter
+
+__all__ = ["FolderPack", "PackRequest", "Tell", "pack_folders"]
+
+Tell = Callable[[str, int, int], object]
+"""Called with what is being done, and how much of how much; 0 of 0 where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackRequest:
+    """What to pack.
+
+    Attributes:
+        query: The question or task.
+        folders: Resolved folders, by what their paths are shown with in front ("", or ending with a slash).
+        files: Files that the caller named, by the path to show.
+        budget_tokens: Most tokens of the packed text.
+        choice: Which files of the folders to look at.
+        cache_dir: Where indexes are kept.
+        never: A file that stays out, such as the one that the result is written to.
+    """
+
+    query: str
+    folders: Mapping[str, Path]
+    files: Mapping[str, Path]
+    budget_tokens: int
+    choice: FileChoice
+    cache_dir: Path
+    never: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPack:
+    """What was packed, and from what; `seconds` is wall time by step."""
+
+    request: PackRequest
+    intent: str
+    counter: str
+    searched: int
+    read: int
+    left_out: Mapping[str, int]
+    weighed: int
+    bundle: ContextBundle
+    packed: str
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def pack_folders(request: PackRequest, *, counter: Callable[[], tuple[TokenCounter, str]], tell: Tell) -> FolderPack:
+    """The text that answers the query best within the budget, by a ranking on this machine alone.
+
+    Args:
+        request: What to pack.
+        counter: Gives what counts the tokens, and its name; called late, since an exact one takes long to load.
+        tell: Told before and during each step.
+
+    Raises:
+        ConfigError: SQLite was built without FTS5.
+    """
+    begin = time.perf_counter()
+    indexes = IndexFolder(request.cache_dir)
+    folders = [_searched(request, prefix, indexes, tell) for prefix in request.folders]
+    searched = time.perf_counter()
+    tell("Weighing the best files", 0, 0)
+    files = [
+        file
+        for file in candidate_files(request.query, folders, request.files)
+        if request.never is None or _place(file.path, request, folders) != request.never
+    ]
+    token_counter, label = counter()
+    selection = ContextSelectionRequest(
+        intent=classify_intent(request.query),
+        token_budget=request.budget_tokens,
+        priority_hints=tuple(request.files),
+        counter=token_counter,
+    )
+    bundle = asyncio.run(ContextSelector().select(selection, DataPoolSnapshot(context_files=tuple(files))))
+    packed = time.perf_counter()
+    return FolderPack(
+        request=request,
+        intent=selection.intent.classification.value,
+        counter=label,
+        searched=sum(len(folder.paths) for folder in folders),
+        read=sum(folder.read for folder in folders),
+        left_out=sum((Counter(folder.left_out) for folder in folders), Counter[str]()),
+        weighed=len(files),
+        bundle=bundle,
+        packed=bundle.render(),
+        notes=tuple(indexes.notes),
+        seconds={"searching": round(searched - begin, 3), "packing": round(packed - searched, 3)},
+    )
