@@ -26,7 +26,7 @@ demo: .venv/.installed ## run the main job on this repository: choose tools, kee
 
 test: .venv/.installed ## run the tests
 	@$(BIN)/python -m coverage erase
-	@$(BIN)/python -m coverage run -m pytest -q -m "not torture and not llm" $(CASES)
+	@$(BIN)/python -m coverage run -m pytest -q $(CASES)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --fail-under=$(COVERAGE)
 

@@ -67,8 +67,7 @@ ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
 OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
 
-XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "", "the user's folder for caches")
-"""The platform's own, which is no setting of ours and so stands in no table (XDG Base Directory Specification)."""
+XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "", "folder for the index of `llm-common pack`; else the platform's")
 
 VARIABLES: tuple[Variable, ...] = (
     POINTER_STORE_DIR,
@@ -91,6 +90,7 @@ VARIABLES: tuple[Variable, ...] = (
     ZAI_API_KEY,
     OPENROUTER_API_KEY,
     OPENAI_API_KEY,
+    XDG_CACHE_HOME,
 )
 
 

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from llm_common import _telemetry
 from llm_common._env import VARIABLES
+from tests.s3_server import s3_server
 
 settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("default")
@@ -37,6 +38,13 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The address of a process that speaks S3, the same one for all tests; each makes a bucket of its own."""
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

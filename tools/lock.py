@@ -39,8 +39,14 @@ def lock() -> None:
 def constraints() -> str:
     packages = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))["package"]
     lines = ["# Made from poetry.lock by `make lock`."]
-    lines += sorted(f"{package['name']}=={package['version']}" for package in packages)
+    lines += sorted(f"{package['name']}=={package['version']}{python_marker(package)}" for package in packages)
     return "\n".join(lines) + "\n"
+
+
+def python_marker(package: dict[str, object]) -> str:
+    """For which Pythons the version is meant, where the lock has several; extras do not matter to a constraint."""
+    clauses = re.findall(r'python(?:_full)?_version [<>=!]+ "[^"]+"', str(package.get("markers", "")))
+    return f" ; {' and '.join(dict.fromkeys(clauses))}" if clauses else ""
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Chooses and acts: the public face. `__all__` is the list of what an application may rely on."""
 
+from typing import TYPE_CHECKING
+
 from llm_common.agents.context_pointers import (
     ContextPointer,
     ContextRelevanceSelector,
@@ -19,6 +21,9 @@ from llm_common.agents.tool_context import ToolContextManager
 from llm_common.agents.tool_selector import SelectsTools, ToolSelection, ToolSelectionConfig, ToolSelector
 from llm_common.agents.tools import Tool, ToolRegistry, ToolResult
 
+if TYPE_CHECKING:
+    from llm_common.agents.pointers.object_store import ObjectContextPointerStore
+
 __all__ = [
     "AgenticExecutor",
     "ContextPointer",
@@ -27,6 +32,7 @@ __all__ = [
     "FileContextPointerStore",
     "LexicalRelevanceSelector",
     "LexicalToolSelector",
+    "ObjectContextPointerStore",
     "PlannedTask",
     "RelevanceSelection",
     "RenderedContexts",
@@ -47,3 +53,12 @@ __all__ = [
     "format_selected_contexts",
     "render_selected_contexts",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The store that needs the extra `object-store`, when it is asked for."""
+    if name == "ObjectContextPointerStore":
+        from llm_common.agents.pointers.object_store import ObjectContextPointerStore  # noqa: PLC0415 - an extra
+
+        return ObjectContextPointerStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

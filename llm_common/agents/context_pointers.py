@@ -3,6 +3,8 @@
 The face of `llm_common.agents.pointers`, whose modules may move; import from here.
 """
 
+from typing import TYPE_CHECKING
+
 from llm_common.agents.pointers.local_selection import LexicalRelevanceSelector
 from llm_common.agents.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.agents.pointers.relevance_selection import DroppedId, PointerChoice, RelevanceSelection
@@ -15,6 +17,9 @@ from llm_common.agents.pointers.rendering import (
 from llm_common.agents.pointers.selection import ContextRelevanceSelector
 from llm_common.agents.pointers.store import FileContextPointerStore
 
+if TYPE_CHECKING:
+    from llm_common.agents.pointers.object_store import ObjectContextPointerStore
+
 __all__ = [
     "KEY_ARGS",
     "ContextPointer",
@@ -22,6 +27,7 @@ __all__ = [
     "DroppedId",
     "FileContextPointerStore",
     "LexicalRelevanceSelector",
+    "ObjectContextPointerStore",
     "PointerChoice",
     "RelevanceSelection",
     "RenderedBlock",
@@ -31,3 +37,12 @@ __all__ = [
     "format_selected_contexts",
     "render_selected_contexts",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The store that needs the extra `object-store`, when it is asked for."""
+    if name == "ObjectContextPointerStore":
+        from llm_common.agents.pointers.object_store import ObjectContextPointerStore  # noqa: PLC0415 - an extra
+
+        return ObjectContextPointerStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ import copy
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -13,12 +13,15 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common._telemetry import span
 from llm_common.agents.context_pointers import ContextPointer
+from llm_common.agents.offload import OffloadPolicy, OffloadTurn
+from llm_common.agents.pointers.reading import ContextReading
 from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.agents.tool_selector import ToolSelector
 from llm_common.agents.tools.foreign import foreign_code
 from llm_common.agents.tools.result import ToolResult
 from llm_common.agents.tools.selection import SelectsTools, ToolSelection
+from llm_common.agents.tools.session_registry import session_registry
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMCommonError, ToolError, ToolFailedError
 
@@ -63,9 +66,14 @@ class AgenticExecutor:
         context_manager: Keeps the outputs.
         selector: Chooses the calls of a task; None takes `ToolSelector(client)`.
         max_parallel: Calls of one task that may run at the same time.
+        offload: Which outputs become an `Offloaded` with a preview once they are saved; one task is one turn. None
+            leaves every output whole.
+        read_back: Offers `read_context` beside the tools, for this session's outputs. What it returns is not saved.
+        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
 
     Raises:
         ValueError: Neither a client nor a selector, or `max_parallel` under 1.
+        ConfigError: `read_back` or `pointer_arguments` do not go with the registry; see `session_registry`.
     """
 
     def __init__(
@@ -76,15 +84,24 @@ class AgenticExecutor:
         *,
         selector: SelectsTools | None = None,
         max_parallel: int = 8,
+        offload: OffloadPolicy | None = None,
+        read_back: bool = False,
+        pointer_arguments: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         if max_parallel < 1:
             raise ValueError("max_parallel must be at least 1")
         self.client = client
-        self.registry = tool_registry
+        self.registry = session_registry(
+            tool_registry,
+            lambda pointer_id: context_manager.load_payload(pointer_id),  # noqa: PLW0108 - other managers have none
+            read_back=read_back,
+            pointer_arguments=pointer_arguments,
+        )
         self.context_manager = context_manager
+        self._offload = offload
         self._selector = selector or _default_selector(client)
         self._max_parallel = max_parallel
-        self._takes_args_whole = _takes_two_positionals(tool_registry.execute)
+        self._takes_args_whole = _takes_two_positionals(self.registry.execute)
 
     async def run_stream(
         self, plan: ExecutionPlan, query_id: str, *, query: str | None = None
@@ -134,7 +151,7 @@ class AgenticExecutor:
         return result
 
     async def execute_tool_calls(
-        self, tool_calls: Sequence[ToolCall], task_id: int, query_id: str
+        self, tool_calls: Sequence[ToolCall], task_id: int, query_id: str, *, query: str | None = None
     ) -> list[dict[str, Any]]:
         """The results of the calls, in call order; nothing a tool raises is raised.
 
@@ -142,12 +159,13 @@ class AgenticExecutor:
             tool_calls: Calls to make, at most `max_parallel` at the same time.
             task_id: Task they belong to.
             query_id: Files the outputs.
+            query: What previews of offloaded outputs are made for.
 
         Returns:
             Per call a dict with `tool` and `args`; `output` when the tool returned; `error` when it failed;
             `saved`, and `pointer_id` or `save_error`, when there was an output to save.
         """
-        async with aclosing(self._finished_calls(tool_calls, task_id, query_id)) as finished:
+        async with aclosing(self._finished_calls(tool_calls, task_id, query_id, query)) as finished:
             by_index = {index: result async for index, result in finished}
         return [by_index[index] for index in sorted(by_index)]
 
@@ -182,7 +200,8 @@ class AgenticExecutor:
         for call in selection.calls:
             yield StreamEvent(type="tool_call", data=call.model_dump(include={"tool", "args"}) | {"task": task.id})
         by_index: dict[int, dict[str, Any]] = {}
-        async with aclosing(self._finished_calls(selection.calls, task.id, query_id)) as finished:
+        asked = " ".join(filter(None, (query, task.description)))
+        async with aclosing(self._finished_calls(selection.calls, task.id, query_id, asked)) as finished:
             async for index, result in finished:
                 by_index[index] = result
                 for event in _events_of(result, task.id):
@@ -193,16 +212,17 @@ class AgenticExecutor:
         return await self._selector.select_detailed(task=task, tool_registry=self.registry, query=query)
 
     async def _finished_calls(
-        self, calls: Sequence[ToolCall], task_id: int, query_id: str
+        self, calls: Sequence[ToolCall], task_id: int, query_id: str, query: str | None
     ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
         """Each call's place and result as it finishes; whatever ends this early ends the running calls too."""
+        turn = OffloadTurn(self._offload, query=query or "", calls=len(calls)) if self._offload else None
         waiting = deque(enumerate(calls))
         running: dict[asyncio.Task[dict[str, Any]], int] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < self._max_parallel:
                     index, call = waiting.popleft()
-                    running[asyncio.create_task(self._execute_tool(call, task_id, query_id))] = index
+                    running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn))] = index
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
@@ -212,7 +232,9 @@ class AgenticExecutor:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _execute_tool(self, call: ToolCall, task_id: int, query_id: str) -> dict[str, Any]:
+    async def _execute_tool(
+        self, call: ToolCall, task_id: int, query_id: str, turn: OffloadTurn | None
+    ) -> dict[str, Any]:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
         with span("llm_common.tool", tool=call.tool):
             try:
@@ -224,7 +246,14 @@ class AgenticExecutor:
         record["output"] = output
         if isinstance(output, ToolResult) and not output.success:
             record["error"] = f"tool {call.tool!r} returned a failure (ToolResult)"
-        return record | await self._save(call, output, task_id, query_id)
+        if isinstance(output, ContextReading):  # stored already
+            if turn is not None:
+                await turn.keeps(call.tool, output)
+            return record
+        saved, pointer = await self._save(call, output, task_id, query_id)
+        if turn is not None and pointer is not None and not await turn.keeps(call.tool, output):
+            record["output"] = await turn.preview(pointer, output)
+        return record | saved
 
     def _execution(self, call: ToolCall) -> Awaitable[Any]:
         """The running call; its arguments are a copy, so that what is saved is what was asked for."""
@@ -232,19 +261,20 @@ class AgenticExecutor:
         execute: Callable[..., Awaitable[Any]] = self.registry.execute
         return execute(call.tool, args) if self._takes_args_whole else execute(call.tool, **args)
 
-    async def _save(self, call: ToolCall, output: Any, task_id: int, query_id: str) -> dict[str, Any]:
+    async def _save(
+        self, call: ToolCall, output: Any, task_id: int, query_id: str
+    ) -> tuple[dict[str, Any], ContextPointer | None]:
         try:
             pointer = await self.context_manager.save_context(
                 tool_name=call.tool, args=call.args, result=output, task_id=str(task_id), query_id=query_id
             )
         except (LLMCommonError, OSError) as exc:
             _log.warning("an output was not saved: %s", type(exc).__name__)
-            return {
-                "saved": False,
-                "save_error": f"the output of tool {call.tool!r} was not saved ({type(exc).__name__})",
-            }
-        known = isinstance(pointer, ContextPointer)
-        return {"saved": True} | ({"pointer_id": pointer.pointer_id} if known else {})
+            text = f"the output of tool {call.tool!r} was not saved ({type(exc).__name__})"
+            return {"saved": False, "save_error": text}, None
+        if not isinstance(pointer, ContextPointer):  # of a context manager that is not ours
+            return {"saved": True}, None
+        return {"saved": True, "pointer_id": pointer.pointer_id}, pointer
 
 
 def _default_selector(client: SupportsChat | None) -> SelectsTools:

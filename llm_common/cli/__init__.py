@@ -5,7 +5,7 @@ import sys
 
 __all__ = ["main"]
 
-_EXTRAS = frozenset({"click", "rich", "typer"})
+_EXTRAS = frozenset({"click", "pathspec", "rich", "typer"})
 
 
 def main() -> None:

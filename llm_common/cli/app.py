@@ -6,6 +6,7 @@ import typer
 
 from llm_common import __version__
 from llm_common.cli.demo import demo
+from llm_common.cli.pack import pack
 
 __all__ = ["app"]
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(pack)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,30 +1,45 @@
 """`candidate_files`: the few files of a large tree that the context selector gets to weigh, with text and outline."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from llm_common.agents.context.mentions import MentionFinder
 from llm_common.agents.context.pool import ContextFile, FileMetadata
+from llm_common.agents.context.request import Scores
+from llm_common.cli.file_scores import rank_value, score_files
 from llm_common.cli.languages import language_of
 from llm_common.cli.left_out import MAX_FILE_BYTES, is_binary
 from llm_common.cli.plan import starting_point
 from llm_common.cli.searched_folder import SearchedFolder, shell_of
 from llm_common.cli.symbols import outline, symbols_of
+from llm_common.ranking.fusion import max_normalised
 
-__all__ = ["MAX_RANKED", "candidate_files", "read_file"]
+__all__ = ["MAX_RANKED", "Candidates", "candidate_files", "read_file"]
 
-MAX_RANKED = 80
-"""Files of the ranking that are weighed: what answers a question stands well before, and each costs its reading."""
+MAX_RANKED = 200
+"""Files of a folder's ranking that are looked at."""
 
+_MAX_WEIGHED = 60  # what answers a question stands well before, and each costs its reading
+_LEAST_SHARE = 0.4  # of the best score; what has less shares but a common word, unless there is little else
+_LITTLE = 10
 _MAX_MENTIONED = 40
 _STARTING_POINTS = 20
-_PARSED_CHARS = 600_000  # 0.15 s of Python's own parser
+_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The files to weigh, and the score of each."""
+
+    files: tuple[ContextFile, ...]
+    scores: Scores
 
 
 def candidate_files(
-    query: str, folders: Sequence[SearchedFolder], named: Mapping[str, Path]
-) -> tuple[ContextFile, ...]:
+    query: str, folders: Sequence[SearchedFolder], named: Mapping[str, Path], *, now: datetime
+) -> Candidates:
     """The files worth weighing for a query, each once, with text, outline, size and time of change.
 
     First those that the caller named, then those that the query mentions by path or name, then the best of the
@@ -34,16 +49,24 @@ def candidate_files(
         query: What is asked.
         folders: What was searched for it.
         named: Files that the caller named, by the path to show; other names of the same file are dropped.
+        now: The moment that ages are measured from.
     """
     places = {folder.shown(path): folder.root / path for folder in folders for path in folder.paths}
-    ranked = {folder.shown(path): score for folder in folders for path, score in folder.ranked}
-    best = sorted(ranked, key=lambda path: (-ranked[path], path))
+    found = {folder.shown(path): score for folder in folders for path, score in folder.ranked}
+    shares = max_normalised(found)
+    values = {path: rank_value(path, share, query) for path, share in shares.items()}
+    best = [
+        path
+        for place, path in enumerate(sorted(values, key=lambda path: (-values[path], path))[:_MAX_WEIGHED])
+        if place < _LITTLE or shares[path] >= _LEAST_SHARE
+    ]
     mentioned = MentionFinder(map(shell_of, places)).find(query)
-    first = sorted(mentioned, key=lambda path: (-ranked.get(path, 0.0), path))[:_MAX_MENTIONED]
-    paths = [*named, *first, *best[:MAX_RANKED]]
+    first = sorted(mentioned, key=lambda path: (-shares.get(path, 0.0), path))[:_MAX_MENTIONED]
+    paths = [*named, *first, *best]
     if not paths:
         paths = sorted(places, key=lambda path: (starting_point(path), path.count("/"), path))[:_STARTING_POINTS]
-    return tuple(_with_outlines(_distinct((path, named.get(path) or places[path]) for path in paths), query))
+    files = tuple(_with_outlines(_distinct((path, named.get(path) or places[path]) for path in paths), query))
+    return Candidates(files, score_files(files, shares, query, mentioned={*named, *first}, now=now))
 
 
 def read_file(path: str, place: Path) -> ContextFile | None:

@@ -6,14 +6,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from llm_common.cli.exploration import Exploration, explore
-from llm_common.cli.exploration_view import as_json, show
 from llm_common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from llm_common.cli.exploration import Exploration
 
 __all__ = ["demo"]
 
@@ -48,6 +49,8 @@ def demo(
     LLM_COMMON_BASE_URL or a provider's key set, the model chooses. Files are only read; outputs go to a temporary
     folder that is removed at the end.
     """
+    from llm_common.cli.exploration import explore  # noqa: PLC0415 - clients and tools, which no other command needs
+
     try:
         with _store_folder(keep=keep) as store, _progress(silent=json) as tell:
             exploration = asyncio.run(
@@ -63,7 +66,9 @@ def demo(
         raise typer.Exit(1)
 
 
-def _print(exploration: Exploration, *, store: Path | None, json: bool) -> None:
+def _print(exploration: "Exploration", *, store: Path | None, json: bool) -> None:
+    from llm_common.cli.exploration_view import as_json, show  # noqa: PLC0415
+
     if json:
         typer.echo(as_json(exploration, store=store))
     else:

@@ -1,7 +1,6 @@
 """An exploration for people and for programs: the same facts as tables and as one JSON document."""
 
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_common.cli.exploration import CallRecord, Exploration, PointerRecord
+from llm_common.cli.terminal import safe_text
 
 __all__ = ["as_json", "show"]
 
-# Files hold whatever they like, also what would make a terminal do things.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MAX_ARG_CHARS = 60
 
 
@@ -56,21 +54,21 @@ def _show_head(console: Console, exploration: Exploration) -> None:
         "Outputs chosen by": exploration.context_selector,
     }
     for name, value in rows.items():
-        console.print(Text.assemble((f"{name}: ", "bold"), _text(value)))
+        console.print(Text.assemble((f"{name}: ", "bold"), safe_text(value)))
 
 
 def _show_plan(console: Console, exploration: Exploration) -> None:
     console.print("\nPlan and calls", style="bold")
     for task in exploration.plan.tasks:
-        console.print(_text(f"{task.id}. {task.description}"))
+        console.print(safe_text(f"{task.id}. {task.description}"))
         calls = [call for call in exploration.calls if call.task == task.id]
         for call in calls:
             outcome = f"failed: {call.error}" if call.error else f"pointer {call.pointer_id}"
-            console.print(_text(f"   {_call_text(call)} -> {outcome}"), style="red" if call.error else "")
+            console.print(safe_text(f"   {_call_text(call)} -> {outcome}"), style="red" if call.error else "")
         if not calls:
             console.print("   no calls", style="dim")
     for problem in exploration.problems:
-        console.print(_text(f"Problem: {problem}"), style="red")
+        console.print(safe_text(f"Problem: {problem}"), style="red")
 
 
 def _call_text(call: CallRecord) -> str:
@@ -87,9 +85,9 @@ def _show_pointers(console: Console, exploration: Exploration) -> None:
     table.add_column("Kept", no_wrap=True)
     table.add_column("Why")
     for pointer in exploration.pointers:
-        kept = _text("yes" if pointer.kept else "no", style="green" if pointer.kept else "dim")
+        kept = safe_text("yes" if pointer.kept else "no", style="green" if pointer.kept else "dim")
         size = f"{pointer.bytes:,}" if pointer.bytes is not None else "?"
-        table.add_row(pointer.pointer_id, _text(pointer.summary), size, kept, _text(_why(pointer)))
+        table.add_row(pointer.pointer_id, safe_text(pointer.summary), size, kept, safe_text(_why(pointer)))
     console.print(table)
 
 
@@ -100,8 +98,4 @@ def _why(pointer: PointerRecord) -> str:
 def _show_packed(console: Console, exploration: Exploration) -> None:
     size = f"{len(exploration.packed):,} of at most {exploration.budget_chars:,} characters"
     console.print(f"\nPacked context, {size}", style="bold")
-    console.print(_text(exploration.packed or "(nothing was selected)"))
-
-
-def _text(value: str, *, style: str = "") -> Text:
-    return Text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", value), style=style)
+    console.print(safe_text(exploration.packed or "(nothing was selected)"))

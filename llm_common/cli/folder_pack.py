@@ -1,20 +1,21 @@
 """`pack_folders`: folders and files searched, weighed and packed for a question, with a record of all of it."""
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from llm_common.agents.context.budget import allocate_budget
 from llm_common.agents.context.bundle import ContextBundle
 from llm_common.agents.context.intent import classify_intent
+from llm_common.agents.context.packing import pack
 from llm_common.agents.context.pool import DataPoolSnapshot
 from llm_common.agents.context.request import ContextSelectionRequest
-from llm_common.agents.context.selector import ContextSelector
 from llm_common.cli.candidates import MAX_RANKED, candidate_files
 from llm_common.cli.index_folder import IndexFolder
-from llm_common.cli.searched_folder import FileChoice, SearchedFolder, search_folder
+from llm_common.cli.searched_folder import FileChoice, search_folder
 from llm_common.core.tokens import TokenCounter
 
 __all__ = ["FolderPack", "PackRequest", "Tell", "pack_folders"]
@@ -34,7 +35,6 @@ class PackRequest:
         budget_tokens: Most tokens of the packed text.
         choice: Which files of the folders to look at.
         cache_dir: Where indexes are kept.
-        never: A file that stays out, such as the one that the result is written to.
     """
 
     query: str
@@ -43,7 +43,6 @@ class PackRequest:
     budget_tokens: int
     choice: FileChoice
     cache_dir: Path
-    never: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +59,15 @@ class FolderPack:
     bundle: ContextBundle
     packed: str
     notes: tuple[str, ...]
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float]
 
 
-def pack_folders(request: PackRequest, *, counter: Callable[[], tuple[TokenCounter, str]], tell: Tell) -> FolderPack:
+def pack_folders(request: PackRequest, *, counter: tuple[TokenCounter, str], tell: Tell) -> FolderPack:
     """The text that answers the query best within the budget, by a ranking on this machine alone.
 
     Args:
         request: What to pack.
-        counter: Gives what counts the tokens, and its name; called late, since an exact one takes long to load.
+        counter: What counts the tokens, and how it does, in words.
         tell: Told before and during each step.
 
     Raises:
@@ -76,22 +75,31 @@ def pack_folders(request: PackRequest, *, counter: Callable[[], tuple[TokenCount
     """
     begin = time.perf_counter()
     indexes = IndexFolder(request.cache_dir)
-    folders = [_searched(request, prefix, indexes, tell) for prefix in request.folders]
+    folders = [
+        search_folder(
+            root,
+            request.query,
+            prefix=prefix,
+            choice=request.choice,
+            limit=MAX_RANKED,
+            indexes=indexes,
+            progress=lambda done, total: tell("Reading what changed", done, total),
+        )
+        for prefix, root in request.folders.items()
+    ]
     searched = time.perf_counter()
     tell("Weighing the best files", 0, 0)
-    files = [
-        file
-        for file in candidate_files(request.query, folders, request.files)
-        if request.never is None or _place(file.path, request, folders) != request.never
-    ]
-    token_counter, label = counter()
+    now = datetime.now(UTC)
+    candidates = candidate_files(request.query, folders, request.files, now=now)
+    token_counter, label = counter
     selection = ContextSelectionRequest(
         intent=classify_intent(request.query),
         token_budget=request.budget_tokens,
-        priority_hints=tuple(request.files),
         counter=token_counter,
+        now=now,
     )
-    bundle = asyncio.run(ContextSelector().select(selection, DataPoolSnapshot(context_files=tuple(files))))
+    pool = DataPoolSnapshot(context_files=candidates.files)
+    bundle = pack(pool, candidates.scores, selection, allocate_budget(selection), texts={})
     packed = time.perf_counter()
     return FolderPack(
         request=request,
@@ -100,7 +108,7 @@ def pack_folders(request: PackRequest, *, counter: Callable[[], tuple[TokenCount
         searched=sum(len(folder.paths) for folder in folders),
         read=sum(folder.read for folder in folders),
         left_out=sum((Counter(folder.left_out) for folder in folders), Counter[str]()),
-        weighed=len(files),
+        weighed=len(candidates.files),
         bundle=bundle,
         packed=bundle.render(),
         notes=tuple(indexes.notes),

@@ -31,7 +31,7 @@ class Symbol:
 
 def defined_names(path: str, text: str) -> str:
     """The names that a file defines, with spaces between; "" for a language that is not known. Linear, no parsing."""
-    return " ".join(match["name"] for match in _definitions(path, text))
+    return " ".join({match.start("name"): match["name"] for match in _definitions(path, text)}.values())
 
 
 def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:

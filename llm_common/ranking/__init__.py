@@ -1,18 +1,28 @@
 """Orders text: full-text ranking and the fusion of rankings, without a model."""
 
+from llm_common.ranking.embeddings import Embedder, StaticVectors, standing_out
 from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
 from llm_common.ranking.hit import Hit, best_first
 from llm_common.ranking.lexical import MAX_QUERY_TERMS, LexicalIndex, query_terms, split_identifiers
+from llm_common.ranking.subqueries import split_request
+from llm_common.ranking.term_scan import folded, scan, search_stems
 
 __all__ = [
     "MAX_QUERY_TERMS",
+    "Embedder",
     "Hit",
     "LexicalIndex",
+    "StaticVectors",
     "best_first",
+    "folded",
     "max_normalised",
     "min_max_normalised",
     "query_terms",
     "reciprocal_rank_fusion",
+    "scan",
+    "search_stems",
     "split_identifiers",
+    "split_request",
+    "standing_out",
     "weighted_sum",
 ]

@@ -1,5 +1,8 @@
 """`BlobStore`, the seam between pointers and whatever keeps their bytes, and the one place that says which keys exist.
 
+Whoever must change several blobs as one needs more, and a home offers one of two things: a lock (`LockingBlobStore`:
+files, memory) or puts that depend on what is there (`ConditionalBlobStore`: object stores, which have no locks).
+
 A key is `folder/name`. Both parts obey the same allow-list, so that a key means the same blob on every operating
 system and object store: no part can climb, hide, be a device, or look like another part. Names that a store needs for
 itself start with a dot and can therefore never be keys.
@@ -8,11 +11,12 @@ itself start with a dot and can therefore never be keys.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from llm_common.errors import InvalidIdError
 
-__all__ = ["BlobStore", "check_key", "check_query_id"]
+__all__ = ["BlobStore", "BlobVersion", "ConditionalBlobStore", "LockingBlobStore", "check_key", "check_query_id"]
 
 _PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
@@ -25,9 +29,9 @@ _RULE = (
 class BlobStore(Protocol):
     """Bytes under keys; every method is synchronous and may be called from several threads and processes at once.
 
-    A put is atomic: a reader sees the old bytes or the new ones. Whoever must change several blobs as one takes the
-    folder's lock. Each method raises `InvalidIdError` for a key outside the rules, `UnsafePathError` for something
-    that is not a plain blob of this store, and `StoreError` for whatever else the system refuses.
+    A put is atomic: a reader sees the old bytes or the new ones. Each method raises `InvalidIdError` for a key outside
+    the rules, `UnsafePathError` for something that is not a plain blob of this store, and `StoreError` for whatever
+    else the system refuses.
     """
 
     def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
@@ -59,6 +63,14 @@ class BlobStore(Protocol):
     def delete(self, key: str, *, settle: bool = True) -> None:
         """Removes a blob; no error when there is none. `settle` is as for `put`."""
 
+    def location(self, key: str) -> str:
+        """Where a person finds the blob; information only, never read back."""
+
+
+@runtime_checkable
+class LockingBlobStore(BlobStore, Protocol):
+    """A `BlobStore` whose folders can be locked."""
+
     def lock(self, folder: str, *, shared: bool = False) -> AbstractContextManager[None]:
         """Keeps other exclusive holders out of a folder for the duration of the block; not reentrant.
 
@@ -72,8 +84,44 @@ class BlobStore(Protocol):
             LockTimeoutError: Another holder kept it for longer than the store waits.
         """
 
-    def location(self, key: str) -> str:
-        """Where a person finds the blob; information only, never read back."""
+
+@dataclass(frozen=True, slots=True)
+class BlobVersion:
+    """What the bytes under a key are known by; opaque, one of the two may be missing.
+
+    Different bytes have different versions. Two puts of the same bytes may share one, as they do on S3, so an equal
+    version tells that the bytes are the same, and not that nobody has put others in between.
+    """
+
+    e_tag: str | None
+    version: str | None
+
+
+class ConditionalBlobStore(BlobStore, Protocol):
+    """A `BlobStore` in which a put can be made to depend on the version that it replaces, among all machines."""
+
+    def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
+        """Stores the bytes if the key still has the version that the caller knows; one of several callers wins.
+
+        Args:
+            key: `folder/name`.
+            data: What to keep.
+            replaces: The version that is there, None for no blob at all.
+
+        Returns:
+            The new version, or None when another one is there and nothing was changed. A store that lost its own
+            answer and asked again may say None though the bytes were put: look before giving up what they need.
+        """
+
+    def get_version(self, key: str) -> tuple[bytes, BlobVersion]:
+        """The bytes and their version.
+
+        Raises:
+            PointerNotFoundError: Nothing is stored under the key.
+        """
+
+    def version(self, key: str) -> BlobVersion | None:
+        """The version that is there, None for no blob."""
 
 
 def check_query_id(query_id: object) -> str:

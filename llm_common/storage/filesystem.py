@@ -20,6 +20,8 @@ Durability = Literal["full", "rename"]
 
 _log = logging.getLogger(__name__)
 
+_REMOVALS = 0  # of a folder within the time that it takes to open one
+
 
 class FileBlobStore:
     """A `BlobStore` of files `base_dir/folder/name` that survives kill -9, power failure and hostile neighbours.
@@ -119,6 +121,21 @@ class FileBlobStore:
             if settle and self._durable:
                 opened.sync()
 
+    def remove_folder(self, folder: str) -> None:
+        """Removes a folder in which nothing is left but its lock; no error when there is more, or no folder."""
+        if self.list(folder) or not (self._base_dir / check_query_id(folder)).is_dir():
+            return
+        with (
+            self.lock(folder),
+            suppress(PointerNotFoundError),
+            as_store_errors("delete"),
+            self._open(folder) as opened,
+        ):
+            if opened.names() <= {LOCK_NAME}:
+                opened.remove(LOCK_NAME)
+                with suppress(OSError):  # somebody has come in since
+                    (self._base_dir / folder).rmdir()
+
     @contextmanager
     def lock(self, folder: str, *, shared: bool = False) -> Iterator[None]:
         """Holds the folder's lock file by flock(2) for the duration of the block; see `BlobStore.lock`.
@@ -146,9 +163,16 @@ class FileBlobStore:
     def _lock_folder(self, folder: str, *, shared: bool) -> int:
         path = self._base_dir / folder / LOCK_NAME
 
-        def open_file() -> int:
+        def open_once() -> int:
             with self._open(folder, create=not shared) as opened:
                 return opened.open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+
+        def open_file() -> int:
+            """Tries again, since `remove_folder` of another may come between the folder and its lock."""
+            for _ in range(_REMOVALS):
+                with suppress(FileNotFoundError):
+                    return open_once()
+            return open_once()
 
         def is_current(descriptor: int) -> bool:
             """False when the folder was deleted, or replaced, while this one waited."""

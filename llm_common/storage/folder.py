@@ -115,6 +115,11 @@ class Folder:
                     odd += 1
         return sizes, odd
 
+    def names(self) -> set[str]:
+        """Every entry, whatever it is."""
+        with os.scandir(self._descriptor) as entries:
+            return {entry.name for entry in entries}
+
     def open(self, name: str, flags: int) -> int:
         """A descriptor of a plain file.
 

@@ -1,20 +1,38 @@
 """Public doubles and contract suites, for tests of what is built on llm-common."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from llm_common.storage import MemoryBlobStore
 from llm_common.testing.clients import ScriptedClient, UnexpectedCallError
 
 if TYPE_CHECKING:
-    from llm_common.testing.contracts import BlobStoreContract
+    from llm_common.testing.contracts import BlobStoreContract, ConditionalBlobStoreContract, LockingBlobStoreContract
+    from llm_common.testing.memory_contract import MemoryContract
+    from llm_common.testing.pointer_contract import ContextPointerStoreContract
 
-__all__ = ["BlobStoreContract", "MemoryBlobStore", "ScriptedClient", "UnexpectedCallError"]
+__all__ = [
+    "BlobStoreContract",
+    "ConditionalBlobStoreContract",
+    "ContextPointerStoreContract",
+    "LockingBlobStoreContract",
+    "MemoryBlobStore",
+    "MemoryContract",
+    "ScriptedClient",
+    "UnexpectedCallError",
+]
+
+_CONTRACTS = {
+    "BlobStoreContract": "contracts",
+    "ConditionalBlobStoreContract": "contracts",
+    "ContextPointerStoreContract": "pointer_contract",
+    "LockingBlobStoreContract": "contracts",
+    "MemoryContract": "memory_contract",
+}
 
 
 def __getattr__(name: str) -> object:
     """The contract suites, which need pytest, when they are asked for."""
-    if name == "BlobStoreContract":
-        from llm_common.testing.contracts import BlobStoreContract  # noqa: PLC0415 - pytest is no dependency
-
-        return BlobStoreContract
+    if name in _CONTRACTS:
+        return getattr(import_module(f"llm_common.testing.{_CONTRACTS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError
-from llm_common.storage import BlobStore
+from llm_common.storage import BlobStore, BlobVersion, ConditionalBlobStore, LockingBlobStore
 
-__all__ = ["BlobStoreContract"]
+__all__ = ["BlobStoreContract", "ConditionalBlobStoreContract", "LockingBlobStoreContract"]
 
 _FORBIDDEN_KEYS = (
     *("", "name", "q/", "/name", "q//name", "a/b/c", "../name", "q/..", "q/.hidden", ".q/name", "q/a b", "q/a\\b"),
@@ -17,10 +17,7 @@ _FORBIDDEN_KEYS = (
 
 
 class BlobStoreContract:
-    """What a `BlobStore` promises. Inherit it in a test class whose fixture `blobs` gives a new, empty store.
-
-    The store's lock timeout must be under a second, since one test waits for it.
-    """
+    """What a `BlobStore` promises. Inherit it in a test class whose fixture `blobs` gives a new, empty store."""
 
     def test_gives_back_the_bytes_that_were_put(self, blobs: BlobStore) -> None:
         """Empty, binary and large blobs come back as they were."""
@@ -80,7 +77,11 @@ class BlobStoreContract:
                 one.result()
         assert seen <= set(versions)
 
-    def test_the_lock_lets_one_in_at_a_time(self, blobs: BlobStore) -> None:
+
+class LockingBlobStoreContract(BlobStoreContract):
+    """What a `LockingBlobStore` promises beside; its lock timeout must be under a second, since one test waits."""
+
+    def test_the_lock_lets_one_in_at_a_time(self, blobs: LockingBlobStore) -> None:
         """Exclusive holders exclude each other."""
         inside, most = 0, 0
 
@@ -97,7 +98,7 @@ class BlobStoreContract:
                 one.result()
         assert most == 1
 
-    def test_waiting_for_the_lock_ends_with_an_error(self, blobs: BlobStore) -> None:
+    def test_waiting_for_the_lock_ends_with_an_error(self, blobs: LockingBlobStore) -> None:
         """Waiting ends with LockTimeoutError, and the lock is free afterwards."""
         held, done = threading.Event(), threading.Event()
 
@@ -116,9 +117,56 @@ class BlobStoreContract:
         with blobs.lock("q"):
             blobs.put("q/a", b"1")
 
-    def test_the_lock_ends_with_an_error_in_its_block(self, blobs: BlobStore) -> None:
+    def test_the_lock_ends_with_an_error_in_its_block(self, blobs: LockingBlobStore) -> None:
         """An error inside the block frees the lock."""
         with pytest.raises(ZeroDivisionError), blobs.lock("q"):
             raise ZeroDivisionError
         with blobs.lock("q"):
             assert blobs.list("q") == {}
+
+
+class ConditionalBlobStoreContract(BlobStoreContract):
+    """What a `ConditionalBlobStore` promises beside."""
+
+    def test_a_conditional_put_replaces_the_version_that_is_known(self, blobs: ConditionalBlobStore) -> None:
+        """The version of the put that came last is the one that counts."""
+        first = blobs.put_if("q/a", b"1", replaces=None)
+        assert first is not None
+        assert blobs.version("q/a") == first
+        assert blobs.get_version("q/a") == (b"1", first)
+        second = blobs.put_if("q/a", b"2", replaces=first)
+        assert second not in (None, first)
+        assert blobs.get_version("q/a") == (b"2", second)
+
+    def test_a_conditional_put_changes_nothing_when_another_version_is_there(self, blobs: ConditionalBlobStore) -> None:
+        """Neither a blob that appeared, nor one that was replaced or deleted, is put over."""
+        first = blobs.put_if("q/a", b"1", replaces=None)
+        assert blobs.put_if("q/a", b"2", replaces=None) is None
+        blobs.put("q/a", b"3")
+        assert blobs.put_if("q/a", b"4", replaces=first) is None
+        assert blobs.get("q/a") == b"3"
+        third = blobs.version("q/a")
+        blobs.delete("q/a")
+        assert blobs.put_if("q/a", b"5", replaces=third) is None
+        assert blobs.version("q/a") is None
+        assert blobs.put_if("q/a", b"6", replaces=None)
+
+    def test_one_of_several_conditional_puts_wins(self, blobs: ConditionalBlobStore) -> None:
+        """Also at the same time."""
+        known: BlobVersion | None = None
+        with ThreadPoolExecutor(4) as threads:
+            for turn in range(10):
+                data = [f"{turn} {number}".encode() for number in range(4)]
+                stored = list(threads.map(lambda one, known=known: blobs.put_if("q/a", one, replaces=known), data))
+                (winner,) = (number for number, version in enumerate(stored) if version)
+                known = stored[winner]
+                assert blobs.get_version("q/a") == (data[winner], known)
+
+    def test_conditional_methods_check_their_keys_and_say_what_is_missing(self, blobs: ConditionalBlobStore) -> None:
+        """As the others do."""
+        for use in (blobs.version, blobs.get_version, lambda bad: blobs.put_if(bad, b"x", replaces=None)):
+            with pytest.raises(InvalidIdError):
+                use("../name")
+        assert blobs.version("q/none") is None
+        with pytest.raises(PointerNotFoundError):
+            blobs.get_version("q/none")

@@ -15,7 +15,7 @@ def test_the_version_is_the_packages_own() -> None:
     assert (result.exit_code, result.stdout) == (0, f"llm-common {llm_common.__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["demo", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["demo", "--help"], ["pack", "--help"]])
 def test_help_is_at_hand(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
@@ -28,7 +28,7 @@ def test_help_names_every_option_of_the_demo() -> None:
         assert text in shown
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich"])
+@pytest.mark.parametrize("missing", ["typer", "rich", "pathspec"])
 def test_without_its_extras_it_says_how_to_get_them(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; from llm_common.cli import main; main()"
     result = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)

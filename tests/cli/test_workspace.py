@@ -1,24 +1,12 @@
 """`Workspace`: what is read from a folder, and what is not."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from llm_common.cli.workspace import Workspace
-
-
-def write(folder: Path, files: dict[str, str | bytes]) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+from tests.cli.tree import git, write
 
 
 def test_text_files_are_found_below_the_folder_in_order(tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError, UnsafePathError
-from llm_common.storage import BlobStore, FileBlobStore
-from llm_common.testing import BlobStoreContract
+from llm_common.storage import FileBlobStore, LockingBlobStore
+from llm_common.testing import LockingBlobStoreContract
 
 SECRET = b"outside the store"
 
 
-class TestFileBlobStore(BlobStoreContract):
+class TestFileBlobStore(LockingBlobStoreContract):
     @pytest.fixture(params=["full", "rename"])
-    def blobs(self, request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    def blobs(self, request: pytest.FixtureRequest, tmp_path: Path) -> LockingBlobStore:
         return FileBlobStore(tmp_path / "base", durability=request.param, lock_timeout_s=0.5)
 
 

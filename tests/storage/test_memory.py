@@ -1,12 +1,12 @@
 import pytest
 
-from llm_common.storage import BlobStore, MemoryBlobStore
-from llm_common.testing import BlobStoreContract
+from llm_common.storage import LockingBlobStore, MemoryBlobStore
+from llm_common.testing import LockingBlobStoreContract
 
 
-class TestMemoryBlobStore(BlobStoreContract):
+class TestMemoryBlobStore(LockingBlobStoreContract):
     @pytest.fixture
-    def blobs(self) -> BlobStore:
+    def blobs(self) -> LockingBlobStore:
         return MemoryBlobStore(lock_timeout_s=0.5)
 
     def test_says_where_a_blob_is(self) -> None:

@@ -1,3 +1,81 @@
 """Packs turns, files, memories, project state and stored outputs under one hard budget, and says why."""
 
-__all__: list[str] = []
+from llm_common.agents.context.budget import allocate_budget, effective_budget
+from llm_common.agents.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
+from llm_common.agents.context.entities import extract_entities, extract_keywords
+from llm_common.agents.context.events import ContextEvent, Listener
+from llm_common.agents.context.intent import classify_intent
+from llm_common.agents.context.intent_classifier import LLMIntentClassifier
+from llm_common.agents.context.measured_scoring import MeasuredStrategy
+from llm_common.agents.context.packing import pack
+from llm_common.agents.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    FileMetadata,
+    MemoryMetadata,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
+from llm_common.agents.context.request import (
+    APIType,
+    BudgetAllocation,
+    ContextSelectionRequest,
+    ExtractedEntity,
+    IntentMetadata,
+    IntentType,
+    Score,
+    Scores,
+    UserIntent,
+)
+from llm_common.agents.context.scoring import (
+    STRATEGIES,
+    Strategy,
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+    score_pool,
+)
+from llm_common.agents.context.selector import ContextSelector, select_and_pack_context
+
+__all__ = [
+    "FRACTIONS",
+    "STRATEGIES",
+    "APIType",
+    "BudgetAllocation",
+    "BundleMetadata",
+    "ContextBundle",
+    "ContextEvent",
+    "ContextFile",
+    "ContextSelectionRequest",
+    "ContextSelector",
+    "DataPoolSnapshot",
+    "ExtractedEntity",
+    "FileMetadata",
+    "Form",
+    "IntentMetadata",
+    "IntentType",
+    "ItemAccount",
+    "LLMIntentClassifier",
+    "Listener",
+    "MeasuredStrategy",
+    "MemoryMetadata",
+    "MemorySnippet",
+    "ProjectState",
+    "Score",
+    "Scores",
+    "Strategy",
+    "TurnEntry",
+    "UserIntent",
+    "allocate_budget",
+    "classify_intent",
+    "effective_budget",
+    "extract_entities",
+    "extract_keywords",
+    "pack",
+    "score_context_file",
+    "score_conversation_turn",
+    "score_memory_snippet",
+    "score_pool",
+    "select_and_pack_context",
+]

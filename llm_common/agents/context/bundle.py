@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from llm_common.agents.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
 from llm_common.agents.context.rendering import Block, render_blocks
-from llm_common.agents.context.request import Kind
+from llm_common.agents.context.request import IntentType, Kind
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.fence import one_line
 
@@ -22,7 +22,7 @@ FRACTIONS: Mapping[Form, float] = {
     "pointer": 0.1,
     "left_out": 0.0,
 }
-"""What part of its score an item is worth in each form."""
+"""What part of its worth an item keeps in each form."""
 
 _ID_CHARS = 48
 
@@ -40,7 +40,7 @@ class ItemAccount(NamedTuple):
             one line that names it; `left_out`.
         tokens: Tokens of its block, by the request's counter; 0 when left out.
         score: Its score.
-        worth: The part of the score that its form is worth; see `FRACTIONS`.
+        worth: What packing made as large as it could: the square of the score, by the form's share in `FRACTIONS`.
         parts: The score's summands.
     """
 
@@ -67,6 +67,8 @@ class BundleMetadata:
     turns_selected: int
     memory_selected: int
     outputs_selected: int
+    intent: IntentType
+    strategy: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from llm_common.agents.context.file_kinds import FILE_EXTENSIONS
@@ -21,19 +22,26 @@ QUOTED: Final = re.compile(
     r"|\u2018(?P<raised>[^\u2019\n]{1,200})\u2019(?!\w))"
 )
 
-_HEAD_CHARS: Final = 16_000
-_TAIL_CHARS: Final = 4_000
+_Found = tuple[int, EntityKind, str]
+
+_HEAD_CHARS: Final = 4_000
+_TAIL_CHARS: Final = 2_000
 _TOKEN: Final = re.compile(r"(?:\b[A-Za-z]:(?=[/\\]))?[\w.~@+$/\\-]+(?P<call>\((?!s\)))?")
 _TRAILING: Final = ".-+@$"
 _SEPARATORS: Final = re.compile(r"[/\\]+")
 _ROOTED: Final = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]\w")
-_FOLDERS: Final = frozenset(
-    ".github app apps bin cmd config docs examples include internal lib packages pkg scripts src test tests tools".split()
+_FOLDERS: Final = frozenset(  # a paragraph, since a list would take a page
+    """
+    .github app apps bin cmd config docs examples include internal lib packages pkg scripts src test tests tools
+    """.split()  # noqa: SIM905
 )
 _FEWEST_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is
-_FILE_NAMES: Final = frozenset(
-    "CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile".split()
+_FILE_NAMES: Final = frozenset(  # a paragraph, since a list would take a page
+    """
+    CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile
+    """.split()  # noqa: SIM905
 )
+_INITIALS: Final = re.compile(r"(?:[A-Z]\.)+[A-Z]")
 _HIDDEN_FILE: Final = re.compile(r"\.[a-z][a-z0-9._-]+")
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _DOTTED: Final = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w+)+")
@@ -45,14 +53,14 @@ def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
 
     URLs; paths and file names with an extension that is known; symbols, which are names such as `HttpClient`,
     `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless they hold one of the
-    former and nothing else. Of a text over 20,000 characters the first 16,000 and the last 4,000 are read.
+    former and nothing else. Of a text over 6,000 characters the first 4,000 and the last 2,000 are read.
     """
     text = head_and_tail(text)
-    urls = [(match.start(), _url(match.group())) for match in URL.finditer(text)]
+    urls: list[_Found] = [(match.start(), "url", _url(match.group())) for match in URL.finditer(text)]
     unlinked = URL.sub(lambda match: " " * len(match.group()), text)
-    found = [*urls, *_quoted(unlinked), *_named(unlinked)]
-    ordered = dict.fromkeys(entity for _, entity in sorted(found, key=lambda item: item[0]))
-    return tuple(ordered)[:MAX_ENTITIES]
+    found = sorted([*urls, *_quoted(unlinked), *_named(unlinked)])
+    distinct: dict[tuple[EntityKind, str], None] = dict.fromkeys((kind, name) for _, kind, name in found)
+    return tuple(ExtractedEntity(kind=kind, text=name) for kind, name in islice(distinct, MAX_ENTITIES))
 
 
 def head_and_tail(text: str) -> str:
@@ -62,26 +70,26 @@ def head_and_tail(text: str) -> str:
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
 
 
-def _url(text: str) -> ExtractedEntity:
+def _url(text: str) -> str:
     url = text.rstrip(".,;:!?")
     while url.endswith(")") and url.count(")") > url.count("("):
         url = url[:-1].rstrip(".,;:!?")
-    return ExtractedEntity(kind="url", text=url)
+    return url
 
 
-def _quoted(text: str) -> Iterator[tuple[int, ExtractedEntity]]:
+def _quoted(text: str) -> Iterator[_Found]:
     for match in QUOTED.finditer(text):
         phrase = match.group()[1:-1].strip()
-        if phrase and not any(entity.text == phrase.removesuffix("()") for _, entity in _named(phrase)):
-            yield match.start(), ExtractedEntity(kind="quoted", text=phrase)
+        if phrase and phrase.removesuffix("()") not in {name for _, _, name in _named(phrase)}:
+            yield match.start(), "quoted", phrase
 
 
-def _named(text: str) -> Iterator[tuple[int, ExtractedEntity]]:
+def _named(text: str) -> Iterator[_Found]:
     for match in _TOKEN.finditer(text):
         name = match.group().removesuffix("(").lstrip("@+$-").rstrip(_TRAILING)
         kind = _kind(name, called=match["call"] is not None)
         if kind:
-            yield match.start(), ExtractedEntity(kind=kind, text=name)
+            yield match.start(), kind, name
 
 
 def _kind(name: str, *, called: bool) -> EntityKind | None:
@@ -91,6 +99,8 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
         return "path" if known or _leads_somewhere(name) else None
     if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
         return "symbol"
+    if _INITIALS.fullmatch(name):
+        return None
     if known or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
         return "file"
     if _DOTTED.fullmatch(name):
@@ -101,4 +111,6 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
 
 def _leads_somewhere(path: str) -> bool:
     folders = [part for part in _SEPARATORS.split(path) if part]
-    return bool(_ROOTED.match(path)) or len(folders) >= _FEWEST_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)
+    return (
+        bool(_ROOTED.match(path)) or len(folders) >= _FEWEST_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)
+    )

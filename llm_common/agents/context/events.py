@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_common.agents.context.request import IntentType
 from llm_common.agents.tools.foreign import foreign_code
 from llm_common.errors import ToolFailedError
 
@@ -48,9 +47,9 @@ Listener = Callable[[ContextEvent], None]
 """Called within the selection, so a slow one slows it down; what it returns or raises changes nothing."""
 
 
-def selection_start(*, intent: IntentType, budget: int) -> ContextEvent:
+def selection_start(*, intent: str, budget: int) -> ContextEvent:
     """The event that opens a selection, with the tokens that it may take in effect."""
-    return ContextEvent("context.selection.start", {"intent": intent.value, "budget": budget})
+    return ContextEvent("context.selection.start", {"intent": str(intent), "budget": budget})
 
 
 def file_scored(*, file_id: str, score: float) -> ContextEvent:

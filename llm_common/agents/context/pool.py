@@ -1,9 +1,9 @@
 """The pool: everything that a prompt could hold, as plain frozen values. Nothing that uses it ever changes it."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from llm_common.agents.context_pointers import ContextPointer
 
@@ -100,10 +100,26 @@ class ProjectState(_Shape):
 
 
 class DataPoolSnapshot(_Shape):
-    """All candidates at one moment; the order within a kind never matters."""
+    """All candidates at one moment; the order within a kind never matters.
+
+    Raises:
+        ValueError: Two items of a kind share an id, so that nothing could be said of one of them.
+    """
 
     session_log: tuple[TurnEntry, ...] = ()
     context_files: tuple[ContextFile, ...] = ()
     memory_hits: tuple[MemorySnippet, ...] = ()
     project_state: ProjectState | None = None
     tool_outputs: tuple[ContextPointer, ...] = ()
+
+    @model_validator(mode="after")
+    def _ids_are_unique(self) -> Self:
+        for name, ids in (
+            ("session_log", [turn.id for turn in self.session_log]),
+            ("context_files", [file.id for file in self.context_files]),
+            ("memory_hits", [memory.id for memory in self.memory_hits]),
+            ("tool_outputs", [output.pointer_id for output in self.tool_outputs]),
+        ):
+            if len(set(ids)) < len(ids):
+                raise ValueError(f"two items of {name} have the same id; give each its own")
+        return self

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 
@@ -115,7 +115,7 @@ class ContextSelectionRequest(BaseModel):
     exclude_patterns: tuple[str, ...] = ()
     min_relevance: float | None = Field(default=None, ge=0.0)
     strategy: str = "measured"
-    weights: Mapping[str, float] = Field(default_factory=dict)
+    weights: Mapping[str, FiniteFloat] = Field(default_factory=dict)
     counter: TokenCounter = Field(default_factory=UpperBoundCounter)
     now: datetime | None = None
 

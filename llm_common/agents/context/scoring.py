@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from llm_common.agents.context.exclusion import excluded_items
+from llm_common.agents.context.measured_scoring import MeasuredStrategy
 from llm_common.agents.context.mentions import mentioned_files
 from llm_common.agents.context.pool import DataPoolSnapshot
 from llm_common.agents.context.request import ContextSelectionRequest, Kind, Score, Scores
@@ -40,7 +41,7 @@ class Strategy(Protocol):
         """
 
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {"spec": SpecStrategy()}
+STRATEGIES: Final[Mapping[str, Strategy]] = {"measured": MeasuredStrategy(), "spec": SpecStrategy()}
 """The strategies by the name that a request asks for them by."""
 
 

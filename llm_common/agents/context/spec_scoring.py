@@ -104,24 +104,21 @@ class _Query:
     intent: UserIntent
     keywords: tuple[str, ...]
     stems: Mapping[str, int]
-    entities: tuple[re.Pattern[str], ...]
+    entities: Mapping[str, re.Pattern[str]]
 
     @classmethod
     def of(cls, intent: UserIntent, hints: Sequence[str] = ()) -> "_Query":
         text = "\n".join([intent.text, *hints])
-        entities = sorted({entity.text.lower().removesuffix("()") for entity in intent.entities} - {""})
-        return cls(intent, extract_keywords(text), stem_counts(text), tuple(map(_whole, entities)))
-
-
-def _whole(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        names = sorted({entity.text.lower() for entity in intent.entities} - {""})
+        entities = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names}
+        return cls(intent, extract_keywords(text), stem_counts(text), entities)
 
 
 def _turn_parts(
     text: str, moment: datetime | None, query: _Query, now: datetime, recency_weight: float = _RECENCY_WEIGHT
 ) -> dict[str, float]:
     lower = text.lower()
-    held = sum(1 for entity in query.entities if entity.search(lower))
+    held = sum(name in lower and bool(whole.search(lower)) for name, whole in query.entities.items())
     return {
         "recency": recency_weight * (_decay(moment, now, _HOUR) if moment else 0.0),
         "similarity": 0.2 * similarity(query.stems, stem_counts(text)),
@@ -132,7 +129,7 @@ def _turn_parts(
 def _file_parts(file: ContextFile, query: _Query, now: datetime, *, mentioned: bool) -> dict[str, float]:
     content = file.content.lower()
     changed = file.metadata.last_modified
-    held = sum(1 for keyword in query.keywords if keyword in content)
+    held = sum(keyword in content for keyword in query.keywords)
     return {
         "mention": 1.0 if mentioned else 0.0,
         "embeddings": 0.8 * _cosine(file.embeddings or (), query.intent.embeddings or ()),

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -53,12 +52,16 @@ def extract_keywords(text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def stem_counts(text: str) -> Counter[str]:
-    """How often each word stands in the text, by its stem, without English stop words; linear in the text."""
-    counts: Counter[str] = Counter()
-    for word, times in Counter(_WORD.findall(text.lower())).items():
-        if word not in STOP_WORDS:
-            counts[_stem(word)] += times
+def stem_counts(text: str) -> dict[str, int]:
+    """How often each word stands in the text, by its stem, without English stop words; linear in the text.
+
+    Stems lack the commonest endings of English inflection, so that `parsers` and `parsed` are one.
+    """
+    counts: dict[str, int] = {}
+    for word in _WORD.findall(text.lower()):
+        stem = _stem(word) if len(word) <= _LONGEST_STEMMED else word  # what is longer is data, and not to be cached
+        counts[stem] = counts.get(stem, 0) + 1
+    counts.pop("", None)
     return counts
 
 
@@ -77,15 +80,12 @@ def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
 
 
 @lru_cache(maxsize=65_536)
-def _short_stem(word: str) -> str:
+def _stem(word: str) -> str:
+    if word in STOP_WORDS:
+        return ""
     for ending, replacement in _ENDINGS:
         stem = word[: -len(ending)] + replacement
         if len(stem) >= _SHORTEST_STEM and word.endswith(ending):
             doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in _OFTEN_DOUBLE
             return stem[:-1] if doubled else stem
     return word
-
-
-def _stem(word: str) -> str:
-    """The word without the commonest endings of English inflection; long words are data and stay as they are."""
-    return _short_stem(word) if len(word) <= _LONGEST_STEMMED and word.isascii() else word

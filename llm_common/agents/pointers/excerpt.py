@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from llm_common.agents.pointers.encoding import encode_json
 
-__all__ = ["Excerpt", "excerpt_json", "excerpt_text", "fair_shares", "to_json"]
+__all__ = ["Excerpt", "excerpt_json", "excerpt_text", "fair_shares", "head_end", "to_json"]
 
 _GAP = '"…"'  # stands for a value that there is no room for
 _LEAST_VALUE = 16
@@ -66,9 +66,9 @@ def excerpt_text(text: str, room: int) -> Excerpt:
         return Excerpt(text, len(text))
     reserved = len(_missing_characters(len(text)))
     if room < 3 * reserved:
-        head = text[: _head_end(text, max(room - 1, 0))]
+        head = text[: head_end(text, max(room - 1, 0))]
         return Excerpt(f"{head}…"[: max(room, 0)], len(head))
-    head = text[: _head_end(text, int((room - reserved) * _HEAD_SHARE))]
+    head = text[: head_end(text, int((room - reserved) * _HEAD_SHARE))]
     tail = text[_tail_start(text, len(text) - (room - reserved - len(head))) :]
     shown = len(head) + len(tail)
     return Excerpt(head + _missing_characters(len(text) - shown) + tail, shown)
@@ -161,8 +161,11 @@ def _missing_members(count: int, total: int) -> str:
     return f'"…":{_missing_of(count, total, "members")}' if count else ""
 
 
-def _head_end(text: str, end: int) -> int:
-    """Where to end the head: at the last boundary in its last quarter, else before a whole character cluster."""
+def head_end(text: str, end: int) -> int:
+    """Where to end a head of at most `end` characters: at the last boundary in its last quarter, else between clusters.
+
+    The text must be longer than `end`.
+    """
     for boundary in _BOUNDARIES:
         found = text.rfind(boundary, end - end // 4, end)
         if found > 0:

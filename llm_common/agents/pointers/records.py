@@ -1,5 +1,7 @@
 """`PointerRecords`: results and their pointers as pairs of blobs that are never seen half written.
 
+For a store with a lock; `ConditionalPointerRecords` keeps the same pairs in one without.
+
 The pointer's blob, the meta, is the commit record; it holds the digest of its result.
 
 First save:  result, meta.
@@ -12,15 +14,27 @@ killed writer, can tell which version is whole. Each step is settled on disk bef
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from llm_common.agents.pointers.encoding import decode_json, encode_json
 from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
-from llm_common.storage import BlobStore
+from llm_common.storage import LockingBlobStore
 
-__all__ = ["PointerRecords", "meta_key", "next_key", "parse_meta", "result_key"]
+__all__ = [
+    "PointerRecords",
+    "RecordWriter",
+    "describes",
+    "meta_bytes",
+    "meta_key",
+    "next_key",
+    "parse_meta",
+    "result_key",
+]
+
+Changed = TypeVar("Changed")
 
 _TRIES = 3
 """A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
@@ -56,15 +70,37 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
     return pointer
 
 
+class RecordWriter(Protocol):
+    """What a change of pairs may do; handed to the function that `write` of the records was given."""
+
+    def recover(self, query_id: str, pointer_id: str) -> ContextPointer | None:
+        """The committed pointer, if any."""
+
+    def commit(self, pointer: ContextPointer, payload: bytes, *, replaces: bool) -> None:
+        """Makes the pointer and its result the visible version; after `recover` of its id."""
+
+    def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
+        """Removes a pair; `settle` is as for `BlobStore.delete`."""
+
+
 class PointerRecords:
-    """Reads pairs at any time, and writes them for a caller that holds the folder's lock.
+    """Reads pairs at any time, and writes them under the folder's lock.
 
     Args:
         blobs: Where the bytes are.
     """
 
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: LockingBlobStore) -> None:
         self._blobs = blobs
+
+    def write(self, query_id: str, change: Callable[[RecordWriter], Changed]) -> Changed:
+        """What the change returns, which sees the pairs of the query and writes them as one with what it saw.
+
+        Raises:
+            LockTimeoutError: Others wrote all the time that the store waits.
+        """
+        with self._blobs.lock(query_id):
+            return change(self)
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its verified result, both of one version, while others write.
@@ -86,8 +122,8 @@ class PointerRecords:
         if pending is None:
             return committed
         with suppress(PointerNotFoundError):
-            if _describes(pending, self._blobs.get(result_key(query_id, pointer_id))):
-                self._blobs.put(meta_key(query_id, pointer_id), _meta_bytes(pending))
+            if describes(pending, self._blobs.get(result_key(query_id, pointer_id))):
+                self._blobs.put(meta_key(query_id, pointer_id), meta_bytes(pending))
                 committed = pending
         self._blobs.delete(next_key(query_id, pointer_id), settle=False)
         return committed
@@ -105,7 +141,7 @@ class PointerRecords:
                 one, the new version. A first save leaves nothing.
         """
         keys = (pointer.query_id, pointer.pointer_id)
-        meta = _meta_bytes(pointer)
+        meta = meta_bytes(pointer)
         if replaces:
             self._blobs.put(next_key(*keys), meta)
             self._blobs.put(result_key(*keys), payload)
@@ -121,14 +157,20 @@ class PointerRecords:
                 self._blobs.delete(result_key(*keys), settle=False)
             raise
 
+    def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
+        """Removes a pair; under the lock. What is pending goes first, so that `recover` cannot bring it back."""
+        for key in (next_key, meta_key):
+            self._blobs.delete(key(query_id, pointer_id), settle=False)
+        self._blobs.delete(result_key(query_id, pointer_id), settle=settle)
+
     def _load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         meta = self._blobs.get(meta_key(query_id, pointer_id))
         payload = self._blobs.get(result_key(query_id, pointer_id))
         pending = self._read(next_key, query_id, pointer_id)
-        if pending is not None and _describes(pending, payload):
+        if pending is not None and describes(pending, payload):
             return pending, payload
         committed = parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
-        if not _describes(committed, payload):
+        if not describes(committed, payload):
             raise CorruptPointerError("A stored result is not what was saved; restore its file from a copy")
         return committed, payload
 
@@ -139,12 +181,13 @@ class PointerRecords:
         return None
 
 
-def _describes(pointer: ContextPointer, payload: bytes) -> bool:
+def describes(pointer: ContextPointer, payload: bytes) -> bool:
     """Whether the pointer was saved with these bytes; one of an older version, without a digest, is believed."""
     if pointer.result_sha256 is None:
         return True
     return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
 
 
-def _meta_bytes(pointer: ContextPointer) -> bytes:
+def meta_bytes(pointer: ContextPointer) -> bytes:
+    """The commit record of a pointer, which `parse_meta` reads."""
     return encode_json(pointer.model_dump()).data

@@ -22,7 +22,15 @@ from llm_common.agents.pointers.fence import PLACEHOLDER_NONCE, fence_nonce, fen
 from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
 
-__all__ = ["LoadsResults", "RenderedBlock", "RenderedContexts", "format_selected_contexts", "render_selected_contexts"]
+__all__ = [
+    "LoadsResults",
+    "RenderedBlock",
+    "RenderedContexts",
+    "format_selected_contexts",
+    "heading_of",
+    "render_selected_contexts",
+    "without_headings",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +134,22 @@ def render_selected_contexts(
     )
 
 
+def heading_of(pointer: ContextPointer) -> str:
+    """The line above a block: the tool's name and the pointer's id."""
+    name, pointer_id = (one_line(text, max_chars=80) for text in (pointer.tool_name, pointer.pointer_id))
+    return f"### {name} ({pointer_id})"
+
+
+def without_headings(text: str) -> str:
+    """The text with every line that looks like one of our headings moved by a space."""
+
+    def moved(found: re.Match[str]) -> str:
+        begins_line = found.start() == 0 or text[found.start() - 1] in _LINE_ENDS
+        return f" {found[0]}" if begins_line else found[0]
+
+    return _HASHES.sub(moved, text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
     """A loaded result as text, or the problem that kept it from being loaded."""
@@ -137,8 +161,7 @@ class _Result:
 
     @property
     def heading(self) -> str:
-        name, pointer_id = (one_line(text, max_chars=80) for text in (self.pointer.tool_name, self.pointer.pointer_id))
-        return f"### {name} ({pointer_id})"
+        return heading_of(self.pointer)
 
     @property
     def line(self) -> str:
@@ -183,7 +206,7 @@ class _Result:
 def _load(pointer: ContextPointer, store: LoadsResults) -> _Result:
     try:
         value = store.load_result(pointer=pointer)
-        text = _without_headings(printable(value)) if isinstance(value, str) else to_json(value)
+        text = without_headings(printable(value)) if isinstance(value, str) else to_json(value)
     except PointerNotFoundError as exc:
         return _Result(pointer, None, "", problem=f"result unavailable ({exc.reason})")
     except CorruptPointerError:
@@ -192,16 +215,6 @@ def _load(pointer: ContextPointer, store: LoadsResults) -> _Result:
         _log.warning("a stored result could not be loaded: %s", type(exc).__name__)
         return _Result(pointer, None, "", problem="result unavailable (cannot be read)")
     return _Result(pointer, value, text)
-
-
-def _without_headings(text: str) -> str:
-    """The text with every line that looks like one of our headings moved by a space."""
-
-    def moved(found: re.Match[str]) -> str:
-        begins_line = found.start() == 0 or text[found.start() - 1] in _LINE_ENDS
-        return f" {found[0]}" if begins_line else found[0]
-
-    return _HASHES.sub(moved, text)
 
 
 def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]:

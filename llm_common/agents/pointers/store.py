@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
+from llm_common.agents.pointers.conditional_records import ConditionalPointerRecords
 from llm_common.agents.pointers.draft import Draft
 from llm_common.agents.pointers.encoding import decode_json, is_small
 from llm_common.agents.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.agents.pointers.records import PointerRecords, meta_key, parse_meta, result_key
+from llm_common.agents.pointers.records import PointerRecords, RecordWriter, meta_key, parse_meta, result_key
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.storage import BlobStore, Durability, FileBlobStore, check_query_id
+from llm_common.storage import ConditionalBlobStore, Durability, FileBlobStore, LockingBlobStore, check_query_id
 
 __all__ = ["DEFAULT_MAX_RESULT_BYTES", "ContextPointerStore", "FileContextPointerStore", "PointerListing"]
 
@@ -28,7 +29,7 @@ DEFAULT_MAX_RESULT_BYTES = 100_000_000
 
 _log = logging.getLogger(__name__)
 
-_FILE = re.compile(r"[^/]+/([0-9a-f]{12,16})\.(meta\.json|result\.json|next)")
+_FILE = re.compile(r"[^/]+/([0-9a-f]{12,16})\.(?:[0-9a-f]{16}\.(?=next))?(meta\.json|result\.json|next)")
 _MAX_REPEATS = 0xFFFF
 
 
@@ -48,13 +49,17 @@ class ContextPointerStore:
     this process or another. Nothing that is stored is ever revived into an object.
 
     Args:
-        blobs: Where the bytes are kept.
+        blobs: Where the bytes are kept; what it offers, a lock or conditional puts, keeps writers apart.
         max_result_bytes: A larger result is refused.
     """
 
-    def __init__(self, blobs: BlobStore, *, max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES) -> None:
+    def __init__(
+        self, blobs: LockingBlobStore | ConditionalBlobStore, *, max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES
+    ) -> None:
         self._blobs = blobs
-        self._records = PointerRecords(blobs)
+        self._records = (
+            PointerRecords(blobs) if isinstance(blobs, LockingBlobStore) else ConditionalPointerRecords(blobs)
+        )
         self._max_result_bytes = max_result_bytes
 
     async def save(
@@ -164,53 +169,93 @@ class ContextPointerStore:
             UnsafePathError: The pointer's id is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
+        return decode_json(self.load_payload(pointer.pointer_id, query_id=pointer.query_id)[1])
+
+    def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
+        """The pointer and its result as the bytes of a JSON file, both of the newest version; otherwise `load_result`.
+
+        Raises:
+            PointerNotFoundError: There is no such pointer, or its result is gone.
+            CorruptPointerError: What is stored is not what was saved.
+            InvalidIdError: `query_id` is not allowed.
+            UnsafePathError: `pointer_id` is none, or its files are links or otherwise not the store's own.
+            StoreError: The files cannot be read.
+        """
         with span("pointers.load") as current:
-            query_id, pointer_id = check_query_id(pointer.query_id), check_pointer_id(pointer.pointer_id)
-            stored, payload = self._records.load(query_id, pointer_id)
+            stored, payload = self._records.load(check_query_id(query_id), check_pointer_id(pointer_id))
             current.set_attribute("result_bytes", len(payload))
-            if stored.result_sha256 is None:
-                _log.warning("loaded a result of an older version, which has no digest to verify it by")
-            return decode_json(payload)
+        if stored.result_sha256 is None:
+            _log.warning("loaded a result of an older version, which has no digest to verify it by")
+        return stored, payload
+
+    def delete(self, *, query_id: str, pointer_ids: Collection[str] | None = None) -> int:
+        """How many pointers of a query were removed, with their results; foreign files stay.
+
+        Safe beside readers and writers, and idempotent: what is not there is no error. When it is interrupted, what it
+        has removed is gone and the rest is whole.
+
+        Args:
+            query_id: The query.
+            pointer_ids: Which pointers; None removes all that are there.
+
+        Raises:
+            InvalidIdError: `query_id` is not allowed.
+            LockTimeoutError: Another writer held the query's folder for too long.
+            StoreError: The files cannot be removed.
+        """
+        if not self._blobs.list(check_query_id(query_id)):
+            return 0
+
+        def remove(records: RecordWriter) -> int:
+            stored = {match[1] for match in map(_FILE.fullmatch, self._blobs.list(query_id)) if match}
+            removed = sorted(stored if pointer_ids is None else stored.intersection(pointer_ids))
+            for pointer_id in removed:
+                records.remove(query_id, pointer_id, settle=pointer_id == removed[-1])
+            return len(removed)
+
+        return self._records.write(query_id, remove)
 
     def _save(self, draft: Draft, *, keep_repeats: bool) -> ContextPointer:
-        with self._blobs.lock(draft.query_id):
-            pointer_id, replaces = self._choose_id(draft, keep_repeats=keep_repeats)
+        def commit(records: RecordWriter) -> ContextPointer:
+            pointer_id, replaces = self._choose_id(records, draft, keep_repeats=keep_repeats)
             pointer = draft.pointer(
                 pointer_id=pointer_id,
                 created_at=datetime.now(UTC).isoformat(timespec="microseconds"),
                 result_path=self._blobs.location(result_key(draft.query_id, pointer_id)),
             )
-            self._records.commit(pointer, draft.payload, replaces=replaces)
-        return pointer
+            records.commit(pointer, draft.payload, replaces=replaces)
+            return pointer
 
-    def _choose_id(self, draft: Draft, *, keep_repeats: bool) -> tuple[str, bool]:
-        """The id to save under, and whether it replaces a pointer; under the lock."""
+        return self._records.write(draft.query_id, commit)
+
+    def _choose_id(self, records: RecordWriter, draft: Draft, *, keep_repeats: bool) -> tuple[str, bool]:
+        """The id to save under, and whether it replaces a pointer."""
         for pointer_id in (draft.short_id, draft.long_id):
-            owner = self._records.recover(draft.query_id, pointer_id)
+            owner = records.recover(draft.query_id, pointer_id)
             if owner is None or draft.is_of(owner):
                 break
         else:
             raise StoreError("Two other calls own both ids of this call; save it under another query_id")
         if not keep_repeats or owner is None or pointer_id == draft.long_id:
             return pointer_id, owner is not None
-        return self._choose_repeat(draft, owner)
+        return self._choose_repeat(records, draft, owner)
 
-    def _choose_repeat(self, draft: Draft, first: ContextPointer) -> tuple[str, bool]:
+    def _choose_repeat(self, records: RecordWriter, draft: Draft, first: ContextPointer) -> tuple[str, bool]:
+        def repeat(ordinal: int) -> ContextPointer | None:
+            return records.recover(draft.query_id, _repeat_id(draft, ordinal))
+
         last, beyond = 0, 1
-        while self._repeat(draft, beyond) is not None:
+        while repeat(beyond) is not None:
             last, beyond = beyond, beyond * 2
         while beyond - last > 1:
             middle = (last + beyond) // 2
-            last, beyond = (last, middle) if self._repeat(draft, middle) is None else (middle, beyond)
-        newest = self._repeat(draft, last) if last else first
+            last, beyond = (last, middle) if repeat(middle) is None else (middle, beyond)
+        newest = repeat(last) if last else first
         if newest is not None and draft.is_of(newest) and newest.result_sha256 == draft.payload_sha256:
             return newest.pointer_id, True
         if beyond > _MAX_REPEATS:
             raise StoreError(f"One call has been saved {_MAX_REPEATS:,} times; use another query_id")
         return _repeat_id(draft, beyond), False
-
-    def _repeat(self, draft: Draft, ordinal: int) -> ContextPointer | None:
-        return self._records.recover(draft.query_id, _repeat_id(draft, ordinal))
 
     def _examine(self, query_id: str, pointer_id: str) -> ContextPointer | None:
         """The pointer when it loads; for those that a glance could not settle."""
@@ -257,12 +302,18 @@ class FileContextPointerStore(ContextPointerStore):
             allow_unsafe_dir=allow_unsafe_dir,
         )
         super().__init__(files, max_result_bytes=max_result_bytes)
-        self._base_dir = files.base_dir
+        self._files = files
 
     @property
     def base_dir(self) -> Path:
         """The absolute directory of the store."""
-        return self._base_dir
+        return self._files.base_dir
+
+    def delete(self, *, query_id: str, pointer_ids: Collection[str] | None = None) -> int:
+        """As `ContextPointerStore.delete`; the query's folder goes with its last file."""
+        removed = super().delete(query_id=query_id, pointer_ids=pointer_ids)
+        self._files.remove_folder(query_id)
+        return removed
 
 
 def _repeat_id(draft: Draft, ordinal: int) -> str:

@@ -2,6 +2,8 @@
 
 from llm_common.agents.tools.calls import DroppedCall
 from llm_common.agents.tools.foreign import foreign_code
+from llm_common.agents.tools.pointer_arguments import PointerArgumentsTool
+from llm_common.agents.tools.reader import ReadBackTool, read_context
 from llm_common.agents.tools.registry import ToolRegistry
 from llm_common.agents.tools.result import ToolResult
 from llm_common.agents.tools.selection import SelectsTools, ToolSelection, ToolSelectionConfig
@@ -10,7 +12,9 @@ from llm_common.agents.tools.validation import Problem
 
 __all__ = [
     "DroppedCall",
+    "PointerArgumentsTool",
     "Problem",
+    "ReadBackTool",
     "SelectsTools",
     "Tool",
     "ToolRegistry",
@@ -18,4 +22,5 @@ __all__ = [
     "ToolSelection",
     "ToolSelectionConfig",
     "foreign_code",
+    "read_context",
 ]

@@ -52,6 +52,8 @@ def assemble(
             turns_selected=len(turns),
             memory_selected=len(memory),
             outputs_selected=len(outputs),
+            intent=request.intent.classification,
+            strategy=request.strategy,
         ),
     )
 

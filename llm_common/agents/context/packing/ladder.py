@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from llm_common.agents.context.bundle import Form
 from llm_common.agents.context.packing.candidate import Candidate, Placed
 from llm_common.agents.context.packing.meter import Meter
-from llm_common.agents.context.packing.passages import Passages, best_passages
+from llm_common.agents.context.packing.passages import Passages, RankedPassages
 from llm_common.agents.context.pool import ContextFile
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.excerpt import excerpt_text
@@ -16,7 +16,7 @@ LEAST_CUT = 24
 """Tokens below which a part of an item tells nothing."""
 
 _CUTTABLE = frozenset({"turn", "file", "memory", "output"})
-_TRIES = 4
+_TRIES = 3
 _FULL_ENOUGH = 0.97
 _RELEVANT = 0.8  # S1: from this score on, the summary of a file that is too big goes in instead of it
 
@@ -34,6 +34,7 @@ class Ladder:
         self._meter = meter
         self._stems = stems
         self._summary_first = summary_first
+        self._ranked: dict[str, RankedPassages] = {}
 
     def whole(self, candidate: Candidate, reason: str) -> Placed | None:
         """All of the item; None when there is no text of it."""
@@ -90,7 +91,10 @@ class Ladder:
         return placed if placed.tokens <= room else None
 
     def _part(self, text: str, inner: int, density: float) -> tuple[Form, Passages]:
-        passages = best_passages(text, self._stems, room=inner, count=self._meter.count)
+        ranked = self._ranked.get(text)
+        if ranked is None:
+            ranked = self._ranked[text] = RankedPassages(text, self._stems)
+        passages = ranked.best(room=inner, count=self._meter.count)
         if passages is not None:
             return "passages", passages
         part = excerpt_text(text, int(inner / density))

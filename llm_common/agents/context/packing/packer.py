@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
-from itertools import islice
 
 from llm_common.agents.context.bundle import ContextBundle
 from llm_common.agents.context.packing.assembly import assemble, in_bundle_order
@@ -41,7 +40,7 @@ _MAX_PARTS = 12
 _ROUNDS = 3
 _FULL_ENOUGH = 0.97
 _CERTAINLY_LARGER = 0.7  # an estimate above room / 0.7 needs no count
-_COUNTED_ROOMS, _COUNTED_MORE = 2, 5_000  # tokens of candidates that are counted to choose among
+_COUNTED_ROOMS, _COUNTED_MORE = 1.25, 1_500  # tokens of candidates that are counted to choose among
 
 
 def pack(
@@ -57,8 +56,8 @@ def pack(
 
     The system part of the allocation pays for headings and fences; what they do not need goes to the items. Pure:
     nothing is changed, the order of the pool does not matter, the same values give the same bundle. Whole items of a
-    kind are chosen nearly as an exact knapsack would (see `choose`); an item of the previous bundle counts a fifth
-    more, and keeps its place.
+    kind are chosen nearly as an exact knapsack of their worth would be (see `choose`); an item of the previous bundle
+    gives way only to one that scores a fifth higher, and keeps its place.
 
     Args:
         pool: All items.
@@ -184,21 +183,24 @@ class _Packer:
         for candidate in waiting:
             if misses < _MAX_MISSES and self._may_take(candidate, self._left):
                 misses += not self._place(candidate, "spare", room=self._left)
-        lines = self._left // _LINES_SHARE if any(each.kind == "output" for each in self._waiting()) else 0
-        self._left -= lines
-        for candidate in islice(self._by_worth(self._waiting()), _MAX_PARTS):
+        waiting = [candidate for candidate in waiting if candidate not in self._placed]
+        outputs = [candidate for candidate in waiting if candidate.kind == "output"]
+        for_lines = self._left // _LINES_SHARE if outputs else 0
+        self._left -= for_lines
+        for candidate in waiting[:_MAX_PARTS]:
             if self._left < LEAST_CUT:
                 break
             self._place(candidate, "spare", part=self._left if self._left < _UNDIVIDED else self._left // 2)
-        self._left += lines
-        for candidate in islice((each for each in self._waiting() if each.kind == "output"), _MAX_LINES):
-            self._put(self._ladder.line(candidate, self._left, "spare"))
+        self._left += for_lines
+        for candidate in outputs[:_MAX_LINES]:
+            if candidate not in self._placed:
+                self._put(self._ladder.line(candidate, self._left, "spare"))
         self._widen_last_part()
 
     def _widen_last_part(self) -> None:
         """Gives what is left to the item that was cut last."""
         last = next((each for each in reversed(self._placed.values()) if each.form in ("passages", "excerpt")), None)
-        if last is None or self._left <= 0:
+        if last is None or self._left < LEAST_CUT:
             return
         self._left += last.tokens
         wider = self._ladder.cut(last.candidate, self._left, last.reason) or last

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from llm_common.ranking.lexical import query_terms
 
-__all__ = ["Passages", "best_passages", "request_stems"]
+__all__ = ["Passages", "RankedPassages", "request_stems"]
 
 _LONGEST = 600
 _SHORTEST = 200
@@ -30,44 +30,51 @@ def request_stems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_stem(term) for term in query_terms(text)))
 
 
-def best_passages(text: str, stems: Sequence[str], *, room: int, count: Callable[[str], int]) -> Passages | None:
-    """The passages that hold the rarest stems, then their neighbours, in about `room` tokens.
+class RankedPassages:
+    """A text in passages, ranked once for a request, to be shown in as much room as there is.
 
     Args:
         text: What is too long.
         stems: What to look for; see `request_stems`.
-        room: Tokens that the passages and the marks between them may take, by the sum of the parts.
-        count: Counts the tokens of a text.
-
-    Returns:
-        The passages, or None when the text holds none of the stems or not even one passage fits.
     """
-    spans = list(_spans(text))
-    order = _order(text, spans, stems)
-    if not order:
-        return None
-    mark = count(_mark(len(text)))
-    shown: dict[int, int] = {}  # number of a span -> where what is shown of it ends
-    left, misses = room - mark, 0
-    for number in order:
-        start, end = spans[number]
-        gaps = (number > 0 and number - 1 not in shown) + (number + 1 < len(spans) and number + 1 not in shown) - 1
-        size = count(text[start:end])
-        cost = size + gaps * mark
-        if cost <= left:
-            shown[number] = end
-            left -= cost
-            continue
-        room_for_part = left - max(gaps + 1, 1) * mark
-        cut = start + (end - start) * room_for_part // max(size, 1)
-        if cut > start:
-            cut = _cut(text, (start + cut) // 2, cut)
-            shown[number] = cut
-            break
-        misses += 1
-        if misses > _MAX_MISSES:
-            break
-    return _join(text, [(spans[number][0], shown[number]) for number in sorted(shown)]) if shown else None
+
+    def __init__(self, text: str, stems: Sequence[str]) -> None:
+        self._text = text
+        self._spans = list(_spans(text))
+        self._order = _order(text, self._spans, stems)
+
+    def best(self, *, room: int, count: Callable[[str], int]) -> Passages | None:
+        """The passages that hold the rarest stems, then their neighbours, in about `room` tokens.
+
+        Args:
+            room: Tokens that the passages and the marks between them may take, by the sum of the parts.
+            count: Counts the tokens of a text.
+
+        Returns:
+            The passages, or None when the text holds none of the stems or not even one passage fits.
+        """
+        text, spans = self._text, self._spans
+        mark = count(_mark(len(text)))
+        shown: dict[int, int] = {}  # number of a span -> where what is shown of it ends
+        left, misses = room - mark, 0
+        for number in self._order:
+            start, end = spans[number]
+            gaps = (number > 0 and number - 1 not in shown) + (number + 1 < len(spans) and number + 1 not in shown) - 1
+            size = count(text[start:end])
+            cost = size + gaps * mark
+            if cost <= left:
+                shown[number] = end
+                left -= cost
+                continue
+            room_for_part = left - max(gaps + 1, 1) * mark
+            cut = start + (end - start) * room_for_part // max(size, 1)
+            if cut > start:
+                shown[number] = _cut(text, (start + cut) // 2, cut)
+                break
+            misses += 1
+            if misses > _MAX_MISSES:
+                break
+        return _join(text, [(spans[number][0], shown[number]) for number in sorted(shown)]) if shown else None
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

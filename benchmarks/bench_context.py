@@ -1,0 +1,180 @@
+"""How long a selection takes: 100 files of 20 KB and 1,000 turns, cold and warm, and how that grows with the pool.
+
+Cold: a pool and a selector never used before. Warm: the same pool and selector, another request each time. The peer is
+the formula of the specification in a plain loop (`exp` of the age, shared words, keywords looked for in every file,
+then greedy by score with four characters a token): the least that one would write oneself. Times are CPU times of the
+process, so that other programs hardly count; the limits are for the default strategy.
+"""
+
+import argparse
+import asyncio
+import random
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from math import exp
+from pathlib import Path
+
+from llm_common.agents.context import (
+    STRATEGIES,
+    ContextFile,
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    TurnEntry,
+    allocate_budget,
+    classify_intent,
+    score_pool,
+)
+from llm_common.agents.context.packing import Meter, pack
+from llm_common.core.tokens import UpperBoundCounter
+
+START = datetime(2025, 1, 1, tzinfo=UTC)
+BUDGET = 8_000
+DEFAULT = "measured"
+COLD_LIMIT_MS, WARM_LIMIT_MS, PACKING_LIMIT_MS, LARGEST_LIMIT_MS = 100, 30, 10, 1_000
+REQUESTS = (
+    "fix the error when the store commits a pointer under a lock",
+    "explain how the budget is shared among the kinds",
+    "write a test for the lexical index and its stop words",
+    "refactor the retry of requests after a timeout",
+    "what does the selector do with a reply that is not JSON?",
+    "add a parameter for the largest size of a result",
+)
+SOURCE = "\n".join(path.read_text() for path in sorted(Path(__file__).parents[1].glob("llm_common/**/*.py")))
+
+
+def make_pool(files: int, turns: int, seed: int, file_chars: int = 20_000) -> DataPoolSnapshot:
+    source = random.Random(seed)
+
+    def piece(chars: int) -> str:
+        start = source.randrange(len(SOURCE) - chars)
+        return SOURCE[start : start + chars]
+
+    return DataPoolSnapshot(
+        context_files=tuple(
+            ContextFile(id=f"f{number}", path=f"src/m{number}.py", name=f"m{number}.py", content=piece(file_chars))
+            for number in range(files)
+        ),
+        session_log=tuple(
+            TurnEntry(
+                id=f"t{number:05}",
+                timestamp=START + timedelta(minutes=number),
+                role=("user", "assistant")[number % 2],
+                content=piece(source.randrange(20, 600)),
+            )
+            for number in range(turns)
+        ),
+    )
+
+
+def make_request(number: int, strategy: str) -> ContextSelectionRequest:
+    return ContextSelectionRequest(
+        intent=classify_intent(REQUESTS[number % len(REQUESTS)]),
+        token_budget=BUDGET,
+        strategy=strategy,
+        now=START + timedelta(days=30),
+    )
+
+
+def plain_loop(pool: DataPoolSnapshot, text: str) -> int:
+    """The specification's formula and packing as one would write them down; returns the number of items."""
+    words = set(re.findall(r"\w+", text.lower()))
+    now = START + timedelta(days=30)
+    turns = []
+    for turn in pool.session_log:
+        found = set(re.findall(r"\w+", turn.content.lower()))
+        hours = (now - turn.timestamp).total_seconds() / 3_600
+        turns.append((0.7 * exp(-hours) + 0.2 * len(words & found) / len(words | found), turn.id, turn.content))
+    files = []
+    for file in pool.context_files:
+        mentioned = file.name in text or file.path in text
+        matches = sum(word in file.content.lower() for word in words)
+        files.append((mentioned + 0.3 + 0.4 * matches / len(words), file.id, file.content))
+    taken, room = 0, BUDGET
+    for _, _, content in sorted(turns, reverse=True) + sorted(files, reverse=True):
+        if len(content) // 4 <= room:
+            room -= len(content) // 4
+            taken += 1
+    return taken
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return (time.process_time() - started) * 1_000
+
+
+def line(name: str, times: list[float]) -> str:
+    return f"{name:<34} p50 {statistics.median(times):7.1f} ms   p95 {percentile(times):7.1f} ms"
+
+
+def percentile(times: list[float]) -> float:
+    return statistics.quantiles(times, n=20, method="inclusive")[-1]
+
+
+def select(selector: ContextSelector, pool: DataPoolSnapshot, number: int, strategy: str) -> None:
+    asyncio.run(selector.select(make_request(number, strategy), pool))
+
+
+def report(strategy: str, rounds: int) -> list[str]:
+    """Prints the times of one strategy; returns what is over its limit."""
+    pool, selector, meter = make_pool(100, 1_000, 0), ContextSelector(), Meter(UpperBoundCounter())
+    cold, warm, packing, peer = [], [], [], []
+    for number in range(rounds):
+        fresh = make_pool(100, 1_000, number + 1)
+        cold.append(milliseconds(lambda fresh=fresh, number=number: select(ContextSelector(), fresh, number, strategy)))  # type: ignore[misc]
+    for number in range(len(REQUESTS)):  # a round that is not counted
+        select(selector, pool, number, strategy)
+        pack_once(pool, number, strategy, meter)
+    for number in range(2 * rounds):
+        warm.append(milliseconds(lambda number=number: select(selector, pool, number, strategy)))  # type: ignore[misc]
+        packing.append(pack_once(pool, number, strategy, meter))
+        peer.append(milliseconds(lambda number=number: plain_loop(pool, REQUESTS[number % len(REQUESTS)])))  # type: ignore[misc]
+    print(f"strategy {strategy}: 100 files of 20 KB, 1,000 turns, budget {BUDGET:,}")
+    for name, times in (("cold", cold), ("warm", warm), ("of which packing", packing), ("plain loop", peer)):
+        print("  " + line(name, times))
+    limits = (("cold", cold, COLD_LIMIT_MS), ("warm", warm, WARM_LIMIT_MS), ("packing", packing, PACKING_LIMIT_MS))
+    return [f"{strategy} {name}: over {limit} ms" for name, times, limit in limits if percentile(times) > limit]
+
+
+def pack_once(pool: DataPoolSnapshot, number: int, strategy: str, meter: Meter) -> float:
+    request = make_request(number, strategy).model_copy(update={"counter": meter})
+    scores = score_pool(pool, request, now=START + timedelta(days=30))
+    allocation = allocate_budget(request)
+    return milliseconds(lambda: pack(pool, scores, request, allocation, texts={}))
+
+
+def growth(strategy: str, rounds: int) -> list[str]:
+    """Prints how the time grows with the pool; returns what is over its limit."""
+    print(f"strategy {strategy}: growth, cold")
+    slowest = 0.0
+    for factor in (1, 2, 5, 10):
+        pools = [make_pool(100 * factor, 1_000 * factor, seed) for seed in range(rounds)]
+        ours = [milliseconds(lambda pool=pool: select(ContextSelector(), pool, 0, strategy)) for pool in pools]  # type: ignore[misc]
+        peer = [milliseconds(lambda pool=pool: plain_loop(pool, REQUESTS[0])) for pool in pools]  # type: ignore[misc]
+        slowest = statistics.median(ours)
+        print(
+            f"  {100 * factor:5,} files {1_000 * factor:6,} turns   ours {slowest:7.1f} ms   "
+            f"{slowest / factor:6.1f} ms per hundred files   plain loop {statistics.median(peer):7.1f} ms"
+        )
+    return [f"{strategy} largest pool: over {LARGEST_LIMIT_MS} ms"] if slowest > LARGEST_LIMIT_MS else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="selections of each kind (default 20)")
+    rounds = parser.parse_args().rounds
+    problems: list[str] = []
+    for strategy in sorted(STRATEGIES):
+        found = report(strategy, rounds) + growth(strategy, max(rounds // 5, 1))
+        problems += found if strategy == DEFAULT else []
+    if problems:
+        sys.exit("; ".join(problems))
+
+
+if __name__ == "__main__":
+    main()

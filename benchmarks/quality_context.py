@@ -1,0 +1,223 @@
+"""How much of what a question needs is chosen without a model: our strategies beside the baselines, on every set.
+
+Reads `turns/` and `pointers/` in the folder that LLM_COMMON_EVAL_DATA names.
+
+Turns, Recall@1000 tokens: turns are taken in the order of their scores; one that does not fit into what is left of
+1,000 tokens (o200k_base, exact) is passed over; the mean share of the wanted turns that are in. Turns are whole: no
+passages. Pointers, Recall@6: the share of the wanted outputs, or of their groups, among the six best; questions with
+more than six candidates, and the assistant's last message where a set has it. In the `mix` sets the wanted outputs are
+the newest by construction, which flatters recency.
+
+Every strategy scores the same pool through the same method, with its one default configuration for all sets.
+"""
+
+import gzip
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llm_common.agents.context.intent import classify_intent
+from llm_common.agents.context.measured_scoring import MeasuredStrategy
+from llm_common.agents.context.pool import DataPoolSnapshot, TurnEntry
+from llm_common.agents.context.request import ContextSelectionRequest, Scores
+from llm_common.agents.context.spec_scoring import SpecStrategy
+from llm_common.agents.context_pointers import ContextPointer, deterministic_summary
+from llm_common.agents.pointers.digest import describe_result
+from llm_common.core.tokens import ExactCounter
+from llm_common.errors import ConfigError
+from llm_common.ranking import LexicalIndex
+from llm_common.ranking.embeddings import StaticVectors
+from llm_common.ranking.stop_words import STOP_WORDS
+
+BUDGET_TOKENS = 1_000
+PICKED = 6
+LAST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+Items = Sequence[tuple[str, str]]  # id and text, oldest first
+Baseline = Callable[[str, Items], list[str]]
+Order = Callable[[str, DataPoolSnapshot], list[str]]
+
+
+def last(_: str, items: Items) -> list[str]:
+    return [item_id for item_id, _ in reversed(items)]
+
+
+def keyword_overlap(query: str, items: Items) -> list[str]:
+    wanted = _keywords(query)
+    return _best_then_newest({item_id: len(wanted & _keywords(text)) for item_id, text in items}, items)
+
+
+def stemmed_bm25(query: str, items: Items) -> list[str]:
+    index = _index(tuple(items))
+    return _best_then_newest({hit.key: hit.score for hit in index.search(query, limit=len(items))}, items)
+
+
+def by_strategy(strategy: MeasuredStrategy | SpecStrategy) -> Order:
+    def order(query: str, pool: DataPoolSnapshot) -> list[str]:
+        request = ContextSelectionRequest(intent=classify_intent(query), token_budget=BUDGET_TOKENS)
+        now = max((turn.timestamp for turn in pool.session_log), default=LAST_MOMENT)  # asked right after the last turn
+        scores: Scores = strategy.score(pool, request, now=now)
+        return [item_id for _, item_id in sorted(scores, key=lambda key: (-scores[key].value, key))]
+
+    return order
+
+
+def by_baseline(baseline: Baseline) -> Order:
+    def order(query: str, pool: DataPoolSnapshot) -> list[str]:
+        turns = [(turn.id, turn.content) for turn in pool.session_log]
+        outputs = [(each.pointer_id, f"{each.summary} {each.digest}") for each in pool.tool_outputs]
+        return baseline(query, outputs or turns)
+
+    return order
+
+
+def orders() -> dict[str, Order]:
+    methods = {"last N": by_baseline(last), "overlap": by_baseline(keyword_overlap)}
+    methods |= {"BM25": by_baseline(stemmed_bm25), "spec": by_strategy(SpecStrategy())}
+    methods |= {"measured": by_strategy(MeasuredStrategy())}
+    try:
+        methods["+ vectors"] = by_strategy(MeasuredStrategy(embedder=StaticVectors()))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+    return methods
+
+
+def _keywords(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w{3,}", text.lower())) - STOP_WORDS
+
+
+def _best_then_newest(scores: dict[str, float], items: Items) -> list[str]:
+    return sorted(last("", items), key=lambda item_id: -scores.get(item_id, 0))
+
+
+@cache
+def _index(items: Items) -> LexicalIndex:
+    index = LexicalIndex({"text": 1})
+    index.add_many((item_id, {"text": text}) for item_id, text in items)
+    return index
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+        yield from map(json.loads, lines)
+
+
+def turns_recall(folder: Path, methods: dict[str, Order]) -> tuple[int, dict[str, float], dict[str, float]]:
+    pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
+    counter = ExactCounter()
+    sizes = {
+        conv_id: {turn.id: counter.count(turn.content) for turn in pool.session_log} for conv_id, pool in pools.items()
+    }
+    rows = list(read(folder / "queries.jsonl"))
+
+    def recall(row: dict[str, Any], order: list[str]) -> float:
+        left, shown = BUDGET_TOKENS, set()
+        for turn_id in order:
+            if (size := sizes[row["conv_id"]][turn_id]) <= left:
+                left -= size
+                shown.add(turn_id)
+        return len(shown.intersection(row["gold"])) / len(row["gold"])
+
+    return measured([(row, row["query"], pools[row["conv_id"]]) for row in rows], methods, recall)
+
+
+def pointers_recall(path: Path, methods: dict[str, Order]) -> tuple[int, dict[str, float], dict[str, float]]:
+    pools = {row["pool_id"]: as_outputs(row) for each in path.parent.glob("*_pools.jsonl*") for row in read(each)}
+    cases = []
+    for row in read(path):
+        pool = pools[row["pool_id"]] if "pool_id" in row else as_outputs(row)
+        if len(pool.tool_outputs) > PICKED:
+            cases.append((row, "\n".join(filter(None, [row["query"], row.get("context")])), pool))
+
+    def recall(row: dict[str, Any], order: list[str]) -> float:
+        groups = row.get("gold_groups") or [[wanted] for wanted in row["gold"]]
+        return statistics.fmean(not set(group).isdisjoint(order[:PICKED]) for group in groups)
+
+    return measured(cases, methods, recall)
+
+
+def measured(
+    cases: list[tuple[dict[str, Any], str, DataPoolSnapshot]],
+    methods: dict[str, Order],
+    recall: Callable[[dict[str, Any], list[str]], float],
+) -> tuple[int, dict[str, float], dict[str, float]]:
+    """The number of cases, and by method the mean recall and the milliseconds for one case."""
+    recalls, spent_ms = {}, {}
+    for name, method in methods.items():
+        started = time.perf_counter()
+        results = [method(query, pool) for _, query, pool in cases]
+        spent_ms[name] = 1_000 * (time.perf_counter() - started) / len(cases)
+        recalls[name] = statistics.fmean(recall(row, order) for (row, *_), order in zip(cases, results, strict=True))
+    return len(cases), recalls, spent_ms
+
+
+def as_turns(rows: list[dict[str, Any]]) -> DataPoolSnapshot:
+    turns = [
+        TurnEntry(id=row["id"], timestamp=row["timestamp"], role=row["speaker"], content=row["text"]) for row in rows
+    ]
+    return DataPoolSnapshot(session_log=tuple(turns))
+
+
+def as_outputs(row: dict[str, Any]) -> DataPoolSnapshot:
+    pointers = [as_pointer(number, each) for number, each in enumerate(row["pointers"], start=-len(row["pointers"]))]
+    return DataPoolSnapshot(tool_outputs=tuple(pointers))
+
+
+def as_pointer(minutes: int, row: dict[str, Any]) -> ContextPointer:
+    result = row["result"]
+    try:
+        value = json.loads(result)
+    except ValueError:
+        value = result
+    return ContextPointer(
+        pointer_id=row["pointer_id"],
+        query_id="q",
+        tool_name=row["tool_name"],
+        args=row["args"],
+        created_at=(LAST_MOMENT + timedelta(minutes=minutes)).isoformat(timespec="microseconds"),
+        summary=deterministic_summary(tool_name=row["tool_name"], args=row["args"]),
+        result_path="",
+        digest=describe_result(value, size_bytes=len(result.encode())),
+    )
+
+
+def print_row(label: str, values: dict[str, float], decimals: int = 3) -> None:
+    print(f"{label:26}" + "".join(f"{value:11.{decimals}f}" for value in values.values()), flush=True)
+
+
+def main() -> None:
+    data = os.environ.get("LLM_COMMON_EVAL_DATA")
+    if not data:
+        sys.exit("Set LLM_COMMON_EVAL_DATA to the folder that holds turns/ and pointers/")
+    methods = orders()
+    slowest: dict[str, float] = dict.fromkeys(methods, 0.0)
+    for title, paths, measure in (
+        (
+            "Recall@1000 tokens",
+            sorted(path for path in (Path(data) / "turns").iterdir() if path.is_dir()),
+            turns_recall,
+        ),
+        ("Recall@6", sorted((Path(data) / "pointers").glob("*.jsonl*")), pointers_recall),
+    ):
+        print(f"{title:26}" + "".join(f"{name:>11}" for name in methods))
+        table = []
+        for path in paths:
+            if "_pools" not in path.name:
+                cases, recalls, spent_ms = measure(path, methods)
+                print_row(f"{path.name.split('.')[0]} ({cases})", recalls)
+                table.append(recalls)
+                slowest = {name: max(slowest[name], spent_ms[name]) for name in methods}
+        print_row("mean", {name: statistics.fmean(row[name] for row in table) for name in methods})
+    print_row("ms a case, slowest set", slowest, decimals=1)
+
+
+if __name__ == "__main__":
+    main()

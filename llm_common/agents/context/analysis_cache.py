@@ -1,0 +1,51 @@
+"""`AnalysisCache`: what was worked out from a text, kept for as long as the text stays the same."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+__all__ = ["AnalysisCache"]
+
+
+class AnalysisCache:
+    """Analyses by the item and the texts that they were made from, the least recently used forgotten first.
+
+    An analysis is only given for equal texts, so that results never depend on what was asked before. Threads may share
+    a cache.
+
+    Args:
+        max_chars: How many characters of analysed texts it keeps, the last one whatever its length.
+    """
+
+    def __init__(self, *, max_chars: int) -> None:
+        self._max_chars = max_chars
+        self._chars = 0
+        self._kept: OrderedDict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, texts: tuple[str, ...], analyse: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
+        """`analyse(*texts)`, or what it gave the last time for this key and equal texts; it must be pure."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept and kept[0] == texts:
+                self._kept.move_to_end(key)
+                return kept[1]
+        analysis = analyse(*texts)
+        with self._lock:
+            self._forget(key)
+            self._kept[key] = texts, analysis
+            self._chars += _chars(texts)
+            while self._chars > self._max_chars and len(self._kept) > 1:
+                self._forget(next(iter(self._kept)))
+        return analysis
+
+    def _forget(self, key: Hashable) -> None:
+        if kept := self._kept.pop(key, None):
+            self._chars -= _chars(kept[0])
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _chars(texts: tuple[str, ...]) -> int:
+    return sum(map(len, texts))

@@ -1,0 +1,77 @@
+"""How well each line of a session matches a query: one ranking for every store.
+
+A line is known by its position, 1 for the first of its session. A store looks up each word of the query by itself and
+tells the newest lines that hold it, at most `MAX_MATCHES`; how far back these reach says how common the word is. That
+bounds the work for a word that stands everywhere, which adds next to nothing anyhow, and finds a rare word however old.
+
+The score is BM25's (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each word counted once
+a line. Lines of a conversation belong together, so a line gains from its neighbours; and between equals the newer wins.
+Recall of the first 4 on the sets in `turns/`: .337 qmsum, .948 bfcl_memory; plain FTS5 has .330 and .948.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+__all__ = ["MAX_MATCHES", "best_lines", "shortlist"]
+
+MAX_MATCHES = 200
+"""Lines that are looked at for one word of the query, newest first."""
+
+_SHORTLIST_LINES = 64
+_K1, _B = 1.2, 0.5
+_NEIGHBOUR_SHARE = 0.3
+_RECENCY_SHARE = 0.1
+_RECENCY_HALF_LIFE_LINES = 20
+
+
+def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[int, float]:
+    """Summed weight of the query's words by position, for the lines that may come to be the best `k`.
+
+    Args:
+        matches: For each word the positions of lines that hold it, newest first, at most `MAX_MATCHES`.
+        lines: How many lines the session has.
+        k: How many will be wanted.
+    """
+    weights: dict[int, float] = {}
+    for positions in matches:
+        weight = _rarity(positions, lines)
+        for position in positions:
+            weights[position] = weights.get(position, 0.0) + weight
+    return dict(_ordered(weights)[: max(k, _SHORTLIST_LINES)])
+
+
+def best_lines(
+    weights: Mapping[int, float], word_counts: Mapping[int, int], *, lines: int, k: int
+) -> list[tuple[int, float]]:
+    """Position and score of the best `k`, best first.
+
+    Args:
+        weights: From `shortlist`.
+        word_counts: How long each of these lines is; one that is missing here, since it is gone, is left out.
+        lines: How many lines the session has.
+        k: Most lines.
+    """
+    mean = sum(word_counts.values()) / max(len(word_counts), 1)
+    own = {
+        position: weights[position] * (_K1 + 1) / (1 + _K1 * (1 - _B + _B * count / mean))
+        for position, count in word_counts.items()
+    }
+    relevance = {
+        position: score + _NEIGHBOUR_SHARE * max(own.get(position - 1, 0.0), own.get(position + 1, 0.0))
+        for position, score in own.items()
+    }
+    top = max(relevance.values(), default=1.0)
+    recency = {position: 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES) for position in relevance}
+    scores = {position: relevance[position] / top + _RECENCY_SHARE * recency[position] for position in relevance}
+    return _ordered(scores)[:k]
+
+
+def _rarity(positions: Sequence[int], lines: int) -> float:
+    found = len(positions)
+    if found >= MAX_MATCHES:
+        found = round(lines * found / (lines - positions[-1] + 1))
+    return math.log(1 + (lines - found + 0.5) / (found + 0.5))
+
+
+def _ordered(scores: Mapping[int, float]) -> list[tuple[int, float]]:
+    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))

@@ -1,0 +1,257 @@
+"""`ObjectBlobStore`: blobs as objects in S3, Google Cloud Storage, Azure or another store that obstore speaks to.
+
+This is the one module that imports obstore (extra `object-store`), and `_answer` the one place where its errors become
+ours. What a server says is never passed on, not even as the cause of an error: it repeats access keys, signatures and
+signed addresses.
+"""
+
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+try:
+    import obstore.store
+except ImportError as exc:
+    raise ImportError('Object stores need obstore; install it with: pip install "llm-common[object-store]"') from exc
+from obstore import exceptions
+
+from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, StoreFullError
+from llm_common.storage.blob import BlobVersion, check_key, check_query_id
+
+if TYPE_CHECKING:
+    from obstore import PutMode, UpdateVersion
+    from obstore.store import ObjectStore
+
+__all__ = ["ObjectBlobStore", "open_object_store"]
+
+_FOREIGN_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
+_CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
+_FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull"})
+_REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
+_REFUSED = frozenset({"401", "403"})
+_BUCKET_MISSING = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
+_PARALLEL_GETS = 16
+_PROBE = ".conditions"  # starts with a dot, as no key does
+
+_log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+def open_object_store(url: str, **options: Any) -> "ObjectStore":
+    """The obstore store at an address such as `s3://bucket/prefix`, `gs://…`, `az://account/container/…`, `memory:///`.
+
+    Args:
+        url: Which store and which prefix in it; without credentials.
+        **options: What `obstore.store.from_url` takes: the store's settings (`region`, `endpoint`, `access_key_id`, …),
+            `client_options`, `credential_provider`, and `retry_config`, which is five retries within 30 seconds unless
+            given. What is left out obstore looks up: in the environment, then, for credentials, at the cloud's
+            metadata service.
+
+    Raises:
+        StoreError: No store that obstore knows, or an option that it does not.
+    """
+    settings = {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}
+    from_url: Callable[..., ObjectStore] = obstore.store.from_url
+    return _answer("be opened", lambda: from_url(url, **(settings | options)))
+
+
+class ObjectBlobStore:
+    """A `ConditionalBlobStore` of objects `folder/name`, safe among threads, processes and machines.
+
+    Each method is one request, or a few, with the retries and time limits of the obstore client. Before its first
+    conditional put a store is asked once, with four small requests and an object `.conditions`, whether it keeps
+    conditions at all: some servers that speak S3 ignore them, and would lose what two writers put at once.
+
+    Args:
+        store: An obstore store; its prefix is the root of the keys. Its credentials are neither read nor shown.
+    """
+
+    def __init__(self, store: "ObjectStore") -> None:
+        self._store = store
+        self._conditional = False
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Self:
+        """The store at an address; see `open_object_store`."""
+        return cls(open_object_store(url, **options))
+
+    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:  # noqa: ARG002 - a put object is durable
+        """Stores the bytes as one object; see `BlobStore.put`."""
+        check_key(key)
+        _answer("be written", lambda: self._store.put(key, data, use_multipart=False))
+
+    def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
+        """Stores the bytes if the key still has that version; see `ConditionalBlobStore.put_if`.
+
+        Raises:
+            StoreError: Also when the store turns out not to keep conditions.
+        """
+        check_key(key)
+        if not self._conditional:
+            self._check_conditions()
+        return self._put_if(key, data, replaces)
+
+    def get(self, key: str) -> bytes:
+        """The bytes of an object; see `BlobStore.get`."""
+        return self.get_version(key)[0]
+
+    def get_version(self, key: str) -> tuple[bytes, BlobVersion]:
+        """The bytes of an object and their version; see `ConditionalBlobStore.get_version`."""
+        check_key(key)
+
+        def fetch() -> tuple[bytes, BlobVersion]:
+            found = self._store.get(key)
+            return bytes(found.bytes()), BlobVersion(found.meta["e_tag"], found.meta["version"])
+
+        return _answer("be read", fetch)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The bytes of each key in turn, None for one that is missing; up to 16 are fetched at a time.
+
+        Raises:
+            StoreError: The store cannot be read: that says nothing about the blobs.
+        """
+        with ThreadPoolExecutor(_PARALLEL_GETS) as threads:
+            yield from threads.map(self._get_or_none, keys)
+
+    def version(self, key: str) -> BlobVersion | None:
+        """The version of an object, None for none."""
+        check_key(key)
+        return self._version(key)
+
+    def list(self, folder: str) -> dict[str, int]:
+        """Size in bytes of every blob of a folder by its key, in key order; names that are no keys are left out.
+
+        Each thousand is as of one instant.
+        """
+        check_query_id(folder)
+        found = _answer("be listed", lambda: self._store.list_with_delimiter(folder))
+        sizes = {item["path"]: item["size"] for item in found["objects"] if _is_key(item["path"])}
+        if odd := len(found["objects"]) - len(sizes):
+            _log.warning("left out %d objects of a store folder whose names are no keys", odd)
+        return dict(sorted(sizes.items()))
+
+    def delete(self, key: str, *, settle: bool = True) -> None:  # noqa: ARG002 - a deletion is durable
+        """Removes an object; no error when there is none."""
+        check_key(key)
+        with suppress(PointerNotFoundError):
+            _answer("be changed", lambda: self._store.delete(key))
+
+    def location(self, key: str) -> str:
+        """Address of the object, such as `s3://bucket/prefix/folder/name`."""
+        check_key(key)
+        return f"{_address(self._store)}/{key}"
+
+    def _get_or_none(self, key: str) -> bytes | None:
+        with suppress(PointerNotFoundError):
+            return self.get(key)
+        return None
+
+    def _version(self, key: str) -> BlobVersion | None:
+        with suppress(PointerNotFoundError):
+            found = _answer("be read", lambda: self._store.head(key))
+            return BlobVersion(found["e_tag"], found["version"])
+        return None
+
+    def _put_if(self, key: str, data: bytes, replaces: BlobVersion | None) -> BlobVersion | None:
+        mode: PutMode = "create" if replaces is None else _update(replaces)
+
+        def put() -> BlobVersion | None:
+            try:
+                stored = self._store.put(key, data, mode=mode)
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                return None
+            return BlobVersion(stored["e_tag"], stored["version"])
+
+        return _answer("be written", put)
+
+    def _check_conditions(self) -> None:
+        """Puts that must fail, one of each kind, to see whether they do.
+
+        Raises:
+            StoreError: The store ignores conditions, or has none.
+        """
+        self._put_if(_PROBE, b"", None)
+        known = self._version(_PROBE)
+        _answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
+        if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
+            raise StoreError(
+                "This object store ignores conditional puts, so saves at the same time would be lost; use one that "
+                "keeps them (If-None-Match and If-Match on S3), or keep the files on one machine"
+            )
+        self._conditional = True
+
+
+def _answer(action: str, ask: Callable[[], Answer]) -> Answer:
+    """What the store answers, with obstore's errors as ours.
+
+    Args:
+        action: What could not be done, after "the object store could not".
+        ask: The request.
+    """
+    try:
+        return ask()
+    except _FOREIGN_ERRORS as exc:
+        failure = _store_error(exc, action)
+    raise failure  # outside of the handler, so that the server's words are no context of it either
+
+
+def _store_error(error: Exception, action: str) -> StoreError:
+    said = str(error)
+    codes = [match[1] for match in (_STATUS.search(said), _CODE.search(said)) if match]
+    told = f" ({' '.join(codes)})" if codes else ""
+    no_bucket = not _BUCKET_MISSING.isdisjoint(codes)
+    if isinstance(error, FileNotFoundError) and action != "be written" and not no_bucket:
+        return PointerNotFoundError("Nothing is stored under this key")
+    if not _FULL.isdisjoint(codes) or "No space left on device" in said:
+        return StoreFullError(f"No room left in the object store{told}; nothing was changed: free some and save again")
+    if isinstance(error, FileNotFoundError) or no_bucket:
+        text = f"The bucket or folder of the object store does not exist{told}; create it, or check its name"
+    elif isinstance(error, _REFUSALS) or not _REFUSED.isdisjoint(codes):
+        text = f"The object store refused the credentials{told}; check them and what they are allowed to do"
+    elif isinstance(error, NotImplementedError | exceptions.NotSupportedError):
+        text = "This object store cannot replace an object on condition; for a directory use FileContextPointerStore"
+    elif isinstance(error, exceptions.UnknownConfigurationKeyError | ValueError):
+        text = "The object store does not know an option that was given; see those of obstore for this kind of store"
+    else:
+        text = f"The object store could not {action}{told}; check its address, the network and its state"
+    return StoreError(text)
+
+
+def _update(replaced: BlobVersion) -> "UpdateVersion":
+    facts: UpdateVersion = {}
+    if replaced.e_tag is not None:
+        facts["e_tag"] = replaced.e_tag
+    if replaced.version is not None:
+        facts["version"] = replaced.version
+    return facts
+
+
+def _is_key(path: str) -> bool:
+    with suppress(InvalidIdError):
+        check_key(path)
+        return True
+    return False
+
+
+def _address(store: "ObjectStore") -> str:
+    """Scheme, bucket and prefix; of the settings, which hold credentials, nothing else is read."""
+    if isinstance(store, obstore.store.S3Store):
+        root = f"s3://{store.config.get('bucket', '')}"
+    elif isinstance(store, obstore.store.GCSStore):
+        root = f"gs://{store.config.get('bucket', '')}"
+    elif isinstance(store, obstore.store.AzureStore):
+        root = f"az://{store.config.get('container_name', '')}"
+    elif isinstance(store, obstore.store.LocalStore):
+        return f"file://{store.prefix or ''}"
+    else:
+        return "memory:"
+    return "/".join(filter(None, (root, (store.prefix or "").strip("/"))))

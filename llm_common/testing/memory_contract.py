@@ -1,0 +1,202 @@
+"""Contract suite of memories: what every `Memory` must do, as a pytest class to inherit."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from llm_common.agents.memory import Event, Memory, MemoryFilters
+from llm_common.agents.memory.episode import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS
+from llm_common.agents.memory.protocol import Scalar
+from llm_common.core.models import MessageRole
+from llm_common.errors import InvalidIdError
+
+__all__ = ["MemoryContract"]
+
+_BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
+
+
+class MemoryContract:
+    """What a `Memory` promises. Inherit it in a test class whose async fixture `memory` gives a new, empty one.
+
+    The queries are words that stand whole in the text, which full-text search and substrings find alike.
+    """
+
+    async def test_gives_back_the_event_that_was_appended_s3_04_s3_05(self, memory: Memory) -> None:
+        """Every field comes back as it was, whatever it holds."""
+        moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
+        metadata: dict[str, Scalar] = {
+            "text": "x",
+            "whole": 2**70,
+            "part": 0.1,
+            "flag": True,
+            "none": None,
+            "ключ": "значение",
+        }
+        texts = ("zebra", "zebra " * 5_000, "zebra \u2028 ☃ \U0001f600 'quoted' \"%s\" {schema}", "zebra\0\ud83d")
+        for number, text in enumerate(texts):
+            event = Event(role=MessageRole.ASSISTANT, text=text, timestamp=moment, metadata=metadata)
+            await memory.append_event(f"s{number}", event)
+            [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id=f"s{number}"))
+            assert (hit.session_id, hit.event) == (f"s{number}", event)
+            assert await memory.recent(f"s{number}") == [event]
+
+    async def test_no_line_reaches_another_session_s3_04_f_145(self, memory: Memory) -> None:
+        """Sessions whose ids look alike share nothing."""
+        sessions = (
+            "s",
+            "S",
+            "s ",
+            "s1",
+            "s%",
+            "s_",
+            "'; DROP TABLE events; --",
+            's" OR words:"zebra',
+            "sé",
+            "se\u0301",
+        )
+        for session_id in sessions:
+            await memory.append_event(session_id, Event(text=f"zebra of {session_id}"))
+        for session_id in sessions:
+            hits = await memory.retrieve("zebra", 100, MemoryFilters(session_id=session_id))
+            assert [hit.event.text for hit in hits] == [f"zebra of {session_id}"]
+            assert await memory.summarize_episode(session_id) == f"user: zebra of {session_id}".strip()
+            assert len(await memory.recent(session_id)) == 1
+
+    @pytest.mark.parametrize("query", ["", " \n", "\0", "the", "?!", "unheard", '"', 'zebra" OR words:"lion'])
+    async def test_finds_nothing_without_a_word_to_find_s3_04_f_146(self, memory: Memory, query: str) -> None:
+        """A blank query, marks alone, or words that no event holds; nothing in a query is syntax."""
+        await memory.append_event("s", Event(text="a lion"))
+        found = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
+        assert [hit.event.text for hit in found] == (["a lion"] if "lion" in query else [])
+
+    @pytest.mark.parametrize(("k", "hits"), [(-1, 0), (0, 0), (1, 1), (4, 4), (1_000, 6)])
+    async def test_finds_at_most_k_s3_04(self, memory: Memory, k: int, hits: int) -> None:
+        """`k` is a ceiling, and 0 or less asks for nothing."""
+        for number in range(6):
+            await memory.append_event("s", Event(text=f"zebra number {number}"))
+        assert len(await memory.retrieve("zebra", k, MemoryFilters(session_id="s"))) == hits
+
+    async def test_an_unknown_session_is_empty_s3_04(self, memory: Memory) -> None:
+        """No hits, no summary, no events, no error."""
+        assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="none")) == []
+        assert await memory.summarize_episode("none") is None
+        assert await memory.recent("none") == []
+
+    async def test_a_line_with_more_and_rarer_words_stands_first_s3_05(self, memory: Memory) -> None:
+        """Relevance first, whatever stands between, and only lines that share a word."""
+        await memory.append_event("s", Event(text="the zebra escaped from its enclosure at noon"))
+        for number in range(50):
+            await memory.append_event("s", Event(text=f"report {number}: the enclosure is clean"))
+        await memory.append_event("s", Event(text="lunch"))
+        hits = await memory.retrieve("When did the zebra leave the enclosure?", 4, MemoryFilters(session_id="s"))
+        assert "zebra" in hits[0].event.text
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert all("enclosure" in hit.event.text for hit in hits)
+
+    async def test_between_equals_the_newer_line_stands_first_s3_05(self, memory: Memory) -> None:
+        """Order of appending counts, not the timestamps, which callers may invent."""
+        for number in range(300):
+            moment = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=number)
+            await memory.append_event("s", Event(text="the same zebra", timestamp=moment, metadata={"number": number}))
+        hits = await memory.retrieve("zebra", 3, MemoryFilters(session_id="s"))
+        assert {hit.event.metadata["number"] for hit in hits} <= set(range(297, 300))
+
+    async def test_an_old_line_is_found_behind_many_common_ones_s3_05(self, memory: Memory) -> None:
+        """A rare word is found however old, though common words are looked up in the newest lines only."""
+        await memory.append_event("s", Event(text="the password of the zebra project is swordfish"))
+        for number in range(500):
+            await memory.append_event("s", Event(text=f"project meeting {number}"))
+        [hit] = await memory.retrieve("zebra project", 1, MemoryFilters(session_id="s"))
+        assert "swordfish" in hit.event.text
+
+    async def test_identifiers_and_other_scripts_are_found_by_their_parts_s3_05(self, memory: Memory) -> None:
+        """`getUserName` answers to `user`; Chinese needs no spaces; case does not count."""
+        for text in ("call getUserName there", "我们明天开会", "STRASSE und Öl"):
+            await memory.append_event("s", Event(text=text))
+        for query, text in (("user", "getUserName"), ("开会", "开会"), ("strasse", "STRASSE"), ("öl", "Öl")):
+            [hit] = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
+            assert text in hit.event.text
+
+    async def test_filters_leave_only_what_agrees_with_all_s3_04(self, memory: Memory) -> None:
+        """Role and metadata filter before the best are taken; `1`, `1.0`, `True` and `"1"` differ."""
+        values = (1, 1.0, True, "1", None)
+        for number in range(250):
+            await memory.append_event("s", Event(text="zebra", metadata={"n": number}))
+        for value in values:
+            await memory.append_event("s", Event(role=MessageRole.TOOL, text="zebra", metadata={"v": value, "x": "y"}))
+        for value in values:
+            filters = MemoryFilters(session_id="s", role=MessageRole.TOOL, metadata={"v": value})
+            [hit] = await memory.retrieve("zebra", 4, filters)
+            assert hit.event.metadata["v"] is value or hit.event.metadata["v"] == value
+            assert type(hit.event.metadata["v"]) is type(value)
+        [old] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", metadata={"n": 0}))
+        assert old.event.metadata == {"n": 0}
+        others: list[dict[str, Scalar]] = [{"v": 1, "x": "z"}, {"v": 2}, {"w": None}]
+        for none in others:
+            assert not await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", metadata=none))
+        assert not await memory.retrieve("zebra", 4, MemoryFilters(session_id="other", role=MessageRole.TOOL))
+
+    async def test_summarises_the_newest_events_in_a_bounded_text_s3_04(self, memory: Memory) -> None:
+        """Role and first sentence of each, oldest first, at most 1,200 characters."""
+        for number in range(60):
+            await memory.append_event("s", Event(text=f"Step {number} is done. {'And so on. ' * 200}"))
+        await memory.append_event("s", Event(role=MessageRole.ASSISTANT, text="All is done\nReally."))
+        summary = await memory.summarize_episode("s") or ""
+        lines = summary.split("\n")
+        assert lines[-2:] == ["user: Step 59 is done.", "assistant: All is done"]
+        assert len(lines) == SUMMARISED_EVENTS
+        assert len(summary) <= MAX_SUMMARY_CHARS
+        assert summary == await memory.summarize_episode("s")
+
+    async def test_recent_events_come_oldest_first_s3_06(self, memory: Memory) -> None:
+        """The newest `limit` events, in the order in which they were appended."""
+        for number in range(30):
+            role = MessageRole.ASSISTANT if number % 2 else MessageRole.USER
+            await memory.append_event("s", Event(role=role, text=str(number)))
+        assert [event.text for event in await memory.recent("s", limit=3)] == ["27", "28", "29"]
+        assert [event.role for event in await memory.recent("s", limit=2)] == ["user", "assistant"]
+        assert len(await memory.recent("s", limit=100)) == len(range(30))
+        assert await memory.recent("s", limit=0) == await memory.recent("s", limit=-1) == []
+
+    async def test_concurrent_appends_lose_nothing_s3_05(self, memory: Memory) -> None:
+        """Appends to one session from many tasks, with searches in between."""
+        filters = MemoryFilters(session_id="s")
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(100):
+                tasks.create_task(memory.append_event("s", Event(text=f"zebra number{number:03}")))
+                tasks.create_task(memory.retrieve("zebra", 4, filters))
+        events = await memory.recent("s", limit=1_000)
+        assert sorted(event.text for event in events) == sorted(f"zebra number{number:03}" for number in range(100))
+        for number in range(0, 100, 9):
+            [hit] = await memory.retrieve(f"number{number:03}", 1, filters)
+            assert hit.event.text.endswith(f"number{number:03}")
+
+    async def test_what_a_caller_does_to_events_changes_nothing_inside_s3_04(self, memory: Memory) -> None:
+        """Events go in and come out as copies."""
+        given = Event(text="zebra", metadata={"n": 1})
+        await memory.append_event("s", given)
+        given.metadata["n"] = 2
+        [hit] = await memory.retrieve("zebra", 1, MemoryFilters(session_id="s"))
+        hit.event.metadata["n"] = 3
+        [event] = await memory.recent("s")
+        assert event.metadata == {"n": 1}
+
+    @pytest.mark.parametrize("session_id", _BAD_SESSION_IDS)
+    async def test_refuses_session_ids_outside_the_rules_s3_04(self, memory: Memory, session_id: str) -> None:
+        """Every method checks."""
+        with pytest.raises(InvalidIdError):
+            await memory.append_event(session_id, Event(text="x"))
+        with pytest.raises(InvalidIdError):
+            await memory.summarize_episode(session_id)
+        with pytest.raises(InvalidIdError):
+            await memory.recent(session_id)
+        with pytest.raises(InvalidIdError):
+            await memory.retrieve("x", 4, MemoryFilters(session_id=session_id))
+
+    async def test_closing_twice_is_no_error_s3_05(self, memory: Memory) -> None:
+        """`aclose` is idempotent, also after an `async with` block."""
+        async with memory:
+            await memory.append_event("s", Event(text="zebra"))
+        await memory.aclose()
+        await memory.aclose()

@@ -1,0 +1,107 @@
+"""`ContextPointerStoreContract`: what every home of pointers must do, as a pytest class to inherit."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from llm_common.agents.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.agents.pointers.store import ContextPointerStore
+from llm_common.errors import InvalidIdError, PointerNotFoundError, ResultTooLargeError, UnserialisableError
+
+__all__ = ["ContextPointerStoreContract"]
+
+_RESULTS: tuple[Any, ...] = (
+    *(None, 0, "", [], {}, "\u2028é😀", 2**200, {"rows": [1, 2.5, None]}, {"\ud800": 1}, "x" * 1_000_000),
+)
+
+
+async def _save(store: ContextPointerStore, result: Any, /, **changes: Any) -> ContextPointer:
+    call: dict[str, Any] = {"query_id": "q", "task_id": "t", "tool_name": "tool", "args": {"query": "x"}}
+    return await store.save(**(call | {"result": result} | changes))
+
+
+class ContextPointerStoreContract:
+    """What a `ContextPointerStore` promises. Inherit it where a fixture `store` gives a new, empty store.
+
+    The store must have been made with `max_result_bytes=2_000_000`.
+    """
+
+    async def test_a_saved_result_is_listed_and_loaded(self, store: ContextPointerStore) -> None:
+        """Under the id of its call."""
+        pointer = await _save(store, {"a": 1})
+        assert pointer.pointer_id == compute_pointer_id(
+            tool_name="tool", args={"query": "x"}, query_id="q", task_id="t"
+        )
+        assert store.list(query_id="q") == [pointer]
+        assert store.load_result(pointer=pointer) == {"a": 1}
+
+    async def test_every_json_value_comes_back_as_it_was(self, store: ContextPointerStore) -> None:
+        """Whatever its size and its characters."""
+        for number, result in enumerate(_RESULTS):
+            pointer = await _save(store, result, args={"n": number})
+            assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
+        assert len(store.list(query_id="q")) == len(_RESULTS)
+
+    async def test_the_same_call_replaces_its_result(self, store: ContextPointerStore) -> None:
+        """Longer, shorter or the same."""
+        first = await _save(store, "old")
+        for result in ("new and longer", "n", "n"):
+            pointer = await _save(store, result)
+            assert pointer.pointer_id == first.pointer_id
+            assert store.list(query_id="q") == [pointer]
+            assert store.load_result(pointer=first) == result
+
+    async def test_repeats_are_kept_on_request(self, store: ContextPointerStore) -> None:
+        """Each under an id of its own, in the order of the saves."""
+        kept = [await _save(store, result, keep_repeats=True) for result in ("a", "b", "b", "a", "c")]
+        assert [pointer.pointer_id[12:] for pointer in kept] == ["", "0001", "0001", "0002", "0003"]
+        assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == ["a", "b", "a", "c"]
+
+    async def test_saves_at_the_same_time_are_all_kept(self, store: ContextPointerStore) -> None:
+        """Of different calls, and of one call whose repeats are kept."""
+        await asyncio.gather(*(_save(store, number, args={"n": number}) for number in range(8)))
+        await asyncio.gather(*(_save(store, number, query_id="r", keep_repeats=True) for number in range(8)))
+        for query_id in "qr":
+            results = [store.load_result(pointer=pointer) for pointer in store.list(query_id=query_id)]
+            assert sorted(results) == list(range(8))
+
+    async def test_saves_of_one_call_at_the_same_time_leave_one_of_them(self, store: ContextPointerStore) -> None:
+        """Whole."""
+        await asyncio.gather(*(_save(store, [number] * 10) for number in range(8)))
+        (pointer,) = store.list(query_id="q")
+        result = store.load_result(pointer=pointer)
+        assert result == [result[0]] * 10
+        assert pointer.result_bytes == len(json.dumps(result, separators=(",", ":")))
+
+    async def test_queries_are_apart(self, store: ContextPointerStore) -> None:
+        """Neither listing nor loading nor deleting reaches another query."""
+        pointer = await _save(store, 1)
+        assert store.list(query_id="r") == []
+        with pytest.raises(PointerNotFoundError):
+            store.load_result(pointer=pointer.model_copy(update={"query_id": "r"}))
+        assert store.delete(query_id="r") == 0
+        assert store.list(query_id="q") == [pointer]
+
+    async def test_a_deleted_query_is_gone_and_can_be_filled_again(self, store: ContextPointerStore) -> None:
+        """One pointer, then all; deleting is idempotent."""
+        one, two, three = [await _save(store, number, args={"n": number}) for number in range(3)]
+        assert store.delete(query_id="q", pointer_ids=[two.pointer_id]) == 1
+        assert store.list(query_id="q") == [one, three]
+        assert [store.delete(query_id="q") for _ in range(2)] == [2, 0]
+        assert store.list(query_id="q") == []
+        for pointer in (one, two):
+            with pytest.raises(PointerNotFoundError):
+                store.load_result(pointer=pointer)
+        assert store.list(query_id="q") == [await _save(store, "again")]
+
+    async def test_what_cannot_be_saved_leaves_nothing(self, store: ContextPointerStore) -> None:
+        """A bad id, a value that is no JSON, a result over the limit."""
+        with pytest.raises(InvalidIdError):
+            await _save(store, 1, query_id="../q")
+        with pytest.raises(UnserialisableError):
+            await _save(store, 10**5000)
+        with pytest.raises(ResultTooLargeError):
+            await _save(store, "x" * 2_000_000)
+        assert store.list_detailed(query_id="q").model_dump() == {"pointers": (), "skipped": 0}

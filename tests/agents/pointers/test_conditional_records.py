@@ -1,0 +1,342 @@
+"""The protocol without a lock, in every order in which writers, readers and removals can meet, and be killed."""
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llm_common.agents.pointers import conditional_records
+from llm_common.agents.pointers import store as store_module
+from llm_common.agents.pointers.draft import Draft
+from llm_common.agents.pointers.encoding import decode_json, encode_json
+from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.agents.pointers.records import meta_key, result_key
+from llm_common.agents.pointers.store import ContextPointerStore
+from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError
+from tests.agents.pointers.interleavings import RUNNING, Explorer, ObjectModel, Objects, Program, State
+
+START = datetime(2025, 1, 1, tzinfo=UTC)
+SHORT = "a" * 12
+
+
+class RepeatableChance:
+    """Stands for the clock and for random text: what a program gets depends on its number and its past alone."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.count = 0
+
+    def begin(self, number: int) -> None:
+        self.number, self.count = number, 0
+
+    def token_hex(self, size: int) -> str:
+        self.count += 1
+        return f"{self.number:02x}{self.count:0{size * 2 - 2}x}"
+
+    def now(self, zone: object) -> datetime:
+        self.count += 1
+        return START + timedelta(seconds=self.number, microseconds=self.count)
+
+
+@pytest.fixture
+def chance(monkeypatch: pytest.MonkeyPatch) -> RepeatableChance:
+    chance = RepeatableChance()
+    monkeypatch.setattr(conditional_records, "secrets", SimpleNamespace(token_hex=chance.token_hex))
+    monkeypatch.setattr(conditional_records, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+    monkeypatch.setattr(store_module, "datetime", SimpleNamespace(now=chance.now, fromisoformat=datetime.fromisoformat))
+    return chance
+
+
+def draft_of(result: Any, name: str = "call") -> Draft:
+    draft = Draft.of(
+        query_id="q",
+        task_id=None,
+        tool_name="tool",
+        args={"name": name},
+        result=result,
+        source_urls=None,
+        max_result_bytes=10**6,
+    )
+    return dataclasses.replace(draft, call_sha256=SHORT + draft.call_sha256[12:])  # every call wants the same id
+
+
+def save(result: Any, name: str = "call", *, keep_repeats: bool = False) -> Program:
+    draft = draft_of(result, name)
+
+    def program(blobs: ObjectModel) -> Hashable:
+        return ContextPointerStore(blobs)._save(draft, keep_repeats=keep_repeats).pointer_id
+
+    return program
+
+
+def load(blobs: ObjectModel) -> Hashable:
+    store = ContextPointerStore(blobs)
+    return tuple(store.load_payload(pointer.pointer_id, query_id="q")[1] for pointer in store.list(query_id="q"))
+
+
+def remove(blobs: ObjectModel) -> Hashable:
+    return ContextPointerStore(blobs).delete(query_id="q")
+
+
+def stored(chance: RepeatableChance, *programs: Program, objects: Objects = ()) -> Objects:
+    """What is stored when the programs have run one after the other; they are none of those that are explored."""
+    blobs = ObjectModel(objects)
+    for number, program in enumerate(programs, start=100):
+        chance.begin(number)
+        program(blobs)
+    return blobs.objects
+
+
+class Visible:
+    """What a reader sees in one state: result and name of the call by pointer id, each of which has been verified."""
+
+    def __init__(self, objects: Objects) -> None:
+        store = ContextPointerStore(ObjectModel(objects))
+        self.results: dict[str, Any] = {}
+        self.names: dict[str, str] = {}
+        for listed in store.list(query_id="q"):
+            pointer, payload = store.load_payload(listed.pointer_id, query_id="q")  # raises when it cannot be loaded
+            result = decode_json(payload)
+            assert pointer.result_bytes == len(payload)
+            assert pointer.digest == draft_of(result).digest, "pointer and result of different saves"
+            self.results[pointer.pointer_id] = result
+            self.names[pointer.pointer_id] = pointer.args["name"]
+
+
+def explore(
+    chance: RepeatableChance,
+    programs: list[Program],
+    check: Callable[[State, Visible], None],
+    *,
+    objects: Objects = (),
+    losses: int = 1,
+    afterwards: Program | None = None,
+) -> int:
+    """How many states there are; in each `check` holds, and the program `afterwards`, run on what is there, ends."""
+    known: dict[Objects, Visible] = {}
+    count = 0
+    for state in Explorer(programs, before=chance.begin, objects=objects, losses=losses).states():
+        count += 1
+        if state.objects not in known:
+            known[state.objects] = Visible(state.objects)
+            if afterwards is not None:
+                assert "next" in Visible(stored(chance, afterwards, objects=state.objects)).results.values()
+        check(state, known[state.objects])
+    return count
+
+
+OLD = save("old")
+NEXT = save("next")
+
+
+@pytest.mark.parametrize(
+    ("results", "before"),
+    [
+        pytest.param(("one", "two"), (), id="first-saves"),
+        pytest.param(("one", "two"), (OLD,), id="later-saves"),
+        pytest.param(("same", "same"), (), id="first-saves-of-the-same-result"),
+        pytest.param(("old", "two"), (OLD,), id="a-result-that-comes-back"),
+    ],
+)
+def test_two_writers_of_one_call_leave_the_old_pair_or_a_new_one_s0_05_s0_18_f_054_f_066(
+    chance: RepeatableChance, results: tuple[str, str], before: tuple[Program, ...]
+) -> None:
+    def check(state: State, visible: Visible) -> None:
+        assert set(visible.results) <= {SHORT}
+        now = visible.results.get(SHORT)
+        assert now in {*results, *({"old"} if before else {None})}
+        for mine, (result, outcome) in enumerate(zip(results, state.outcomes, strict=True)):
+            if outcome != RUNNING:
+                assert outcome == SHORT
+                assert now in results, "saved and lost"
+                if not state.started(1 - mine):
+                    assert now == result
+
+    programs = [save(result) for result in results]
+    assert explore(chance, programs, check, objects=stored(chance, *before), afterwards=NEXT) > 1_000
+
+
+@pytest.mark.parametrize("results", [("one", "two"), ("same", "same")], ids=["other-results", "the-same-result"])
+def test_two_calls_that_want_one_id_both_stay_s0_04(chance: RepeatableChance, results: tuple[str, str]) -> None:
+    def check(state: State, visible: Visible) -> None:
+        for name, result, outcome in zip("ab", results, state.outcomes, strict=True):
+            if outcome != RUNNING:
+                assert visible.names[str(outcome)] == name
+                assert visible.results[str(outcome)] == result
+        if RUNNING not in state.outcomes:
+            assert sorted(len(str(outcome)) for outcome in state.outcomes) == [12, 16]
+
+    programs = [save(result, name) for name, result in zip("ab", results, strict=True)]
+    explore(chance, programs, check, afterwards=save("next", "a"))
+
+
+@pytest.mark.parametrize("before", [(), (OLD,)], ids=["first", "later"])
+def test_repeats_saved_at_the_same_time_are_all_kept_s0_05(
+    chance: RepeatableChance, before: tuple[Program, ...]
+) -> None:
+    def check(state: State, visible: Visible) -> None:
+        saved = [result for result, outcome in zip(("one", "two"), state.outcomes, strict=True) if outcome != RUNNING]
+        assert set(saved) <= set(visible.results.values())
+        if before:
+            assert visible.results[SHORT] == "old"
+
+    programs = [save(result, keep_repeats=True) for result in ("one", "two")]
+    explore(
+        chance,
+        programs,
+        check,
+        objects=stored(chance, *before),
+        losses=0,
+        afterwards=save("next", keep_repeats=True),
+    )
+
+
+def test_a_reader_beside_a_writer_sees_the_old_pair_or_the_new_one_s0_05_s0_18(chance: RepeatableChance) -> None:
+    def check(state: State, visible: Visible) -> None:
+        assert state.outcomes[1] in (RUNNING, (b'"old"',), (b'"one"',), (b'"two"',))
+
+    def twice(blobs: ObjectModel) -> Hashable:
+        return save("one")(blobs), save("two")(blobs)
+
+    explore(chance, [twice, load], check, objects=stored(chance, OLD))
+
+
+@pytest.mark.torture
+def test_a_reader_beside_two_writers_sees_a_whole_pair_s0_05_s0_18(chance: RepeatableChance) -> None:
+    def check(state: State, visible: Visible) -> None:
+        assert state.outcomes[2] in (RUNNING, (b'"old"',), (b'"one"',), (b'"two"',))
+
+    programs = [save("one"), save("two"), load]
+    assert explore(chance, programs, check, objects=stored(chance, OLD), losses=0) > 100_000
+
+
+@pytest.mark.parametrize("before", [(), (OLD,)], ids=["first", "later"])
+def test_a_removal_beside_a_writer_leaves_nothing_torn_s0_18(
+    chance: RepeatableChance, before: tuple[Program, ...]
+) -> None:
+    def check(state: State, visible: Visible) -> None:
+        assert set(visible.results.values()) <= {"old", "one"}
+        if state.outcomes[0] != RUNNING and not state.started(1):
+            assert visible.results == {SHORT: "one"}
+
+    explore(chance, [save("one"), remove], check, objects=stored(chance, *before), afterwards=NEXT)
+
+
+def test_the_search_finds_what_is_wrong_with_a_store_that_ignores_conditions(chance: RepeatableChance) -> None:
+    programs = [save("one", "a"), save("two", "b")]
+    torn = 0
+    for state in Explorer(programs, before=chance.begin, losses=0, keeps_conditions=False).states():
+        if RUNNING not in state.outcomes:
+            torn += set(Visible(state.objects).results.values()) != {"one", "two"}
+    assert torn
+
+
+@pytest.mark.parametrize("step", [1, 3], ids=["intent-dropped-early", "meta-put-without-a-condition"])
+def test_the_search_finds_a_protocol_with_a_step_changed(chance: RepeatableChance, step: int) -> None:
+    class Careless(ObjectModel):
+        def __init__(self, blobs: ObjectModel) -> None:
+            super().__init__()
+            self._blobs = blobs
+
+        def answer(self, request: str, *args: Any) -> Hashable:
+            if request == "put" and step == 1:
+                return None
+            if request == "put_if" and step == 3 and args[0].endswith(".meta.json"):
+                self._blobs.answer("put", *args[:2])
+                return conditional_records.BlobVersion("any", None)
+            return self._blobs.answer(request, *args)
+
+    def careless(program: Program) -> Program:
+        return lambda blobs: program(Careless(blobs))
+
+    programs = [careless(save("one")), careless(save("two"))]
+    with pytest.raises((AssertionError, StoreError)):
+        explore(chance, programs, lambda state, visible: None, objects=stored(chance, OLD), afterwards=NEXT, losses=0)
+        final = Explorer(programs, before=chance.begin, objects=stored(chance, OLD), losses=0).states()
+        assert all(Visible(state.objects).results for state in final)
+
+
+def leftovers(blobs: ObjectModel) -> list[str]:
+    return [key for key, _ in blobs.objects if key.endswith(".next")]
+
+
+def pair(chance: RepeatableChance) -> tuple[ObjectModel, ContextPointer]:
+    blobs = ObjectModel(stored(chance, OLD))
+    (pointer,) = ContextPointerStore(blobs).list(query_id="q")
+    return blobs, pointer
+
+
+def test_a_save_leaves_the_two_objects_of_the_file_store_s0_10(chance: RepeatableChance) -> None:
+    blobs, pointer = pair(chance)
+    assert [key for key, _ in blobs.objects] == [meta_key("q", SHORT), result_key("q", SHORT)]
+    assert blobs.get(result_key("q", SHORT)) == b'"old"'
+    assert pointer.result_path == f"model:{result_key('q', SHORT)}"
+
+
+@pytest.mark.parametrize("damage", [b'"olD"', b'"older"', b""], ids=["other", "longer", "empty"])
+def test_a_damaged_result_is_noticed_and_healed_by_the_next_save_f_051(chance: RepeatableChance, damage: bytes) -> None:
+    blobs, pointer = pair(chance)
+    blobs.put(result_key("q", SHORT), damage)
+    with pytest.raises(CorruptPointerError):
+        ContextPointerStore(blobs).load_result(pointer=pointer)
+    NEXT(blobs)
+    assert Visible(blobs.objects).results == {SHORT: "next"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"null", b"{}"], ids=["empty", "null", "fields-missing"])
+def test_a_damaged_meta_is_passed_over_and_healed_by_the_next_save_f_047(
+    chance: RepeatableChance, damage: bytes
+) -> None:
+    blobs, _ = pair(chance)
+    blobs.put(meta_key("q", SHORT), damage)
+    listing = ContextPointerStore(blobs).list_detailed(query_id="q")
+    assert (listing.pointers, listing.skipped) == ((), 1)
+    NEXT(blobs)
+    assert Visible(blobs.objects).results == {SHORT: "next"}
+
+
+def test_a_missing_half_is_not_found_and_not_listed_f_050(chance: RepeatableChance) -> None:
+    for key in (meta_key("q", SHORT), result_key("q", SHORT)):
+        blobs, pointer = pair(chance)
+        blobs.delete(key)
+        store = ContextPointerStore(blobs)
+        assert store.list(query_id="q") == []
+        with pytest.raises(PointerNotFoundError):
+            store.load_result(pointer=pointer)
+        NEXT(blobs)
+        assert Visible(blobs.objects).results == {SHORT: "next"}
+
+
+def test_a_pair_of_an_older_version_loads_and_is_replaced_f_049(chance: RepeatableChance) -> None:
+    blobs, pointer = pair(chance)
+    old = {"result_bytes": None, "result_sha256": None, "args_sha256": None}
+    blobs.put(meta_key("q", SHORT), encode_json(pointer.model_dump() | old).data)
+    assert ContextPointerStore(blobs).load_result(pointer=pointer) == "old"
+    NEXT(blobs)
+    assert Visible(blobs.objects).results == {SHORT: "next"}
+
+
+def test_a_removal_takes_what_killed_writers_left(chance: RepeatableChance) -> None:
+    blobs, _ = pair(chance)
+    blobs.put(f"q/{SHORT}.{'0' * 16}.next", b"half")
+    assert Visible(blobs.objects).results == {SHORT: "old"}
+    assert remove(blobs) == 1
+    assert blobs.objects == ()
+
+
+def test_writers_that_are_always_overtaken_give_up_with_an_error(
+    chance: RepeatableChance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Busy(ObjectModel):
+        def put_if(self, key: str, data: bytes, *, replaces: object) -> None:
+            return None
+
+    clock = iter(range(10_000))
+    monkeypatch.setattr(
+        conditional_records, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=lambda _: None)
+    )
+    with pytest.raises(LockTimeoutError, match="Other writers changed"):
+        save("one")(Busy())

@@ -1,0 +1,160 @@
+"""`AgenticExecutor` with offloaded outputs, read-back and pointers as arguments."""
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents.executor import AgenticExecutor, StreamEvent
+from llm_common.agents.offload import Offloaded, OffloadPolicy
+from llm_common.agents.pointers.reading import ContextReading
+from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, ToolCall
+from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents.tools.registry import ToolRegistry
+from llm_common.agents.tools.selection import ToolSelection
+from llm_common.core.tokens import UpperBoundCounter
+from llm_common.errors import ConfigError, LLMTimeoutError
+from llm_common.testing import ScriptedClient
+
+CANARY = "snowfall in Oslo"
+
+
+class Chosen:
+    """Chooses what it was told."""
+
+    def __init__(self, *calls: ToolCall) -> None:
+        self._calls = calls
+
+    async def select_detailed(self, **_: Any) -> ToolSelection:
+        return ToolSelection(calls=self._calls, status="ok", used="lexical")
+
+
+def tools() -> ToolRegistry:
+    registry = ToolRegistry()
+
+    @registry.tool
+    def report(lines: int) -> list[str]:
+        """Gives a report."""
+        return [f"line {number}" for number in range(lines)] + [CANARY]
+
+    @registry.tool
+    def count(lines: list[str]) -> int:
+        """Counts lines."""
+        return len(lines)
+
+    return registry
+
+
+def executor_of(tmp_path: Path, *calls: ToolCall, **options: Any) -> AgenticExecutor:
+    manager = ToolContextManager(tmp_path)
+    return AgenticExecutor(None, options.pop("registry", None) or tools(), manager, selector=Chosen(*calls), **options)
+
+
+def call(tool: str, **args: Any) -> ToolCall:
+    return ToolCall(tool=tool, args=args)
+
+
+async def run(executor: AgenticExecutor, *calls: ToolCall) -> list[dict[str, Any]]:
+    return await executor.execute_tool_calls(calls, 1, "q1", query="where is snowfall?")
+
+
+async def test_long_outputs_are_offloaded_once_they_are_saved_s4_08(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=100, turn_tokens=1_600))
+    short, *long = await run(executor, call("report", lines=1), *(call("report", lines=5_000 + n) for n in range(3)))
+    assert short["output"] == ["line 0", CANARY]
+    total = UpperBoundCounter().count('["line 0","snowfall in Oslo"]')
+    for result in long:
+        assert isinstance(result["output"], Offloaded)
+        assert result["output"].pointer_id == result["pointer_id"]
+        assert CANARY in result["output"].preview
+        total += UpperBoundCounter().count(result["output"].preview)
+    assert total <= 1_600
+    assert executor.context_manager.size == 4
+
+
+async def test_without_a_policy_outputs_stay_whole(tmp_path: Path) -> None:
+    [result] = await run(executor_of(tmp_path), call("report", lines=5_000))
+    assert len(result["output"]) == 5_001
+
+
+async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, call("report", lines=5_000), offload=OffloadPolicy(threshold_tokens=100))
+    task = PlannedTask(id=1, description="Find snowfall", sub_tasks=[SubTask(id=1, description="look")])
+    async with aclosing(executor.run_stream(ExecutionPlan(tasks=[task]), "q1")) as stream:
+        events: list[StreamEvent] = [event async for event in stream]
+    [result] = [event for event in events if event.type == "tool_result"]
+    assert CANARY in result.data["output"].preview
+
+
+async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(tmp_path: Path) -> None:
+    policy = OffloadPolicy(threshold_tokens=0, turn_tokens=300)
+    executor = executor_of(tmp_path, offload=policy, read_back=True)
+    assert "read_context" in executor.registry.get_tools_schema()
+    [stored] = await run(executor, call("report", lines=5_000))
+    reads = [call("read_context", pointer_id=stored["pointer_id"], select={"path": path}) for path in ("", "/5000")]
+    whole, last = await run(executor, *reads)
+    assert isinstance(whole["output"], ContextReading)
+    assert whole["output"].cursor
+    assert last["output"].text == CANARY
+    assert "saved" not in last
+    assert executor.context_manager.size == 1
+
+
+async def test_a_miss_of_read_back_is_an_error_in_words_s4_08(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, read_back=True)
+    missing, wrong = await run(
+        executor, call("read_context", pointer_id="0123456789ab"), call("read_context", select={"path": "/"})
+    )
+    assert "no stored result of this session has this id" in missing["error"]
+    assert "pointer_id" in wrong["error"]
+
+
+async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_path: Path) -> None:
+    registry = tools()
+    first, second = (executor_of(tmp_path, registry=registry, read_back=True) for _ in range(2))
+    [stored] = await run(first, call("report", lines=1))
+    [result] = await run(second, call("read_context", pointer_id=stored["pointer_id"]))
+    assert "no stored result" in result["error"]
+    assert registry.names == ("count", "report")
+
+
+async def test_an_output_goes_to_the_next_tool_without_being_shown_s4_08(tmp_path: Path) -> None:
+    executor = executor_of(
+        tmp_path, offload=OffloadPolicy(threshold_tokens=100), pointer_arguments={"count": ["lines"]}
+    )
+    [stored] = await run(executor, call("report", lines=5_000))
+    reference = {"$pointer": stored["pointer_id"]}
+    counted, missing = await run(executor, call("count", lines=reference), call("count", lines={"$pointer": "0" * 12}))
+    assert counted["output"] == 5_001
+    assert counted["args"] == {"lines": reference}
+    [pointer] = [item for item in executor.context_manager.get_all_pointers() if item.tool_name == "count"]
+    assert pointer.args == {"lines": reference}
+    assert "lines: no stored result of this session" in missing["error"]
+
+
+async def test_a_model_may_choose_a_reference_s4_08(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    pointer = await manager.save_context("report", {}, ["a", "b"])
+    chosen = f'{{"calls": [{{"tool": "count", "args": {{"lines": {{"$pointer": "{pointer.pointer_id}"}}}}}}]}}'
+    client = ScriptedClient([chosen], default=LLMTimeoutError("once only", timeout_s=1))
+    executor = AgenticExecutor(client, tools(), manager, pointer_arguments={"count": ["lines"]})
+    task = PlannedTask(id=1, description="Count them", sub_tasks=[SubTask(id=1, description="count")])
+    result = await executor.execute_task(task, "q1")
+    assert result.result[0]["output"] == 2
+
+
+async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=1))
+    [result] = await executor.execute_tool_calls([call("report", lines=50)], 1, "../outside")
+    assert len(result["output"]) == 51
+    assert result["saved"] is False
+
+
+def test_a_foreign_registry_takes_no_read_back(tmp_path: Path) -> None:
+    class Foreign:
+        async def execute(self, tool_name: str, args: dict[str, Any]) -> str:
+            return "ok"
+
+    with pytest.raises(ConfigError, match="ToolRegistry"):
+        executor_of(tmp_path, registry=Foreign(), read_back=True)

@@ -1,0 +1,91 @@
+"""Static vectors, and what stands out of similarities."""
+
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import pytest
+
+from llm_common.errors import ConfigError
+from llm_common.ranking import embeddings
+from llm_common.ranking.embeddings import Embedder, StaticVectors, standing_out
+
+installed = pytest.mark.skipif(find_spec("wordllama") is None, reason="the extra `embeddings` is not installed")
+
+
+def test_only_what_lies_clearly_above_the_others_counts() -> None:
+    values = standing_out([0.4, 0.41, 0.42, 0.4, 0.9, 0.41, 0.8])
+    assert values[4] == 1.0
+    assert 0 < values[6] < 1
+    assert values[0] == values[1] == values[2] == 0.0
+
+
+@pytest.mark.parametrize("senseless", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_does_not_spread_f_139(senseless: float) -> None:
+    assert standing_out([0.4, senseless, 0.4, 0.9, 0.4, 0.4]) == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("flat", [[], [0.3], [0.3, 0.3, 0.3], [0.0, 0.0]])
+def test_nothing_stands_out_of_equals(flat: list[float]) -> None:
+    assert standing_out(flat) == [0.0] * len(flat)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> StaticVectors:
+    return StaticVectors()
+
+
+@installed
+def test_meaning_is_found_without_a_shared_word(vectors: StaticVectors) -> None:
+    near, far = vectors.similarities("automobile repair", ["my car is at the mechanic", "a recipe for onion soup"])
+    assert near > far + 0.1
+
+
+@installed
+def test_the_same_text_is_one_and_no_text_is_zero(vectors: StaticVectors) -> None:
+    same, empty, broken = vectors.similarities("weather in Oslo", ["weather in Oslo", "", "\ud800"])
+    assert same == pytest.approx(1.0, abs=1e-5)
+    assert empty == 0.0
+    assert math.isfinite(broken)
+    assert vectors.similarities("weather", []) == []
+    assert vectors.similarities("", ["weather"]) == [0.0]
+
+
+@installed
+def test_what_is_remembered_changes_nothing_s1_15(vectors: StaticVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"text number {number} about weather" for number in range(20)]
+    fresh = vectors.similarities("weather", texts)
+    assert vectors.similarities("weather", texts) == fresh
+    monkeypatch.setattr(embeddings, "_MAX_CACHED", 3)
+    assert vectors.similarities("weather", texts) == fresh
+    assert vectors.similarities("weather", texts[::-1]) == fresh[::-1]
+
+
+@installed
+def test_loading_runs_no_foreign_package_and_opens_no_connection() -> None:
+    program = """
+import socket, sys
+def refused(*args): raise AssertionError("a connection")
+socket.socket.connect = refused
+from llm_common.ranking.embeddings import StaticVectors
+StaticVectors().similarities("a", ["b"])
+print(sorted({"wordllama", "requests", "huggingface_hub"} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install llm-common\[embeddings\]"):
+        StaticVectors()
+
+
+def test_one_method_makes_an_embedder() -> None:
+    class Constant:
+        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+            return [0.5] * len(texts)
+
+    assert isinstance(Constant(), Embedder)

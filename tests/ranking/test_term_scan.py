@@ -1,0 +1,91 @@
+"""BM25 without an index."""
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from llm_common.ranking.term_scan import folded, scan, search_stems
+
+
+def scores(request: str, *texts: str) -> list[float]:
+    return scan(request, [(folded(text),) for text in texts], weights=(1.0,))
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "missed"),
+    [
+        ("delivery", "it was delivered late", "the driver was late"),
+        ("stopped", "do not stop me", "step by step"),
+        ("parsing", "class Parser", "class Reader"),
+        ("connections", "def getConnection(self)", "def get_contact(self)"),
+        ("rain", "rainy days", "the train station"),
+        ("art", "arts and crafts", "start of the article"),
+        ("café", "the CAFE is open", "the bar is open"),
+        ("ｗｉｄｇｅｔ", "a widget", "a gadget"),
+        ("天気予報", "明日の天気", "明日の会議"),
+        ("прогноз", "Прогноз погоды", "Новости дня"),
+    ],
+)
+def test_a_word_finds_its_forms_and_no_stranger(asked: str, found: str, missed: str) -> None:
+    assert scores(asked, found, missed, "nothing of it") == [1.0, 0.0, 0.0]
+
+
+def test_rare_words_count_more_than_common_ones() -> None:
+    common, rare = "the report of monday", "the invoice of monday"
+    result = scores("report invoice", common, common, common, rare)
+    assert result[3] == 1.0
+    assert result[0] == result[1] == result[2] < 0.5
+
+
+def test_a_short_text_that_says_it_beats_a_long_one_as_the_length_share_rises() -> None:
+    documents = [("invoice " + "other words here " * 50,), ("invoice now",)]
+    mild = scan("invoice", documents, weights=(1.0,), length_share=0.1)
+    full = scan("invoice", documents, weights=(1.0,), length_share=1.0)
+    assert full[0] < mild[0] < mild[1] == 1.0
+
+
+def test_fields_count_by_their_weight() -> None:
+    documents = [("invoice", "report"), ("report", "invoice")]
+    assert scan("invoice", documents, weights=(3.0, 1.0))[0] == 1.0
+    assert scan("invoice", documents, weights=(1.0, 3.0))[1] == 1.0
+
+
+def test_a_part_of_a_request_is_not_drowned_by_the_words_of_another() -> None:
+    texts = ["the magazine of the month", "large counters, large kitchens, large rooms", "the kitchen counter"]
+    asked = "How large is the counter of my kitchen{} Which magazine came last month"
+    one, two = scores(asked.format(","), *texts), scores(asked.format("?"), *texts)
+    assert one[0] < one[1]
+    assert one[0] < two[0]
+
+
+@pytest.mark.parametrize("request_text", ["", "?? !!", "the of and", "\ud800", "zzz"])
+def test_nothing_to_look_up_scores_nothing(request_text: str) -> None:
+    assert scores(request_text, "one text", "") == [0.0, 0.0]
+    assert scores(request_text) == []
+
+
+def test_stems_are_words_once_each() -> None:
+    assert search_stems("Parsing the parser's parse errors") == ("pars", "error")
+
+
+@given(
+    st.lists(st.text(alphabet="abc dé", max_size=30), min_size=1, max_size=8),
+    st.text(alphabet="abc dé", max_size=30),
+    st.randoms(use_true_random=False),
+)
+@hypothesis_settings(max_examples=60)
+def test_the_order_of_the_texts_never_matters_s1_11(texts: list[str], asked: str, rnd: random.Random) -> None:
+    expected = dict(zip(texts, scores(asked, *texts), strict=True))
+    shuffled = rnd.sample(texts, len(texts))
+    assert dict(zip(shuffled, scores(asked, *shuffled), strict=True)) == expected
+    assert all(0.0 <= value <= 1.0 for value in expected.values())
+
+
+def test_a_megabyte_of_one_letter_is_no_trap() -> None:
+    started = time.perf_counter()
+    scores("aaaa bbb " + "a" * 500, "a" * 1_000_000)
+    assert time.perf_counter() - started < 1  # a hundred times what it takes

@@ -1,0 +1,239 @@
+"""`ObjectBlobStore` over obstore's own stores and over a process that speaks S3; its errors and its secrets."""
+
+import copy
+import http.server
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore.store
+import pytest
+from obstore import exceptions
+
+from llm_common.errors import PointerNotFoundError, StoreError, StoreFullError
+from llm_common.storage import BlobStore, ConditionalBlobStore, LockingBlobStore
+from llm_common.storage.object_store import ObjectBlobStore, _answer
+from llm_common.testing import BlobStoreContract, ConditionalBlobStoreContract
+from tests.s3_server import make_bucket, s3_options, s3_server
+
+SECRET = "CANARY9f3a5e"
+
+
+class TestInMemory(ConditionalBlobStoreContract):
+    @pytest.fixture
+    def blobs(self) -> ConditionalBlobStore:
+        return ObjectBlobStore(obstore.store.MemoryStore())
+
+
+class TestInLocalDirectory(BlobStoreContract):
+    @pytest.fixture
+    def blobs(self, tmp_path: Path) -> BlobStore:
+        return ObjectBlobStore(obstore.store.LocalStore(tmp_path))
+
+
+class TestOnS3(ConditionalBlobStoreContract):
+    @pytest.fixture
+    def blobs(self, s3_endpoint: str) -> ConditionalBlobStore:
+        return s3_store(s3_endpoint)
+
+
+def s3_store(endpoint: str, **changes: Any) -> ObjectBlobStore:
+    bucket = f"b{uuid.uuid4().hex}"
+    make_bucket(endpoint, bucket)
+    return ObjectBlobStore.from_url(f"s3://{bucket}/some/prefix", **s3_options(endpoint, **changes))
+
+
+def test_an_object_store_has_conditions_and_no_lock() -> None:
+    assert not isinstance(ObjectBlobStore.from_url("memory:///"), LockingBlobStore)
+
+
+def test_only_keys_directly_in_the_folder_are_listed(caplog: pytest.LogCaptureFixture) -> None:
+    store = obstore.store.MemoryStore()
+    for path in ("q/a", "q/deeper/b", "q/not a key", "q/.hidden", "q2/a", "a"):
+        store.put(path, b"1")
+    assert ObjectBlobStore(store).list("q") == {"q/a": 1}
+    assert "left out 2 objects" in caplog.text
+
+
+def test_more_than_a_thousand_objects_are_listed() -> None:
+    blobs = ObjectBlobStore.from_url("memory:///")
+    keys = [f"q/{number:04}" for number in range(1_200)]
+    for key in keys:
+        blobs.put(key, b"1")
+    assert list(blobs.list("q")) == keys
+    assert list(blobs.get_many(keys)) == [b"1"] * 1_200
+
+
+def test_says_where_an_object_is(s3_endpoint: str, tmp_path: Path) -> None:
+    blobs = s3_store(s3_endpoint)
+    blobs.put("q/a", b"1")
+    assert blobs.location("q/a").startswith("s3://b")
+    assert blobs.location("q/a").endswith("/some/prefix/q/a")
+    assert ObjectBlobStore.from_url("memory:///").location("q/a") == "memory:/q/a"
+    assert ObjectBlobStore(obstore.store.LocalStore(tmp_path)).location("q/a") == f"file://{tmp_path}/q/a"
+    gcs = obstore.store.GCSStore("bucket", prefix="p", skip_signature=True)
+    assert ObjectBlobStore(gcs).location("q/a") == "gs://bucket/p/q/a"
+    azure = obstore.store.AzureStore("box", account_name="me", account_key=SECRET * 4)
+    assert ObjectBlobStore(azure).location("q/a") == "az://box/q/a"
+
+
+def test_a_directory_cannot_replace_on_condition_and_says_what_can(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="FileContextPointerStore"):
+        ObjectBlobStore(obstore.store.LocalStore(tmp_path)).put_if("q/a", b"1", replaces=None)
+
+
+def test_a_server_that_ignores_conditions_is_refused_before_anything_is_put() -> None:
+    with s3_server("--ignore-conditions") as endpoint:
+        blobs = s3_store(endpoint)
+        with pytest.raises(StoreError, match="ignores conditional puts"):
+            blobs.put_if("q/a", b"1", replaces=None)
+        assert blobs.list("q") == {}
+
+
+def test_a_missing_bucket_is_an_error_and_no_missing_blob(s3_endpoint: str) -> None:
+    blobs = ObjectBlobStore.from_url("s3://no-such-bucket/p", **s3_options(s3_endpoint))
+    for use in (
+        lambda: blobs.put("q/a", b"1"),
+        lambda: blobs.put_if("q/a", b"1", replaces=None),
+        lambda: blobs.get("q/a"),
+        lambda: blobs.list("q"),
+    ):
+        with pytest.raises(StoreError, match="does not exist") as caught:
+            use()
+        assert not isinstance(caught.value, PointerNotFoundError)
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Answers everything with a status and what S3 says about it, which repeats what it was told."""
+
+    status = 403
+    code = "SignatureDoesNotMatch"
+
+    def _refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        signed = self.headers.get("Authorization", "")
+        body = f"<Error><Code>{self.code}</Code><AWSAccessKeyId>{SECRET}</AWSAccessKeyId><S>{signed}</S></Error>"
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_GET = do_PUT = do_POST = do_DELETE = _refuse  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@contextmanager
+def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
+    handler = type("Handler", (Refusing,), {"status": status, "code": code})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield ObjectBlobStore.from_url(
+                "s3://bucket",
+                **s3_options(
+                    f"http://127.0.0.1:{server.server_port}",
+                    access_key_id=SECRET,
+                    secret_access_key=SECRET,
+                    session_token=SECRET,
+                    retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=1)},
+                ),
+            )
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "text"),
+    [
+        (403, "SignatureDoesNotMatch", StoreError, "refused the credentials (403 SignatureDoesNotMatch)"),
+        (401, "Unauthorized", StoreError, "refused the credentials (401 Unauthorized)"),
+        (503, "SlowDown", StoreError, "(503 SlowDown)"),
+        (507, "XMinioStorageFull", StoreFullError, "No room left"),
+    ],
+)
+def test_what_a_server_refuses_is_a_typed_error_without_its_words(
+    status: int, code: str, kind: type[StoreError], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with refusing(status, code) as blobs:
+        for use in (
+            lambda: blobs.put("q/a", b"1"),
+            lambda: blobs.put_if("q/a", b"1", replaces=None),
+            lambda: blobs.get("q/a"),
+            lambda: blobs.list("q"),
+            lambda: list(blobs.get_many(["q/a", "q/b"])),
+            lambda: blobs.delete("q/a"),
+        ):
+            with pytest.raises(StoreError) as caught:
+                use()
+            assert type(caught.value) is kind
+            assert text in str(caught.value)
+            assert caught.value.__cause__ is None
+            assert caught.value.__context__ is None
+            shown = "".join(traceback.format_exception(caught.value))
+            assert SECRET not in shown + repr(vars(caught.value)) + repr(blobs) + blobs.location("q/a")
+    assert SECRET not in caplog.text
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_within_its_limits() -> None:
+    blobs = ObjectBlobStore.from_url("s3://bucket", **s3_options("http://127.0.0.1:9"))
+    with pytest.raises(StoreError, match="could not be read; check its address"):
+        blobs.get("q/a")
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [(f"ftp://user:{SECRET}@host/x", {}), ("no url", {}), ("s3://bucket", {"no_such_option": SECRET})],
+)
+def test_an_address_that_is_none_is_an_error_that_does_not_repeat_it(url: str, options: dict[str, Any]) -> None:
+    with pytest.raises(StoreError) as caught:
+        ObjectBlobStore.from_url(url, **options)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_no_error_of_obstore_is_left_untranslated() -> None:
+    kinds = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert len(kinds) > 10
+    for kind in (*kinds, FileNotFoundError, ValueError, NotImplementedError, PermissionError):
+
+        def fail(kind: type[Exception] = kind) -> None:
+            raise kind(SECRET)
+
+        with pytest.raises(StoreError) as caught:
+            _answer("be read", fail)
+        for twin in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+            assert SECRET not in repr(twin)
+
+
+def test_without_obstore_the_import_names_the_extra_and_the_rest_works() -> None:
+    program = """
+import sys
+sys.modules["obstore"] = None
+import llm_common.agents, llm_common.storage, llm_common.testing
+try:
+    llm_common.agents.ObjectContextPointerStore
+except ImportError as exc:
+    print(exc)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "llm-common[object-store]" in done.stdout
+
+
+def test_importing_the_agents_does_not_import_obstore() -> None:
+    program = "import sys, llm_common.agents, llm_common.storage; print('obstore' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
