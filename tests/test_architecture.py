@@ -25,6 +25,7 @@ EXTRAS = {
     "opentelemetry",
     "pathspec",
     "psycopg",
+    "psycopg_pool",
     "rich",
     "safetensors",
     "tokenizers",
@@ -123,7 +124,7 @@ def test_every_submodule_imports_alone() -> None:
         importlib.import_module(name)
 
 
-def test_importing_agents_pulls_in_no_extra_and_reads_no_environment() -> None:
+def test_importing_everything_in_agents_pulls_in_no_extra_and_reads_no_environment() -> None:
     program = """
 import os, sys
 real, read = os.environ, []
@@ -136,6 +137,8 @@ class Watched(dict):
         return super().__getitem__(key)
 os.environ = Watched(real)
 import llm_common.agents
+for name in llm_common.agents.__all__:
+    getattr(llm_common.agents, name)
 print(sorted(name for name in sys.modules if "." not in name))
 print([name for name in read if name.startswith("LLM_COMMON") or name.endswith("_API_KEY")])
 """

@@ -1,45 +1,71 @@
-"""Chooses and acts: the public face. `__all__` is the list of what an application may rely on."""
+"""Chooses and acts: the public face. `__all__` is the list of what an application may rely on.
 
+A name's module is imported when the name is first asked for, so that nobody waits for parts that are not used. The
+context selector has a face of its own, `llm_common.agents.context`, and so has memory, `llm_common.agents.memory`.
+`ObjectContextPointerStore` is here too, but not in `__all__`: it needs the extra `object-store`.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common.agents.context_pointers import (
-    ContextPointer,
-    ContextRelevanceSelector,
-    FileContextPointerStore,
-    LexicalRelevanceSelector,
-    RelevanceSelection,
-    RenderedContexts,
-    compute_pointer_id,
-    deterministic_summary,
-    format_selected_contexts,
-    render_selected_contexts,
-)
-from llm_common.agents.executor import AgenticExecutor, StreamEvent
-from llm_common.agents.lexical_tool_selector import LexicalToolSelector
-from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tool_selector import SelectsTools, ToolSelection, ToolSelectionConfig, ToolSelector
-from llm_common.agents.tools import Tool, ToolRegistry, ToolResult
-
 if TYPE_CHECKING:
-    from llm_common.agents.pointers.object_store import ObjectContextPointerStore
+    from llm_common.agents.answering import Answer, Answering
+    from llm_common.agents.context_pointers import (
+        ContextPointer,
+        ContextRelevanceSelector,
+        FileContextPointerStore,
+        LexicalRelevanceSelector,
+        RelevanceSelection,
+        RenderedContexts,
+        compute_pointer_id,
+        deterministic_summary,
+        format_selected_contexts,
+        render_selected_contexts,
+    )
+    from llm_common.agents.executor import AgenticExecutor
+    from llm_common.agents.lexical_tool_selector import LexicalToolSelector
+    from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
+    from llm_common.agents.pointers.object_store import ObjectContextPointerStore as ObjectContextPointerStore
+    from llm_common.agents.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
+    from llm_common.agents.run_events import StreamEvent
+    from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
+    from llm_common.agents.tool_context import ToolContextManager
+    from llm_common.agents.tool_selector import ToolSelector
+    from llm_common.agents.tools import (
+        ReadBackTool,
+        SelectsTools,
+        Tool,
+        ToolRegistry,
+        ToolResult,
+        ToolSelection,
+        ToolSelectionConfig,
+        read_context,
+    )
 
 __all__ = [
     "AgenticExecutor",
+    "Answer",
+    "Answering",
+    "ContextBuilder",
     "ContextPointer",
     "ContextRelevanceSelector",
     "ExecutionPlan",
     "FileContextPointerStore",
     "LexicalRelevanceSelector",
     "LexicalToolSelector",
-    "ObjectContextPointerStore",
+    "OffloadPolicy",
+    "OffloadTurn",
+    "Offloaded",
     "PlannedTask",
+    "PromptBundle",
+    "ReadBackTool",
     "RelevanceSelection",
     "RenderedContexts",
     "SelectsTools",
     "StreamEvent",
     "SubTask",
     "SubTaskResult",
+    "TokenBudget",
     "Tool",
     "ToolCall",
     "ToolContextManager",
@@ -48,17 +74,61 @@ __all__ = [
     "ToolSelection",
     "ToolSelectionConfig",
     "ToolSelector",
+    "TriggerInput",
     "compute_pointer_id",
     "deterministic_summary",
+    "fit",
     "format_selected_contexts",
+    "offload",
+    "read_context",
     "render_selected_contexts",
 ]
 
+_HOMES = {
+    "answering": ("Answer", "Answering"),
+    "context_pointers": (
+        "ContextPointer",
+        "ContextRelevanceSelector",
+        "FileContextPointerStore",
+        "LexicalRelevanceSelector",
+        "RelevanceSelection",
+        "RenderedContexts",
+        "compute_pointer_id",
+        "deterministic_summary",
+        "format_selected_contexts",
+        "render_selected_contexts",
+    ),
+    "executor": ("AgenticExecutor",),
+    "lexical_tool_selector": ("LexicalToolSelector",),
+    "offloading": ("OffloadPolicy", "OffloadTurn", "Offloaded", "offload"),
+    "pointers.object_store": ("ObjectContextPointerStore",),
+    "prompt": ("ContextBuilder", "PromptBundle", "TokenBudget", "TriggerInput", "fit"),
+    "run_events": ("StreamEvent",),
+    "schemas": ("ExecutionPlan", "PlannedTask", "SubTask", "SubTaskResult", "ToolCall"),
+    "tool_context": ("ToolContextManager",),
+    "tool_selector": ("ToolSelector",),
+    "tools": (
+        "ReadBackTool",
+        "SelectsTools",
+        "Tool",
+        "ToolRegistry",
+        "ToolResult",
+        "ToolSelection",
+        "ToolSelectionConfig",
+        "read_context",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> object:
-    """The store that needs the extra `object-store`, when it is asked for."""
-    if name == "ObjectContextPointerStore":
-        from llm_common.agents.pointers.object_store import ObjectContextPointerStore  # noqa: PLC0415 - an extra
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
 
-        return ObjectContextPointerStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,7 +18,9 @@ from llm_common.agents.pointers.selection import ContextRelevanceSelector
 from llm_common.agents.pointers.store import FileContextPointerStore
 
 if TYPE_CHECKING:
-    from llm_common.agents.pointers.object_store import ObjectContextPointerStore
+    from llm_common.agents.pointers.object_store import (
+        ObjectContextPointerStore as ObjectContextPointerStore,  # noqa: PLC0414 - not in __all__: it needs an extra
+    )
 
 __all__ = [
     "KEY_ARGS",
@@ -27,7 +29,6 @@ __all__ = [
     "DroppedId",
     "FileContextPointerStore",
     "LexicalRelevanceSelector",
-    "ObjectContextPointerStore",
     "PointerChoice",
     "RelevanceSelection",
     "RenderedBlock",

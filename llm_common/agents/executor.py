@@ -5,16 +5,16 @@ import copy
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from llm_common._telemetry import span
+from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.offload import OffloadPolicy, OffloadTurn
+from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.pointers.reading import ContextReading
+from llm_common.agents.run_events import StreamEvent, cancelled_within, events_of, task_result
 from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.agents.tool_selector import ToolSelector
@@ -30,25 +30,6 @@ __all__ = ["AgenticExecutor", "StreamEvent"]
 _log = logging.getLogger(__name__)
 
 _NO_TOOLS_CALLED = "No tools called"
-
-
-class StreamEvent(BaseModel):
-    """One thing that happened during a run.
-
-    | type | data |
-    |---|---|
-    | `thinking` | text: the task that begins |
-    | `tool_call` | `tool`, `args`, `task`: a call that was chosen; a task's calls come before its first result |
-    | `tool_result` | `tool`, `args`, `task`, `output`, `saved`, `pointer_id`: a call that succeeded |
-    | `text` | text: a task that needs no tools |
-    | `error` | `error` (a text) and `task`; `tool` and `args` for a call that failed, `tool` for a failed save |
-    | `sources` | list of sources, at the end, when there are any |
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    type: Literal["thinking", "tool_call", "tool_result", "text", "sources", "error"]
-    data: Any
 
 
 class AgenticExecutor:
@@ -125,6 +106,50 @@ class AgenticExecutor:
         sources = self.context_manager.get_all_sources(query_id)
         if sources:
             yield StreamEvent(type="sources", data=sources)
+
+    async def answer_stream(
+        self, query: str, *, plan: ExecutionPlan | None = None, answering: Answering | None = None
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The events of a run for the query, then one `answer` event with the `Answer`.
+
+        Args:
+            query: The user's question.
+            plan: How to get the data; None makes the query itself the only task.
+            answering: How the answer is made; None takes `Answering()`.
+
+        Raises:
+            ValueError: The executor has no client.
+        """
+        if self.client is None:
+            raise ValueError("an answer needs a client; give the executor one")
+        plan = plan or ExecutionPlan(tasks=[PlannedTask(id=1, description=query)])
+        query_id = self.context_manager.hash_query(query)
+        results: list[SubTaskResult] = []
+        async with aclosing(self._run_plan(plan, query_id, query)) as items:
+            async for item in items:
+                if isinstance(item, StreamEvent):
+                    yield item
+                else:
+                    results.append(item)
+        if sources := self.context_manager.get_all_sources(query_id):
+            yield StreamEvent(type="sources", data=sources)
+        answering = answering or Answering()
+        answer = await answering.answer(self.client, self.context_manager, query=query, results=results)
+        yield StreamEvent(type="answer", data=answer)
+
+    async def run(self, query: str, *, plan: ExecutionPlan | None = None, answering: Answering | None = None) -> Answer:
+        """The answer to the query, made of what the plan's tools returned; arguments as for `answer_stream`.
+
+        Returns:
+            The answer; what went wrong is its `status`. A run whose tasks failed is not answered.
+
+        Raises:
+            ValueError: The executor has no client.
+        """
+        async with aclosing(self.answer_stream(query, plan=plan, answering=answering)) as events:
+            [answer] = [event.data async for event in events if event.type == "answer"]
+        assert isinstance(answer, Answer)
+        return answer
 
     async def execute_plan(
         self, plan: ExecutionPlan, query_id: str, *, query: str | None = None
@@ -204,9 +229,9 @@ class AgenticExecutor:
         async with aclosing(self._finished_calls(selection.calls, task.id, query_id, asked)) as finished:
             async for index, result in finished:
                 by_index[index] = result
-                for event in _events_of(result, task.id):
+                for event in events_of(result, task.id):
                     yield event
-        yield _task_result(task.id, [by_index[index] for index in sorted(by_index)])
+        yield task_result(task.id, [by_index[index] for index in sorted(by_index)])
 
     async def _resolve_tools(self, task: PlannedTask, *, query: str | None = None) -> ToolSelection:
         return await self._selector.select_detailed(task=task, tool_registry=self.registry, query=query)
@@ -226,7 +251,7 @@ class AgenticExecutor:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
-                    yield index, _cancelled_within(calls[index]) if task.cancelled() else task.result()
+                    yield index, cancelled_within(calls[index]) if task.cancelled() else task.result()
         finally:
             for task in running:
                 task.cancel()
@@ -292,25 +317,3 @@ def _takes_two_positionals(execute: Callable[..., object]) -> bool:
     kinds = [parameter.kind for parameter in parameters]
     positional = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return positional > 1 or inspect.Parameter.VAR_POSITIONAL in kinds
-
-
-def _cancelled_within(call: ToolCall) -> dict[str, Any]:
-    return {"tool": call.tool, "args": call.args, "error": f"tool {call.tool!r} cancelled itself (CancelledError)"}
-
-
-def _events_of(result: dict[str, Any], task_id: int) -> Iterator[StreamEvent]:
-    yield StreamEvent(type="error" if "error" in result else "tool_result", data=result | {"task": task_id})
-    if "save_error" in result:
-        facts = {"tool": result["tool"], "task": task_id, "error": result["save_error"]}
-        yield StreamEvent(type="error", data=facts)
-
-
-def _task_result(task_id: int, results: list[dict[str, Any]]) -> SubTaskResult:
-    errors = [result[key] for result in results for key in ("error", "save_error") if key in result]
-    return SubTaskResult(
-        task_id=task_id,
-        sub_task_id=0,
-        success=not all("error" in result for result in results),
-        result=results,
-        error="; ".join(errors) or None,
-    )

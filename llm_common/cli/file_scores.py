@@ -14,12 +14,11 @@ from llm_common.ranking.lexical import query_terms
 __all__ = ["rank_value", "score_files"]
 
 _CODE, _TEST, _RECENT = 0.2, -0.1, 0.2
+_PACKED_TEST = -0.3  # commits change tests with the code; a question is seldom answered by one
 _WEEK_H = 168.0
 _TEST_PATH = re.compile(
     r"(^|/)(tests?|__tests__|testdata|specs?|t)/|(^|/)(test_|conftest\.)|[._-](test|tests|spec)\.", re.IGNORECASE
 )
-_BEST = 5
-_NEARLY = 0.6  # of the best value
 
 
 def rank_value(path: str, share: float, query: str) -> float:
@@ -47,8 +46,8 @@ def score_files(
     """The score of each file, as packing takes it.
 
     The shares come from an index of the whole tree: among the few files that share words with the question, how rare a
-    word is could not be told. The few that are nearly as good as the best are pinned, so that each gets its part before
-    small files fill the room; tests only where they are asked for.
+    word is could not be told. A score is the square of its summands' sum, so that a file which is half as good as the
+    best is worth far less than half: the room goes to the few that answer, not to the many that touch on the question.
 
     Args:
         files: The files to score.
@@ -57,23 +56,27 @@ def score_files(
         mentioned: Paths that the caller or the question names.
         now: The moment that ages are measured from.
     """
-    parts = {file.path: _parts(file.path, shares.get(file.path, 0.0), query) for file in files}
-    for file in files:
-        if file.metadata.last_modified is not None:
-            age_h = max((now - file.metadata.last_modified).total_seconds() / 3600, 0.0)
-            parts[file.path]["recent"] = _RECENT * math.exp(-age_h / _WEEK_H)
-    values = {path: max(math.fsum(summands.values()), 0.0) for path, summands in parts.items()}
-    able = [path for path in values if path not in mentioned and not parts[path]["test"]]
-    best = sorted(able, key=lambda path: (-values[path], path))[:_BEST]
-    pinned = {path for path in best if values[path] >= _NEARLY * values[best[0]]}
     return {
-        ("file", path): Score(
-            values[path], parts[path], "mentioned" if path in mentioned else "pinned" if path in pinned else "ranked"
+        ("file", file.path): _score(
+            _parts(file.path, shares.get(file.path, 0.0), query, test=_PACKED_TEST)
+            | {"recent": _RECENT * _freshness(file, now)},
+            "mentioned" if file.path in mentioned else "ranked",
         )
-        for path in values
+        for file in files
     }
 
 
-def _parts(path: str, share: float, query: str) -> dict[str, float]:
+def _score(parts: Mapping[str, float], rule: str) -> Score:
+    """The square of the sum; each part has its share of it."""
+    total = max(math.fsum(parts.values()), 0.0)
+    return Score(total * total, {name: part * total for name, part in parts.items()}, rule)
+
+
+def _freshness(file: ContextFile, now: datetime) -> float:
+    changed = file.metadata.last_modified
+    return math.exp(-max((now - changed).total_seconds() / 3600, 0.0) / _WEEK_H) if changed else 0.0
+
+
+def _parts(path: str, share: float, query: str, *, test: float = _TEST) -> dict[str, float]:
     is_test = bool(_TEST_PATH.search(path)) and "test" not in query_terms(query)
-    return {"words": share, "code": _CODE * is_code(path), "test": _TEST * is_test}
+    return {"words": share, "code": _CODE * is_code(path), "test": test * is_test}

@@ -15,8 +15,7 @@ __all__ = ["pack_as_json", "show_pack"]
 
 _REASONS = {
     "mentioned": "named",
-    "pinned": "one of the best",
-    "share": "fits whole",
+    "share": "worth its room",
     "spare": "room was left",
     "no_room": "no room was left",
     "below_cut_off": "too far from the question",

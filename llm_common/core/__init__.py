@@ -9,7 +9,7 @@ from llm_common.core.client import LLMClient
 from llm_common.core.costs import UsageTotals
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.core.providers import config_for_provider, config_from_env
-from llm_common.core.structured import Attempt, ask, extract_json
+from llm_common.core.structured import Attempt, answer_text, ask, extract_json
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "TokenCounter",
     "UpperBoundCounter",
     "UsageTotals",
+    "answer_text",
     "ask",
     "config_for_provider",
     "config_from_env",

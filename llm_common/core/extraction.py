@@ -21,7 +21,7 @@ from typing import Final, cast
 
 from llm_common.errors import MalformedReplyError
 
-__all__ = ["extract_json"]
+__all__ = ["extract_json", "without_thinking"]
 
 _MAX_CHARS: Final = 1_000_000
 _MAX_DEPTH: Final = 100
@@ -50,6 +50,7 @@ _LANDMARK: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_OPENING: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)(?:\s[^<>]*)?>", re.IGNORECASE)
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Strings and plain text in one stride, then a bracket; a quote there opens a string that never ends.
 _STRIDE: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
@@ -100,6 +101,20 @@ def _only_object(text: str) -> dict[str, object]:
     if len(answers) > 1:
         raise _fault("ambiguous")
     return next(iter(answers.values()))
+
+
+def without_thinking(text: str) -> str:
+    """The text of a reply after the thinking that it begins with, if any; what comes later is left as it is.
+
+    Raises:
+        MalformedReplyError: Nothing is left (`empty`), or the thinking has no end (`unclosed_thinking`).
+    """
+    opening = _OPENING.match(text)
+    position = _end_of_thinking(text, opening.end(), opening[1]) if opening else 0
+    answer = text[position:].strip()
+    if not answer:
+        raise _fault("empty")
+    return answer
 
 
 def _candidates(text: str) -> list[str]:

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import span
-from llm_common.core.extraction import extract_json
+from llm_common.core.extraction import extract_json, without_thinking
+from llm_common.core.foreign_answer import ForeignAnswer, read_answer
 from llm_common.core.models import LLMMessage, LLMUsage
 from llm_common.errors import (
     ContextTooLongError,
@@ -30,7 +31,7 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
-__all__ = ["Attempt", "SupportsChat", "ask", "extract_json"]
+__all__ = ["Attempt", "SupportsChat", "answer_text", "ask", "extract_json"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ValueT = TypeVar("ValueT")
@@ -67,7 +68,6 @@ _FAULTS: Final = {
     "content_filter": "The endpoint withheld the answer; rephrase the request, or use another model",
     "refusal": "The model refused to answer; rephrase the request, or use another model",
 }
-_TEXT_PARTS: Final = ("text", "output_text")
 _MAX_PLACES: Final = 5
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
 
@@ -108,19 +108,6 @@ class Attempt:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What is read of a foreign answer; whatever is not of its type, as in a double made of mocks, counts as absent."""
-
-    content: str = ""
-    finish_reason: str | None = None
-    refusal: str | None = None
-    tool_calls: tuple[dict[str, Any], ...] = ()
-    model: str | None = None
-    usage: LLMUsage | None = None
-    cost_usd: float | None = None
-
-
 async def ask(
     client: SupportsChat,
     messages: list[LLMMessage],
@@ -158,15 +145,73 @@ async def ask(
             `content_filter`, `refusal`, or `schema`.
         LLMError: Its other classes as the client raised them; itself for anything else that the client raised.
     """
-    answer = _Answer()
+    return await _recorded(
+        client,
+        messages,
+        lambda answer: _read(answer, reply_model, read_tool_calls),
+        model=model,
+        timeout_s=timeout_s,
+        attempts=attempts,
+        options={"temperature": temperature, "response_format": {"type": "json_object"}},
+    )
+
+
+async def answer_text(
+    client: SupportsChat,
+    messages: list[LLMMessage],
+    *,
+    model: str | None,
+    timeout_s: float,
+    max_tokens: int | None = None,
+    attempts: list[Attempt] | None = None,
+) -> str:
+    """The model's whole answer as text, without its thinking.
+
+    Keeps the promises of `ask`: one call, no retry, a deadline that holds, whatever the client does.
+
+    Args:
+        client: What answers.
+        messages: The conversation, oldest first.
+        model: Name at the endpoint; None takes the client's default.
+        timeout_s: Seconds until the call counts as failed.
+        max_tokens: Limit of the answer; None takes the client's default.
+        attempts: Gets exactly one record of this call.
+
+    Raises:
+        LLMTimeoutError: No answer in time.
+        MalformedReplyError: An answer that is empty, cut, withheld or refused, or ends before its thinking does.
+        LLMError: As from `ask`.
+    """
+    return await _recorded(
+        client,
+        messages,
+        _read_text,
+        model=model,
+        timeout_s=timeout_s,
+        attempts=attempts,
+        options={} if max_tokens is None else {"max_tokens": max_tokens},
+    )
+
+
+async def _recorded(
+    client: SupportsChat,
+    messages: list[LLMMessage],
+    read: Callable[[ForeignAnswer], ValueT],
+    *,
+    model: str | None,
+    timeout_s: float,
+    attempts: list[Attempt] | None,
+    options: dict[str, Any],
+) -> ValueT:
+    """What `read` makes of the client's answer; the call leaves one record, however it ends."""
+    answer = ForeignAnswer()
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
     with span("llm_common.ask", model=model or "default") as current:
         try:
-            call = _call(client, timeout_s, messages=list(messages), model=model, temperature=temperature)
-            answer = await _within(timeout_s, call)
-            reply = _read(answer, reply_model, read_tool_calls)
+            answer = await _within(timeout_s, _call(client, timeout_s, messages=list(messages), model=model, **options))
+            value = read(answer)
             error = reason = None
         except LLMError as exc:
             error, reason = _code(exc), _detail(exc)
@@ -178,10 +223,10 @@ async def ask(
                 attempts.append(
                     Attempt(answer.model or model, latency_ms, answer.usage, answer.cost_usd, error, reason)
                 )
-    return reply
+    return value
 
 
-async def _within(timeout_s: float, call: Coroutine[Any, Any, _Answer]) -> _Answer:
+async def _within(timeout_s: float, call: Coroutine[Any, Any, ForeignAnswer]) -> ForeignAnswer:
     """The call's answer, waited for from outside, since a client may swallow its cancellation."""
     task = asyncio.create_task(call)
     try:
@@ -197,19 +242,19 @@ async def _within(timeout_s: float, call: Coroutine[Any, Any, _Answer]) -> _Answ
     return task.result()
 
 
-def _look_at_its_error(task: asyncio.Task[_Answer]) -> None:
+def _look_at_its_error(task: asyncio.Task[ForeignAnswer]) -> None:
     """Keeps asyncio from logging an error that nobody waits for any more."""
     if not task.cancelled():
         task.exception()
 
 
-async def _call(client: SupportsChat, timeout_s: float, **arguments: Any) -> _Answer:
+async def _call(client: SupportsChat, timeout_s: float, **arguments: Any) -> ForeignAnswer:
     """All contact with the foreign client and its answer; only an LLMError or a cancellation leaves."""
     try:
-        pending = client.chat_completion(**arguments, response_format={"type": "json_object"})
+        pending = client.chat_completion(**arguments)
         if not inspect.isawaitable(pending):
             raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")  # noqa: TRY301
-        return _taken_from(await pending)
+        return read_answer(await pending)
     except LLMError:
         raise
     except TimeoutError as exc:
@@ -222,45 +267,19 @@ async def _call(client: SupportsChat, timeout_s: float, **arguments: Any) -> _An
         ) from exc
 
 
-def _taken_from(answer: object) -> _Answer:
-    return _Answer(
-        content=_text_of(getattr(answer, "content", None)),
-        finish_reason=_typed(answer, "finish_reason", str),
-        refusal=_typed(answer, "refusal", str),
-        tool_calls=_tool_calls_of(answer),
-        model=_typed(answer, "model", str),
-        usage=_typed(answer, "usage", LLMUsage),
-        cost_usd=_typed(answer, "cost_usd", float),
-    )
+def _read_text(answer: ForeignAnswer) -> str:
+    _refuse_unfinished(answer)
+    return without_thinking(answer.content)
 
 
-def _typed(answer: object, name: str, kind: type[ValueT]) -> ValueT | None:
-    value = getattr(answer, name, None)
-    return value if isinstance(value, kind) else None
-
-
-def _text_of(content: object) -> str:
-    """The text of a reply that is a string or a list of parts; images and other parts are left out."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS]
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _tool_calls_of(answer: object) -> tuple[dict[str, Any], ...]:
-    """Native tool calls in today's shape, also where the answer has the older `function_call`; all or none."""
-    calls = _typed(answer, "tool_calls", list) or []
-    function = _typed(answer, "function_call", dict)
-    if not calls and function:
-        calls = [{"type": "function", "function": function}]
-    return tuple(calls) if all(isinstance(call, dict) for call in calls) else ()
-
-
-def _read(answer: _Answer, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
+def _refuse_unfinished(answer: ForeignAnswer) -> None:
     stopped = "refusal" if answer.refusal else _UNFINISHED.get((answer.finish_reason or "").lower())
     if stopped:
         raise MalformedReplyError(_FAULTS[stopped], reason=stopped, reply=answer.content)
+
+
+def _read(answer: ForeignAnswer, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
+    _refuse_unfinished(answer)
     if read_tool_calls and answer.tool_calls and not answer.content.strip():
         value = read_tool_calls(list(answer.tool_calls))
     else:

@@ -20,7 +20,7 @@ Durability = Literal["full", "rename"]
 
 _log = logging.getLogger(__name__)
 
-_REMOVALS = 0  # of a folder within the time that it takes to open one
+_REMOVALS = 8  # of a folder within the time that it takes to open one
 
 
 class FileBlobStore:

@@ -94,7 +94,8 @@ class ContextPointerStoreContract:
         for pointer in (one, two):
             with pytest.raises(PointerNotFoundError):
                 store.load_result(pointer=pointer)
-        assert store.list(query_id="q") == [await _save(store, "again")]
+        again = await _save(store, "again")
+        assert store.list(query_id="q") == [again]
 
     async def test_what_cannot_be_saved_leaves_nothing(self, store: ContextPointerStore) -> None:
         """A bad id, a value that is no JSON, a result over the limit."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
-from llm_common.agents.offload import Offloaded, OffloadPolicy
+from llm_common.agents.offloading import Offloaded, OffloadPolicy
 from llm_common.agents.pointers.reading import ContextReading
 from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, ToolCall
 from llm_common.agents.tool_context import ToolContextManager

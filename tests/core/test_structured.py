@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.structured import Attempt, SupportsChat, ask, extract_json
+from llm_common.core.structured import Attempt, SupportsChat, answer_text, ask, extract_json
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -494,3 +494,37 @@ async def test_a_span_names_the_model_and_the_error_and_holds_no_text(exported: 
     }
     assert not bad.events
     assert SECRET not in bad.to_json()
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("Snow.", "Snow."),
+        ("<think>Oslo</think>\nSnow.", "Snow."),
+        (" <THINKING lang='en'>a</THINKING> Snow.", "Snow."),
+        ("Use <think> for notes.", "Use <think> for notes."),
+        ([{"type": "text", "text": "Sn"}, {"type": "image_url"}, {"type": "text", "text": "ow."}], "Snow."),
+    ],
+    ids=["plain", "thinking", "another-tag", "tag-in-prose", "parts"],
+)
+async def test_a_text_answer_is_all_that_stands_after_the_thinking(
+    reply: str | list[dict[str, Any]], text: str
+) -> None:
+    attempts: list[Attempt] = []
+    client = ScriptedClient([LLMResponse(id="1", model="m", content=reply, finish_reason="stop")])
+    assert await answer_text(client, MESSAGES, model="m", timeout_s=5, attempts=attempts) == text
+    assert [attempt.error for attempt in attempts] == [None]
+    assert client.calls[0].options == {}
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish_reason", "reason"),
+    [("", "stop", "empty"), ("<think>a", "stop", "unclosed_thinking"), ("Sno", "length", "cut")],
+    ids=["empty", "only-thinking", "cut"],
+)
+async def test_a_text_answer_that_is_not_whole_is_a_failure(reply: str, finish_reason: str, reason: str) -> None:
+    client = ScriptedClient([LLMResponse(id="1", model="m", content=reply, finish_reason=finish_reason)])
+    with pytest.raises(MalformedReplyError) as caught:
+        await answer_text(client, MESSAGES, model=None, timeout_s=5, max_tokens=7)
+    assert caught.value.reason == reason
+    assert client.calls[0].max_tokens == 7

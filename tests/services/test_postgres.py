@@ -1,30 +1,191 @@
 """`PostgresMemory` against a real server."""
 
+import asyncio
+import hashlib
 import itertools
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
+import psycopg
 import pytest
+from blockbuster import BlockBuster
 
-from llm_common.agents.memory import Memory, PostgresMemory
+from llm_common.agents.memory import Event, Memory, MemoryFilters, PostgresMemory
+from llm_common.agents.memory.postgres_schema import qualified
+from llm_common.errors import LockTimeoutError, StoreError
 from llm_common.testing import MemoryContract
+from tests.agents.memory.writers import faults, write_together
 from tests.services.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.services
 
 NUMBERS = itertools.count()
+FILTERS = MemoryFilters(session_id="s")
 
 
 @pytest.fixture
 def schema() -> str:
     """A new one for each test, since they share the server."""
-    return f"memory_{next(NUMBERS)}"
+    return f'memory "{next(NUMBERS)}"'
 
 
 @pytest.fixture
-async def memory(postgres: PostgresServer, schema: str) -> AsyncIterator[Memory]:
+async def memory(postgres: PostgresServer, schema: str) -> AsyncIterator[PostgresMemory]:
     async with PostgresMemory(postgres.conninfo, schema=schema) as memory:
         yield memory
 
 
 class TestPostgresMemory(MemoryContract):
     pass
+
+
+async def test_events_outlive_the_memory_s3_05(postgres: PostgresServer, schema: str) -> None:
+    for number in range(2):
+        async with PostgresMemory(postgres.conninfo, schema=schema) as memory:
+            await memory.append_event("s", Event(text=f"zebra {number}"))
+    async with PostgresMemory(postgres.conninfo, schema=schema) as memory:
+        assert [event.text for event in await memory.recent("s")] == ["zebra 0", "zebra 1"]
+
+
+async def test_english_is_stemmed_s3_05(memory: Memory) -> None:
+    await memory.append_event("s", Event(text="several uploads were failing"))
+    for query in ("fail", "upload", "FAILED"):
+        assert len(await memory.retrieve(query, 4, FILTERS)) == 1
+
+
+async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(postgres: PostgresServer, schema: str) -> None:
+    make = partial(PostgresMemory, postgres.conninfo, schema=schema, max_connections=2, timeout_s=30)
+    await asyncio.to_thread(write_together, make)
+    async with make() as memory:
+        assert not await faults(memory)
+
+
+async def test_the_longest_indexed_text_fits_s3_05(memory: Memory) -> None:
+    texts = {
+        "words": "".join(chr(97 + (number * number) % 26) + " " * (number % 7 == 0) for number in range(20_000)),
+        "scripts": "".join(chr(0x4E00 + number) for number in range(20_000)),
+        "parts": "aB1" * 10_000,
+    }
+    for session_id, text in texts.items():
+        await memory.append_event(session_id, Event(text=text))
+        assert (await memory.recent(session_id))[0].text == text
+
+
+async def test_nobody_at_the_address_is_a_typed_error_without_the_password_s3_05() -> None:
+    memory = PostgresMemory("postgresql://user:hunter2@127.0.0.1:9/none", timeout_s=1)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="cannot be reached") as caught:
+            await memory.recent("s")
+        assert "hunter2" not in f"{caught.value} {caught.value.__cause__} {memory!r}"
+    await memory.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await memory.recent("s")
+
+
+async def test_connections_that_broke_are_replaced_s3_05(postgres: PostgresServer, schema: str) -> None:
+    async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=2) as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        await asyncio.to_thread(postgres.stop)
+        with pytest.raises(StoreError):
+            await memory.recent("s")
+        await asyncio.to_thread(postgres.start)
+        assert [event.text for event in await memory.recent("s")] == ["zebra"]
+
+
+async def test_a_server_that_takes_too_long_is_a_typed_error_s3_05(postgres: PostgresServer, schema: str) -> None:
+    async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=0.5) as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
+            await other.execute(qualified("LOCK TABLE {schema}.events IN ACCESS EXCLUSIVE MODE", schema))
+            with pytest.raises(LockTimeoutError):
+                await memory.recent("s")
+        assert len(await memory.recent("s")) == 1
+
+
+async def test_newer_tables_are_refused_s3_05(postgres: PostgresServer, memory: Memory, schema: str) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
+        await other.execute(qualified("INSERT INTO {schema}.migrations VALUES (99)", schema))
+    with pytest.raises(StoreError, match="upgrade"):
+        await PostgresMemory(postgres.conninfo, schema=schema).recent("s")
+
+
+async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(memory: Memory) -> None:
+    appending = [asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)]
+    await asyncio.sleep(0.005)
+    for task in appending:
+        task.cancel()
+    await asyncio.gather(*appending, return_exceptions=True)
+    await memory.append_event("s", Event(text="zebra at last"))
+    events = await memory.recent("s", limit=100)
+    assert events[-1].text == "zebra at last"
+    assert len(await memory.retrieve("zebra", 100, FILTERS)) == len(events)
+
+
+async def test_the_event_loop_never_waits_for_the_server_s3_05(memory: Memory, blockbuster: BlockBuster) -> None:
+    await memory.append_event("s", Event(text="zebra"))
+    assert len(await memory.retrieve("zebra", 4, FILTERS)) == 1
+
+
+SENSES = {"zebra": 0, "stripes": 0, "horse": 0, "invoice": 1, "bill": 1}
+
+
+async def embed(texts: Sequence[str]) -> list[list[float]]:
+    """A vector by the sense of the words, as a model would give."""
+    vectors = []
+    for text in texts:
+        vector = [0.01 * hashlib.sha256(text.encode()).digest()[0] / 255, 0.0, 0.01]
+        for word in text.split():
+            if word in SENSES:
+                vector[SENSES[word]] += 1
+        vectors.append(vector)
+    return vectors
+
+
+async def has_pgvector(postgres: PostgresServer) -> bool:
+    async with await psycopg.AsyncConnection.connect(postgres.conninfo) as connection:
+        found = await connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
+        return await found.fetchone() is not None
+
+
+async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(postgres: PostgresServer, schema: str) -> None:
+    if not await has_pgvector(postgres):
+        pytest.skip("this server has no pgvector: run `make test-services`")
+    async with PostgresMemory(postgres.conninfo, schema=schema, embedder=embed) as memory:
+        for text in ("the bill is due", "animal with stripes", "lunch"):
+            await memory.append_event("s", Event(text=text, metadata={"text": text}))
+        await memory.append_event("other", Event(text="zebra of another session"))
+        hits = await memory.retrieve("zebra", 2, FILTERS)
+        assert hits[0].event.text == "animal with stripes"
+        assert len(hits) == 2
+        assert (await memory.retrieve("bill", 4, FILTERS))[0].event.text == "the bill is due"
+        filters = MemoryFilters(session_id="s", metadata={"text": "lunch"})
+        assert [hit.event.text for hit in await memory.retrieve("zebra", 4, filters)] == ["lunch"]
+        assert await memory.retrieve(" ", 4, FILTERS) == []
+        await faulty_sizes(postgres, schema)
+
+
+async def faulty_sizes(postgres: PostgresServer, schema: str) -> None:
+    """Vectors of another length, as after a change of model, are left out."""
+
+    async def short(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+    async with PostgresMemory(postgres.conninfo, schema=schema, embedder=short) as memory:
+        assert [hit.event.text for hit in await memory.retrieve("lunch", 4, FILTERS)] == ["lunch"]
+
+
+async def test_without_pgvector_words_alone_are_used_s3_05(
+    postgres: PostgresServer, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if await has_pgvector(postgres):
+        pytest.skip("this server has pgvector")
+
+    async def never(texts: Sequence[str]) -> list[list[float]]:
+        raise AssertionError
+
+    with caplog.at_level(logging.INFO):
+        async with PostgresMemory(postgres.conninfo, schema=schema, embedder=never) as memory:
+            await memory.append_event("s", Event(text="zebra"))
+            assert len(await memory.retrieve("zebra", 4, FILTERS)) == 1
+    assert "pgvector" in caplog.text

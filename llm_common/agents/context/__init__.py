@@ -2,8 +2,11 @@
 
 from llm_common.agents.context.budget import allocate_budget, effective_budget
 from llm_common.agents.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
+from llm_common.agents.context.comparison import StrategyComparison, StrategyOutcome, compare_strategies
+from llm_common.agents.context.compression import COMPRESSED_IDS, SUMMARY_ROLE, Summarise, compress_turns
 from llm_common.agents.context.entities import extract_entities, extract_keywords
 from llm_common.agents.context.events import ContextEvent, Listener
+from llm_common.agents.context.feedback import AdaptiveWeights
 from llm_common.agents.context.intent import classify_intent
 from llm_common.agents.context.intent_classifier import LLMIntentClassifier
 from llm_common.agents.context.measured_scoring import MeasuredStrategy
@@ -17,6 +20,7 @@ from llm_common.agents.context.pool import (
     ProjectState,
     TurnEntry,
 )
+from llm_common.agents.context.prefetch import PrefetchHint, PrefetchReason, prefetch_hints
 from llm_common.agents.context.request import (
     APIType,
     BudgetAllocation,
@@ -39,9 +43,12 @@ from llm_common.agents.context.scoring import (
 from llm_common.agents.context.selector import ContextSelector, select_and_pack_context
 
 __all__ = [
+    "COMPRESSED_IDS",
     "FRACTIONS",
     "STRATEGIES",
+    "SUMMARY_ROLE",
     "APIType",
+    "AdaptiveWeights",
     "BudgetAllocation",
     "BundleMetadata",
     "ContextBundle",
@@ -61,18 +68,26 @@ __all__ = [
     "MeasuredStrategy",
     "MemoryMetadata",
     "MemorySnippet",
+    "PrefetchHint",
+    "PrefetchReason",
     "ProjectState",
     "Score",
     "Scores",
     "Strategy",
+    "StrategyComparison",
+    "StrategyOutcome",
+    "Summarise",
     "TurnEntry",
     "UserIntent",
     "allocate_budget",
     "classify_intent",
+    "compare_strategies",
+    "compress_turns",
     "effective_budget",
     "extract_entities",
     "extract_keywords",
     "pack",
+    "prefetch_hints",
     "score_context_file",
     "score_conversation_turn",
     "score_memory_snippet",

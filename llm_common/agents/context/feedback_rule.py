@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_common.agents.context.bundle import ContextBundle, ItemAccount
 
-__all__ = ["MAX_FACTOR", "MIN_FACTOR", "STEP", "bounded", "faded", "pushes"]
+__all__ = ["HALF_LIFE", "MAX_FACTOR", "MIN_FACTOR", "STEP", "bounded", "faded", "pushes"]
 
 MIN_FACTOR: Final = 0.5
 MAX_FACTOR: Final = 2.0
@@ -31,7 +31,8 @@ def pushes(bundle: ContextBundle, account: ItemAccount, *, helpful: bool) -> dic
     has it: scores keep their scale, and with it the cut-offs their meaning.
 
     Returns:
-        The moves by part; empty when there is no rival, or not two parts that tell the item from them.
+        The moves by part; empty without a rival and where nothing tells the item from them. A part that does so alone
+        is moved by 0: an order by one part is the same with any factor.
     """
     lead = _lead(bundle, account)
     largest = max(map(abs, lead.values()), default=0.0)
@@ -48,7 +49,7 @@ def pushes(bundle: ContextBundle, account: ItemAccount, *, helpful: bool) -> dic
 
 def faded(logarithm: float, age: timedelta) -> float:
     """What is left of a factor's logarithm after that time; all of it where the clock went back."""
-    return logarithm * 0.5 ** max(0.0, age / HALF_LIFE)
+    return logarithm * math.exp2(-max(0.0, age / HALF_LIFE))
 
 
 def bounded(logarithm: float) -> float:
@@ -57,15 +58,19 @@ def bounded(logarithm: float) -> float:
 
 
 def _lead(bundle: ContextBundle, account: ItemAccount) -> dict[str, float]:
-    """By how much each part of the item exceeds the mean of its rivals; parts in which none differs are left out."""
+    """By how much each part of the item exceeds the mean of its rivals'.
+
+    Parts in which none differs, and those that are no finite number, are left out.
+    """
     rivals = _rivals(bundle.kept, account) or _rivals(bundle.dropped, account)
     names = sorted({name for each in (account, *rivals) for name in each.parts})
     lead = {}
     for name in names if rivals else ():
         values = [each.parts.get(name, 0.0) for each in rivals]
         own = account.parts.get(name, 0.0)
-        if any(value != own for value in values):
-            lead[name] = own - sum(values) / len(values)
+        ahead = own - sum(values) / len(values)
+        if any(value != own for value in values) and math.isfinite(ahead):
+            lead[name] = ahead
     return lead
 
 

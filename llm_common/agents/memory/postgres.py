@@ -67,13 +67,14 @@ _NEAREST_LINES = """
 class PostgresMemory:
     """A `Memory` on a PostgreSQL server, for any number of machines; tested with versions 15 and 18.
 
-    English is stemmed by the server, identifiers are found by their parts; the ranking is that of `recall`. An event
-    is kept when `append_event` returns, as far as the server's own `synchronous_commit` goes. The tables are made at
-    the first use, and brought up to date by one process while the others wait. Connections that broke are replaced;
-    a call that was under way is not repeated, since its event may have been kept.
+    English is stemmed by the server, case does not count, accents do, identifiers are found by their parts; the
+    ranking is that of `recall`. An event is kept when `append_event` returns, as far as the server's own
+    `synchronous_commit` goes. The tables are made at the first use, and brought up to date by one process while the
+    others wait. Connections that broke are replaced; a call that was under way is not repeated, since its event may
+    have been kept.
 
     Args:
-        conninfo: `postgresql://user@host/name` or a libpq connection string. It never appears in an error or a log.
+        conninfo: `postgresql://user@host/name` or a libpq connection string. Its password is in no error and no log.
         schema: Where the tables are; made if there is none.
         max_connections: How many the pool may open; a call beyond them waits.
         timeout_s: Seconds for getting a connection, and again for each statement.
@@ -186,8 +187,8 @@ class PostgresMemory:
     async def _vector(self, text: str) -> list[float] | None:
         if self._embedder is None:
             return None
-        async with self._connected():
-            pass  # only an opened server tells whether it has pgvector
+        with _as_store_errors(self._timeout_s):
+            await self._opened()  # only a server tells whether it has pgvector
         if not self._has_vectors:
             return None
         [vector] = await self._embedder([text])
@@ -224,6 +225,7 @@ class PostgresMemory:
             min_size=1,
             max_size=self._max_connections,
             timeout=self._timeout_s,
+            reconnect_timeout=self._timeout_s,
             configure=self._configure,
             check=AsyncConnectionPool.check_connection,
             open=False,

@@ -177,4 +177,9 @@ def _of_positions(
 
 
 def _event(role: str, text: str, timestamp: str, metadata: str) -> Event:
-    return Event.model_validate({"role": role, "text": text, "timestamp": timestamp, "metadata": json.loads(metadata)})
+    try:
+        return Event.model_validate(
+            {"role": role, "text": text, "timestamp": timestamp, "metadata": json.loads(metadata)}
+        )
+    except ValueError as exc:
+        raise StoreError("a stored event is damaged; put a backup in the place of the memory's file") from exc

@@ -1,9 +1,9 @@
 """`ConditionalPointerRecords`: the pairs of `PointerRecords` on a store that has no lock but conditional puts.
 
 A pair is a result and its meta, under the keys that they have on disk. Every save, the first one and each later one,
-is the same four puts and deletes under one id; put-if means that it depends on what the writer has seen there before:
+is the same three puts and a deletion; put-if means that it depends on what the writer has seen under the key before:
 
-    1. intent   put     `{id}.{attempt}.next`, the new meta under a name that no other attempt has
+    1. intent   put-if  `{id}.{attempt}.next`, the new meta under a name that no other attempt has
     2. result   put-if
     3. meta     put-if  with fresh random text in it, so that no version of a meta ever comes back
     4. intent   drop
@@ -12,15 +12,16 @@ The invariant: **what is under the result's key is described, by its digest, by 
 that finds the two apart looks for the intent, and has the old pair or the new one.
 
 * Step 2 keeps it, since the writer's own intent is there, and no other writer removes it.
-* Step 3 keeps it, since the meta was read before the result was put. Should the result be another writer's by now,
-  that writer has not replaced the meta yet, or this put would fail; so its intent is still there.
-* Step 4 keeps it, since the meta described the result when the writer looked last, and its own result can come back
-  only from another attempt, which has an intent of its own.
+* Step 3 puts the record of a result that the writer has seen, or put, after it had read the meta that it replaces.
+  Should the result be another writer's by now, that one has put no meta since, or this put would fail; and a writer
+  whose result may be there puts a meta before it drops its intent. So the other's intent is there.
+* Step 4 keeps it, since the meta that was put after the result made every writer look again that had read an older
+  one. The same bytes can come back only from another attempt, which has an intent of its own.
 
 Which call owns an id is decided by step 2 of its first save, and a writer that loses finds the owner by the same
-search. A writer whose put-if fails at step 2 or 3 makes the meta that of the result, whoever put it (`_settle`): that
-completes what another has begun, so nobody waits for a writer that was stopped or killed, and each failure means that
-another writer got on. It also answers whether its own put has happened although the store said no.
+search. A writer whose put-if fails at step 2 or 3 puts the meta of whatever result is there (`_settle`), also when it
+is there already: its own put may have happened although the store said no. That completes what another has begun, so
+nobody waits for a writer that was stopped or killed, and each failure means that another writer got on.
 
 Nothing relies on time, and nothing on the versions of results, which S3 gives to bytes and not to puts. A killed
 writer, and one that cannot know what became of its put, leaves its intent, at most 8 KB, until the pointer is removed.
@@ -44,8 +45,8 @@ from llm_common.storage import BlobVersion, ConditionalBlobStore
 __all__ = ["ConditionalPointerRecords"]
 
 _PATIENCE_S = 30.0
-_FIRST_PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.25
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 0.5
 
 Changed = TypeVar("Changed")
 
@@ -113,7 +114,7 @@ class _Attempt:
             StoreError: Not committed, or, once the new result has replaced the old one, committed.
         """
         intent = f"{pointer.query_id}/{pointer.pointer_id}.{secrets.token_hex(8)}.next"
-        self._blobs.put(intent, meta_bytes(pointer))
+        self._blobs.put_if(intent, meta_bytes(pointer), replaces=None)
         committed = self._put_result(pointer, payload, replaces=replaces) and self._put_meta(pointer)
         with suppress(StoreError):  # one that stays does no harm
             self._blobs.delete(intent)
@@ -150,12 +151,10 @@ class _Attempt:
         return record is not None and _call(record) == _call(pointer)
 
     def _settle(self, query_id: str, pointer_id: str) -> ContextPointer | None:
-        """The record of the result that is there, now as its meta; None when there is no result, or none of a save."""
+        """The record of the result that is there, put anew as its meta; None for no result, or for one of no save."""
+        meta = meta_key(query_id, pointer_id)
         for look in _looks(self._blobs, query_id, pointer_id):
-            if look.record is None:
-                continue
-            meta = meta_key(query_id, pointer_id)
-            if look.settled or self._blobs.put_if(meta, _fresh_meta(look.record), replaces=look.meta_version):
+            if look.record and self._blobs.put_if(meta, _fresh_meta(look.record), replaces=look.meta_version):
                 return look.record
         return None
 
@@ -168,7 +167,6 @@ class _Look:
     result_version: BlobVersion | None
     payload: bytes | None
     record: ContextPointer | None
-    settled: bool
 
 
 def _looks(blobs: ConditionalBlobStore, query_id: str, pointer_id: str) -> Iterator[_Look]:
@@ -191,16 +189,22 @@ def _look(blobs: ConditionalBlobStore, query_id: str, pointer_id: str) -> _Look:
     try:
         payload, result_version = blobs.get_version(result_key(query_id, pointer_id))
     except PointerNotFoundError:
-        return _Look(meta_version, None, None, record=None, settled=False)
-    if committed is not None and committed.result_sha256 is not None and describes(committed, payload):
-        return _Look(meta_version, result_version, payload, record=committed, settled=True)
+        return _Look(meta_version, None, None, None)
+    described = committed is not None and describes(committed, payload)
+    record = committed if described else None
+    if record is None or record.result_sha256 is None:  # one of an older version describes whatever is there
+        record = _intended(blobs, query_id, pointer_id, payload) or record
+    return _Look(meta_version, result_version, payload, record)
+
+
+def _intended(blobs: ConditionalBlobStore, query_id: str, pointer_id: str, payload: bytes) -> ContextPointer | None:
+    """The record of a writer that has, or may have, put this result."""
     for key in _intents(blobs.list(query_id), query_id, pointer_id):
         with suppress(PointerNotFoundError, CorruptPointerError):
-            intended = parse_meta(blobs.get(key), query_id=query_id, pointer_id=pointer_id)
-            if describes(intended, payload):
-                return _Look(meta_version, result_version, payload, record=intended, settled=False)
-    believed = committed is not None and describes(committed, payload)
-    return _Look(meta_version, result_version, payload, record=committed if believed else None, settled=believed)
+            pointer = parse_meta(blobs.get(key), query_id=query_id, pointer_id=pointer_id)
+            if describes(pointer, payload):
+                return pointer
+    return None
 
 
 def _read_meta(

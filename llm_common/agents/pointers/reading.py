@@ -172,8 +172,8 @@ def _fitting(
 ) -> ContextReading:
     size = len(piece.text)
     while True:
-        if start + size < piece.total:
-            size = max(head_end(piece.text, size), 1) if size < len(piece.text) else size
+        if size < len(piece.text):
+            size = max(head_end(piece.text, size), 1)
         end = start + size
         reading = ContextReading(
             pointer_id=pointer_id,

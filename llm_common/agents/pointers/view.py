@@ -181,7 +181,7 @@ def _matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
     found = list(islice((match for match in compiled.finditer(text) if match[0]), _MAX_MATCHES + 1))
     count = f"over {_MAX_MATCHES:,}" if len(found) > _MAX_MATCHES else f"{len(found):,}"
     lines = _match_lines(text, found[:_MAX_MATCHES], start=start, first_line=first_line)
-    return "\n".join([f"{count} matches", *lines])
+    return "\n".join([f"matches: {count}", *lines])
 
 
 def _match_lines(text: str, found: list[re.Match[str]], *, start: int, first_line: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`PromptBundle`: everything that one model call gets to see, and its shape as messages."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
@@ -127,7 +127,4 @@ def _merged(messages: Iterable[LLMMessage]) -> list[LLMMessage]:
 
 
 def _is_plain_user_text(message: LLMMessage) -> bool:
-    facts: dict[str, Any] = message.model_dump(exclude_none=True)
-    return (
-        facts.keys() == {"role", "content"} and facts["role"] == MessageRole.USER and isinstance(facts["content"], str)
-    )
+    return message.role == MessageRole.USER and isinstance(message.content, str) and message.name is None

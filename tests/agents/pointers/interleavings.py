@@ -10,6 +10,7 @@ answer of a conditional put may be lost: asked again, the store says no, though 
 """
 
 import hashlib
+import random
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,11 +26,10 @@ MISSING = "missing"
 
 
 class ObjectModel:
-    """A `ConditionalBlobStore` in a dictionary; `keeps_conditions` False makes it one that ignores them."""
+    """A `ConditionalBlobStore` in a dictionary."""
 
-    def __init__(self, objects: Objects = (), *, keeps_conditions: bool = True) -> None:
+    def __init__(self, objects: Objects = ()) -> None:
         self._objects = dict(objects)
-        self._keeps_conditions = keeps_conditions
 
     @property
     def objects(self) -> Objects:
@@ -39,18 +39,19 @@ class ObjectModel:
         """What the store does, and what it says about it as a hashable value."""
         key = args[0]
         there = self._objects.get(key)
+        version = None if there is None else _version(there)
         match request:
             case "put":
                 self._objects[key] = args[1]
             case "put_if":
-                if self._keeps_conditions and (there and _version(there)) != args[2]:
+                if version != args[2]:
                     return None
                 self._objects[key] = args[1]
                 return _version(args[1])
             case "get":
                 return MISSING if there is None else there
             case "version":
-                return None if there is None else _version(there)
+                return version
             case "list":
                 return tuple((name, len(self._objects[name])) for name in sorted(self._objects))
             case "delete":
@@ -145,7 +146,6 @@ class Explorer:
         before: Called with the number of a program before it is run from its start: to make chance and time repeat.
         objects: What is stored at the start.
         losses: How many answers of conditional puts may be lost in one run.
-        keeps_conditions: See `ObjectModel`.
     """
 
     def __init__(
@@ -155,11 +155,9 @@ class Explorer:
         before: Callable[[int], None],
         objects: Objects = (),
         losses: int = 1,
-        keeps_conditions: bool = True,
     ) -> None:
         self._programs = programs
         self._before = before
-        self._keeps_conditions = keeps_conditions
         self._next: dict[tuple[int, Answers], tuple[tuple[Any, ...] | None, Hashable]] = {}
         count = len(programs)
         self._first = State(objects, ((),) * count, (RUNNING,) * count, losses)
@@ -175,11 +173,19 @@ class Explorer:
                         seen.add(follower)
                         waiting.append(follower)
 
+    def walk(self, chance: random.Random) -> Iterator[State]:
+        """The states of one run to the end in a random order, for programs that have too many orders to try all."""
+        state: State | None = self._first
+        while state is not None:
+            yield state
+            followers = [follower for number in range(len(self._programs)) for follower in self._steps(state, number)]
+            state = chance.choice(followers) if followers else None
+
     def _steps(self, state: State, number: int) -> Iterator[State]:
         request, _ = self._after(number, state.told[number])
         if request is None:
             return
-        store = ObjectModel(state.objects, keeps_conditions=self._keeps_conditions)
+        store = ObjectModel(state.objects)
         answer = store.answer(*request)
         yield self._step(state, number, store.objects, answer, state.lost)
         if request[0] == "put_if" and answer is not None and state.lost:

@@ -117,7 +117,7 @@ async def test_keys_of_an_object_tell_counts_and_shapes_s4_08() -> None:
 async def test_a_pattern_gives_the_places_of_its_matches_s4_08() -> None:
     reading = await read(TEXT, {"regex": r"error \d+$"})
     head, *matches = reading.text.split("\n")
-    assert head == "2 matches"
+    assert head == "matches: 2"
     assert [line.split(":")[0] for line in matches] == ["chars 24-32 line 2", "chars 5051-5059 line 5"]
     assert "second line: error 17 third line" in matches[0]
     again = await read(TEXT, {"chars": [24, 32]})
@@ -133,9 +133,9 @@ async def test_places_of_matches_count_from_the_whole_text_s4_08() -> None:
 
 async def test_many_matches_are_counted_and_bounded_s4_08() -> None:
     reading = await read("ab" * 20_000, {"regex": "a"})
-    assert reading.text.startswith("over 10,000 matches\n")
+    assert reading.text.startswith("matches: over 10,000\n")
     assert reading.cursor is not None
-    assert (await read("abc", {"regex": "x*"})).text == "0 matches"
+    assert (await read("abc", {"regex": "x*"})).text == "matches: 0"
 
 
 async def test_a_window_inside_one_long_line_s4_08() -> None:
@@ -230,6 +230,17 @@ async def test_a_hostile_select_is_stopped_and_the_loop_goes_on(select: dict[str
         if stall < 0.05:
             break
     assert min(stalls) < 0.05
+
+
+async def test_a_select_that_breaks_its_process_is_an_error_in_words_s4_08() -> None:
+    with pytest.raises(ToolArgumentsError, match="memory or depth"):
+        await read({"a": 1}, {"filter": "!" * 900 + "a"})
+
+
+async def test_a_process_that_cannot_start_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(StoreError, match="no process could be started"):
+        await read("text", {"regex": "t"})
 
 
 async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster) -> None:

@@ -5,6 +5,7 @@ branch-and-bound search over the items around the break improves it (Horowitz an
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 __all__ = ["Load", "choose"]
@@ -15,10 +16,18 @@ _SLACK = 1.005
 
 
 class Load(NamedTuple):
-    """What an item is worth, 0 or more, and what it takes, 0 or more."""
+    """What an item is worth, 0 or more, and what it takes, 0 or more.
+
+    Attributes:
+        worth: What it adds.
+        size: What it takes.
+        after: The position of an earlier load, worth no less per token, without which it cannot be taken: what it adds
+            to another form of its item.
+    """
 
     worth: float
     size: int
+    after: int | None = None
 
 
 def choose(loads: Sequence[Load], room: int) -> list[int]:
@@ -34,34 +43,35 @@ def choose(loads: Sequence[Load], room: int) -> list[int]:
     start = max(first - _CORE // 2, 0) if len(able) > _CORE else 0
     core = able[start : start + _CORE]
     fixed = taken.difference(core)
-    search = _Search([loads[position] for position in core])
+    search = _Search(loads, core, fixed)
     search.best_worth = sum(loads[position].worth for position in taken if position not in fixed)
     search.run(0, left + sum(loads[position].size for position in taken if position not in fixed), 0.0)
     if search.best is not None:
-        taken = fixed.union(core[rank] for rank in search.best)
-        rest, _ = _greedy(loads, [position for position in able if position not in taken], room - _size(loads, taken))
-        taken |= rest
+        taken = fixed.union(search.best)
+        taken, _ = _greedy(loads, able, room - sum(loads[position].size for position in taken), taken)
     return sorted(taken)
 
 
-def _greedy(loads: Sequence[Load], order: Sequence[int], room: int) -> tuple[set[int], int]:
-    taken = set()
+def _greedy(
+    loads: Sequence[Load], order: Sequence[int], room: int, taken: AbstractSet[int] = frozenset()
+) -> tuple[set[int], int]:
+    """The loads taken before and those of the others that fit, in that order; the room that is left."""
+    taken = set(taken)
     for position in order:
-        if loads[position].size <= room:
+        load = loads[position]
+        if load.size <= room and position not in taken and (load.after is None or load.after in taken):
             taken.add(position)
-            room -= loads[position].size
+            room -= load.size
     return taken, room
 
 
-def _size(loads: Sequence[Load], taken: set[int]) -> int:
-    return sum(loads[position].size for position in taken)
-
-
 class _Search:
-    """Depth first over loads that are sorted by worth per token, cut off where no better choice can follow."""
+    """Depth first over loads in the order of their worth per token, cut off where no better choice can follow."""
 
-    def __init__(self, loads: Sequence[Load]) -> None:
-        self._loads = loads
+    def __init__(self, loads: Sequence[Load], order: Sequence[int], fixed: AbstractSet[int]) -> None:
+        self._loads = [loads[position] for position in order]
+        self._order = order
+        self._fixed = fixed
         self._taken: list[int] = []
         self._nodes = 0
         self.best: list[int] | None = None
@@ -77,8 +87,8 @@ class _Search:
         if worth + self._bound(at, room) <= self.best_worth * _SLACK:
             return
         load = self._loads[at]
-        if load.size <= room:
-            self._taken.append(at)
+        if load.size <= room and (load.after is None or load.after in self._fixed or load.after in self._taken):
+            self._taken.append(self._order[at])
             self.run(at + 1, room - load.size, worth + load.worth)
             self._taken.pop()
         self.run(at + 1, room, worth)

@@ -4,7 +4,8 @@ The steps, each of which gets what the ones before it left:
 
 1. The newest turns: the newest one always, cut where it is too long, then more while they fit a tenth of the budget.
 2. What the user mentioned, best first, whole where the budget allows it.
-3. Every kind in a room of its own (see `rooms`): what is pinned, then the choice of whole items that is worth most.
+3. Every kind in a room of its own (see `rooms`): what is pinned, then the choice that is worth most, of whole items
+   and of the best passages of the best that are large.
 4. What is left over goes to what was left out, best first: whole items, then parts, then summaries and pointer lines.
 5. The text is rendered and counted. While it takes too much, what was placed last is given back.
 """
@@ -14,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
 
-from llm_common.agents.context.bundle import ContextBundle
+from llm_common.agents.context.bundle import FRACTIONS, ContextBundle
 from llm_common.agents.context.packing.assembly import assemble, in_bundle_order
 from llm_common.agents.context.packing.candidate import FIRST, REFUSED, Candidate, Placed, candidates_of
-from llm_common.agents.context.packing.knapsack import Load, choose
+from llm_common.agents.context.packing.knapsack import choose
 from llm_common.agents.context.packing.ladder import LEAST_CUT, Ladder
 from llm_common.agents.context.packing.meter import SAMPLE_CHARS, Meter
+from llm_common.agents.context.packing.offers import offers_of
 from llm_common.agents.context.packing.passages import request_stems
 from llm_common.agents.context.packing.rooms import rooms
 from llm_common.agents.context.pool import DataPoolSnapshot, TurnEntry
@@ -34,6 +36,8 @@ _MAX_MEMORIES = 5
 _PART, _OF = 2, 3  # of the room, for a mentioned or pinned item that is larger
 _LINES_SHARE = 8  # an eighth of what is left over, for lines that name outputs
 _MAX_LINES = 20
+_MAX_LARGE = 3  # the best that may have their passages chosen instead of whole items
+_LARGE_SHARE = 3
 _UNDIVIDED = 300  # tokens left over that one item gets alone; more is halved, so that several are shown
 _MAX_MISSES = 24
 _MAX_PARTS = 12
@@ -55,8 +59,9 @@ def pack(
     """The bundle that is worth most within the allocation's whole budget, by the request's counter on `render()`.
 
     The system part of the allocation pays for headings and fences; what they do not need goes to the items. Pure:
-    nothing is changed, the order of the pool does not matter, the same values give the same bundle. Whole items of a
-    kind are chosen nearly as an exact knapsack of their worth would be (see `choose`); an item of the previous bundle
+    nothing is changed, the order of the pool does not matter, the same values give the same bundle. Items of a kind
+    are chosen nearly as an exact knapsack of their worth would be (see `choose`), the best large ones in passages; an
+    item of the previous bundle
     gives way only to one that scores a fifth higher, and keeps its place.
 
     Args:
@@ -163,19 +168,33 @@ class _Packer:
                 room -= self._place(candidate, "share", room=room)
             else:
                 ranked.append(candidate)
-        for candidate in self._worth_most(ranked, room):
-            self._place(candidate, "share", room=room)
+        for placed in self._worth_most(ranked, room):
+            self._put(placed)
 
-    def _worth_most(self, candidates: Iterable[Candidate], room: int) -> list[Candidate]:
-        """The whole items that are worth most together in the room."""
+    def _worth_most(self, candidates: Sequence[Candidate], room: int) -> Iterable[Placed]:
+        """What is worth most together in the room: whole items, and passages of the best that would take much of it."""
+        wholes = self._wholes(candidates, room)
+        of_large = self._passages(candidates[:_MAX_LARGE], room)
+        offers = offers_of(wholes, of_large)
+        chosen = [offers[position].placed for position in choose([offer.load for offer in offers], room)]
+        return {placed.candidate: placed for placed in chosen}.values()
+
+    def _passages(self, best: Sequence[Candidate], room: int) -> list[Placed]:
+        """The passages of those that are far larger than a quarter of the room, in so much of it."""
+        part = room // _LARGE_SHARE
+        large = [each for each in best if self._estimate(each) * FRACTIONS["passages"] > part]
+        found = [self._ladder.lesser(candidate, part, "share") for candidate in large]
+        return [placed for placed in found if placed is not None and placed.form == "passages"]
+
+    def _wholes(self, candidates: Iterable[Candidate], room: int) -> list[Placed]:
+        """The items that may fit, worth most per token first, as many as there is any sense to choose among."""
         able = [candidate for candidate in candidates if self._may_take(candidate, room)]
         able.sort(key=lambda candidate: -candidate.worth / candidate.chars)
         counted, chars = 0, 0
         while counted < len(able) and chars * self._density[able[0].kind] <= _COUNTED_ROOMS * room + _COUNTED_MORE:
             chars += able[counted].chars
             counted += 1
-        loads = [Load(each.worth, self._meter.count(each.whole().text)) for each in able[:counted]]
-        return [able[position] for position in choose(loads, room)]
+        return list(filter(None, (self._ladder.whole(candidate, "share") for candidate in able[:counted])))
 
     def _place_left_over(self) -> None:
         waiting = self._by_worth(self._waiting())

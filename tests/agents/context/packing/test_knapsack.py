@@ -1,13 +1,14 @@
 """The choice of what is worth most in a room."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_common.agents.context.packing.knapsack import Load, choose
 
-LOADS = st.lists(st.builds(Load, st.floats(0, 10), st.integers(0, 60)), max_size=9)
+LOADS = st.lists(st.builds(Load, st.floats(0, 10), st.integers(0, 60), st.none()), max_size=9)
+FORMS = st.tuples(st.floats(0, 10), st.integers(1, 60), st.floats(0.1, 0.9), st.integers(1, 59))
 
 
 @given(loads=LOADS, room=st.integers(0, 200))
@@ -20,6 +21,28 @@ def test_a_choice_fits_and_is_nearly_the_best_of_all(loads: list[Load], room: in
         for size in range(len(loads) + 1)
         for some in combinations(loads, size)
         if sum(load.size for load in some) <= room
+    )
+    assert sum(loads[position].worth for position in chosen) >= 0.99 * best
+
+
+@given(items=st.lists(FORMS, max_size=6), room=st.integers(0, 200))
+def test_of_items_in_two_forms_the_choice_is_nearly_the_best_of_all(
+    items: list[tuple[float, int, float, int]], room: int
+) -> None:
+    loads: list[Load] = []
+    forms: list[list[tuple[float, int]]] = []
+    for worth, size, share, part in items:
+        forms.append([(0.0, 0), (worth, size)])
+        if part < share * size:
+            loads += [Load(worth * share, part), Load(worth - worth * share, size - part, len(loads))]
+            forms[-1].append((worth * share, part))
+        else:
+            loads.append(Load(worth, size))
+    chosen = choose(loads, room)
+    assert all(loads[position].after in (None, *chosen) for position in chosen)
+    assert sum(loads[position].size for position in chosen) <= room
+    best = max(
+        sum(worth for worth, _ in some) for some in product(*forms) if sum(size for _, size in some) <= room
     )
     assert sum(loads[position].worth for position in chosen) >= 0.99 * best
 

@@ -209,6 +209,42 @@ class TestKnapsack:
         assert sum(ratios) / len(ratios) >= 0.99
 
 
+    def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(self) -> None:
+        small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
+        pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
+        scores = even_scores(pool, 0.25) | {("file", "large.py"): Score(1.2)}
+        bundle = packed(pool, request_of(4_000, "wind over the bridge"), scores)
+        tokens = {account.id: account.tokens for account in bundle.kept}
+        assert form_of(bundle, "large.py") == "passages"
+        assert tokens["large.py"] >= 800
+        assert sum(form_of(bundle, each.id) == "whole" for each in small) >= 10
+        assert bundle.metadata.budget_utilization >= 0.97
+
+    def test_a_large_item_that_is_no_better_than_what_fits_is_whole_or_waits_for_spare_room(self) -> None:
+        small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
+        pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
+        bundle = packed(pool, request_of(4_000, "wind over the bridge"), even_scores(pool, 0.4))
+        assert reason_of(bundle, "large.py") != "share"
+
+    def test_packed_worth_of_items_that_can_be_cut_is_near_that_of_whole_ones_or_more(self) -> None:
+        source = random.Random(8)
+        counter = CharacterCounter()
+        ratios = []
+        for _ in range(200):
+            pool = DataPoolSnapshot(
+                context_files=tuple(
+                    file(name, sentences(source.randrange(1, 40), source.randrange(99)))
+                    for name in "abcdefgh"[: source.randrange(3, 9)]
+                )
+            )
+            scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
+            request = request_of(source.randrange(1_000, 6_000), "wind over the bridge", counter=counter)
+            bundle = packed(pool, request, scores)
+            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+        assert min(ratios) >= 0.95
+        assert sum(ratios) / len(ratios) >= 1.0
+
+
 def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budget: int) -> float:
     """The largest worth that whole files can have in the budget, by trying every choice of them."""
     items = [
@@ -421,7 +457,7 @@ print(hashlib.sha256((bundle.render() + repr(bundle.explain())).encode()).hexdig
 class TestHysteresis:
     def test_an_item_that_was_in_stays_unless_clearly_beaten(self) -> None:
         pool = DataPoolSnapshot(context_files=(file("a.py", PROSE * 8), file("b.py", PROSE * 8)))
-        request = request_of(330)
+        request = request_of(330, "nothing in them")  # so that none has passages
 
         def whole(first: float, second: float, previous: ContextBundle | None) -> list[str]:
             scores: dict[tuple[Kind, str], Score] = {("file", "a.py"): Score(first), ("file", "b.py"): Score(second)}

@@ -10,7 +10,7 @@ from blockbuster import BlockBuster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_common.agents.offload import Offloaded, OffloadPolicy, OffloadTurn, offload
+from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
 from llm_common.agents.pointers.reading import ContextReading
 from llm_common.agents.pointers.store import ContextPointerStore
 from llm_common.agents.tool_context import ToolContextManager

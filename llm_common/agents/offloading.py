@@ -78,7 +78,8 @@ class OffloadTurn:
     """What the results of one turn may show together, shared by calls that run side by side.
 
     Every call that is still to come keeps room for a preview, so that who finishes first does not take it all. The sum
-    never exceeds the policy's `turn_tokens`. For one event loop.
+    never exceeds the policy's `turn_tokens`, unless more than that is read back: what a model asked for stays whole,
+    within the reader's own limit. For one event loop.
 
     Args:
         policy: Thresholds and room.

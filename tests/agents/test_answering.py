@@ -1,0 +1,188 @@
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import (
+    AgenticExecutor,
+    Answering,
+    ExecutionPlan,
+    LexicalToolSelector,
+    PlannedTask,
+    SubTask,
+    SubTaskResult,
+    TokenBudget,
+    ToolContextManager,
+    ToolRegistry,
+)
+from llm_common.agents.memory import Event, InMemoryMemory
+from llm_common.core import ExactCounter, LLMMessage
+from llm_common.errors import LLMConnectionError, StoreError
+from llm_common.testing import ScriptedClient
+
+REPORTS = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees"}
+PLAN = ExecutionPlan(
+    tasks=[
+        PlannedTask(id=1, description="Weather", sub_tasks=[SubTask(id=1, description='Report the weather of "Oslo"')]),
+        PlannedTask(id=2, description="Weather", sub_tasks=[SubTask(id=1, description='Report the weather of "Lima"')]),
+    ]
+)
+
+
+def registry() -> ToolRegistry:
+    tools = ToolRegistry()
+
+    @tools.tool
+    async def weather(city: str) -> str:
+        """Report the weather of a city."""
+        return REPORTS[city]
+
+    return tools
+
+
+def executor(client: ScriptedClient, folder: Path, **options: Any) -> AgenticExecutor:
+    return AgenticExecutor(client, registry(), ToolContextManager(folder), selector=LexicalToolSelector(), **options)
+
+
+def sent(client: ScriptedClient) -> str:
+    [call] = client.calls
+    return "\n".join(str(message.content) for message in call.messages)
+
+
+async def test_the_answer_is_made_of_what_the_tools_returned(tmp_path: Path) -> None:
+    client = ScriptedClient(["It snows in Oslo."])
+    answer = await executor(client, tmp_path).run("Is it snowing in Oslo?", plan=PLAN)
+    assert (answer.status, answer.text, answer.problem) == ("ok", "It snows in Oslo.", "")
+    assert [result.success for result in answer.results] == [True, True]
+    assert "Snow all day" in sent(client)
+    assert "Is it snowing in Oslo?" in sent(client)
+    assert len(answer.attempts) == 1
+    assert answer.context is not None
+    assert answer.context.metadata.outputs_selected == 2
+
+
+async def test_events_come_first_and_the_answer_last(tmp_path: Path) -> None:
+    runner = executor(ScriptedClient(["Snow."]), tmp_path)
+    async with aclosing(runner.answer_stream("Is it snowing in Oslo?", plan=PLAN)) as events:
+        kinds = [event.type async for event in events]
+    assert kinds == ["thinking", "tool_call", "tool_result"] * 2 + ["answer"]
+
+
+async def test_without_a_plan_the_query_is_the_only_task(tmp_path: Path) -> None:
+    answer = await executor(ScriptedClient(["Fog."]), tmp_path).run('Report the weather of the city "Lima"')
+    assert answer.status == "ok"
+    assert len(answer.results) == 1
+
+
+async def test_a_failed_task_leaves_the_query_unanswered_and_asks_nobody(tmp_path: Path) -> None:
+    client = ScriptedClient([])
+    plan = ExecutionPlan(tasks=[PlannedTask(id=7, description='Report the weather of "Atlantis"')])
+    answer = await executor(client, tmp_path).run("What is the weather?", plan=plan)
+    assert (answer.status, answer.text) == ("no_data", None)
+    assert "task 7 failed" in answer.problem
+    assert client.calls == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        (LLMConnectionError("down"), "error"),
+        ("", "invalid"),
+        ("<think>and on", "invalid"),
+        (RuntimeError("x"), "error"),
+    ],
+    ids=["connection", "empty", "only-thinking", "foreign"],
+)
+async def test_a_model_that_gives_no_answer_is_a_status_and_loses_no_output(
+    reply: str | Exception, status: str, tmp_path: Path
+) -> None:
+    runner = executor(ScriptedClient([reply]), tmp_path)
+    answer = await runner.run("Is it snowing in Oslo?", plan=PLAN)
+    assert (answer.status, answer.text) == (status, None)
+    assert answer.problem
+    assert runner.context_manager.size == 2
+
+
+async def test_thinking_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    client = ScriptedClient(["<think>Oslo, so snow</think>\n\nSnow, as <think> says."])
+    answer = await executor(client, tmp_path).run("Is it snowing in Oslo?", plan=PLAN)
+    assert answer.text == "Snow, as <think> says."
+
+
+async def test_the_prompt_never_exceeds_its_budget(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    for number in range(20):
+        await manager.save_context("read", {"page": number}, f"snow in Oslo, page {number}: " + "snow and ice. " * 300)
+    counter = ExactCounter()
+    for limit in (300, 1_000, 5_000):
+        client = ScriptedClient(["Snow."])
+        answering = Answering(budget=TokenBudget(max_input_tokens=limit, max_output_tokens=50), counter=counter)
+        answer = await answering.answer(client, manager, query="Is it snowing in Oslo?")
+        assert answer.status == "ok"
+        assert 0 < answer.prompt_tokens <= limit
+        assert counter.count(sent(client)) <= limit
+        assert client.calls[0].max_tokens == 50
+
+
+async def test_a_session_remembers_what_was_said(tmp_path: Path) -> None:
+    memory = InMemoryMemory()
+    answering = Answering(memory=memory)
+    client = ScriptedClient(["Snow.", "It was Oslo."])
+    runner = executor(client, tmp_path)
+    await runner.run("Is it snowing in Oslo?", plan=PLAN, answering=answering)
+    await runner.run("Which city did I ask about?", plan=ExecutionPlan(tasks=[]), answering=answering)
+    spoken = [(message.role, message.content) for message in client.calls[1].messages]
+    assert ("assistant", "Snow.") in spoken
+    events = await memory.recent(runner.context_manager.session_id)
+    assert [event.text for event in events][-1] == "It was Oslo."
+
+
+class BrokenMemory(InMemoryMemory):
+    async def append_event(self, session_id: str, event: Event) -> None:
+        raise StoreError("full")
+
+    async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
+        raise OSError("gone")
+
+
+async def test_a_broken_memory_costs_no_answer(tmp_path: Path) -> None:
+    answering = Answering(memory=BrokenMemory())
+    answer = await executor(ScriptedClient(["Snow."]), tmp_path).run("Oslo?", plan=PLAN, answering=answering)
+    assert answer.text == "Snow."
+
+
+async def test_cancelling_while_the_model_thinks_keeps_the_outputs(tmp_path: Path) -> None:
+    thinking = asyncio.Event()
+
+    async def think(messages: Sequence[LLMMessage]) -> str:
+        thinking.set()
+        await asyncio.sleep(60)
+        return "too late"
+
+    runner = executor(ScriptedClient([think]), tmp_path)
+    task = asyncio.create_task(runner.run("Is it snowing in Oslo?", plan=PLAN))
+    await asyncio.wait_for(thinking.wait(), timeout=10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    manager = runner.context_manager
+    loaded = [manager.pointer_store.load_result(pointer=pointer) for pointer in manager.get_all_pointers()]
+    assert sorted(loaded) == sorted(REPORTS.values())
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_executor_without_a_client_says_so(tmp_path: Path) -> None:
+    runner = AgenticExecutor(None, registry(), ToolContextManager(tmp_path), selector=LexicalToolSelector())
+    with pytest.raises(ValueError, match="needs a client"):
+        await runner.run("Oslo?")
+
+
+async def test_a_failed_result_that_is_handed_in_is_the_problem(tmp_path: Path) -> None:
+    failed = SubTaskResult(task_id=3, sub_task_id=0, success=False, error="tool 'x' failed")
+    answer = await Answering().answer(
+        ScriptedClient([]), ToolContextManager(tmp_path), query="private words", results=[failed]
+    )
+    assert answer.problem == "task 3 failed: tool 'x' failed"

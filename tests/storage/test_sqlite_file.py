@@ -1,0 +1,82 @@
+"""A SQLite file of the library's own."""
+
+import sqlite3
+import stat
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from llm_common.errors import LockTimeoutError, StoreError
+from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+
+FIRST = ("CREATE TABLE rain (day TEXT) STRICT",)
+SECOND = ("ALTER TABLE rain ADD COLUMN litres REAL NOT NULL DEFAULT 0",)
+
+
+def opened(path: Path, *migrations: Sequence[str], application_id: int = 7, wait: float = 5.0) -> sqlite3.Connection:
+    return open_sqlite(path, application_id=application_id, migrations=migrations, lock_timeout_s=wait)
+
+
+def test_a_new_file_is_private_and_of_the_newest_version(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "made" / "rain.db", FIRST, SECOND)) as connection:
+        connection.execute("INSERT INTO rain VALUES ('monday', 2)")
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        modes = {stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "made").iterdir()}
+    assert modes == {0o600}
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
+
+
+def test_an_older_file_gets_what_it_lacks(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "rain.db", FIRST)) as connection:
+        connection.execute("INSERT INTO rain VALUES ('monday')")
+    with closing(opened(tmp_path / "rain.db", FIRST, SECOND)) as connection:
+        assert connection.execute("SELECT * FROM rain").fetchall() == [("monday", 0.0)]
+
+
+def test_a_newer_file_and_one_of_another_kind_are_left_alone(tmp_path: Path) -> None:
+    opened(tmp_path / "rain.db", FIRST, SECOND).close()
+    with pytest.raises(StoreError, match="newer"):
+        opened(tmp_path / "rain.db", FIRST)
+    with pytest.raises(StoreError, match="another kind"):
+        opened(tmp_path / "rain.db", FIRST, SECOND, application_id=8)
+
+
+def test_many_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        with closing(opened(tmp_path / "rain.db", FIRST, SECOND)) as connection:
+            connection.execute("INSERT INTO rain VALUES (?, 1)", (str(number),))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, range(24)))
+    with closing(opened(tmp_path / "rain.db", FIRST, SECOND)) as connection:
+        assert connection.execute("SELECT count(*) FROM rain").fetchone() == (24,)
+
+
+def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "rain.db", FIRST)) as connection:
+        with suppress(RuntimeError), transaction(connection):
+            connection.execute("INSERT INTO rain VALUES ('monday')")
+            raise RuntimeError
+        assert connection.execute("SELECT * FROM rain").fetchall() == []
+
+
+def test_waiting_for_another_writer_ends(tmp_path: Path) -> None:
+    path = tmp_path / "rain.db"
+    with closing(opened(path, FIRST)) as busy, closing(opened(path, FIRST, wait=0.05)) as waiting, transaction(busy):
+        begun = transaction(waiting)
+        with pytest.raises(LockTimeoutError), as_store_errors(path):
+            begun.__enter__()
+
+
+def test_damage_and_a_folder_in_its_place_are_store_errors_without_contents(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a secret, and no database at all " * 99)
+    with pytest.raises(StoreError, match="no SQLite file") as caught:
+        opened(tmp_path / "text", FIRST)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(StoreError):
+        opened(tmp_path, FIRST)
+    with pytest.raises(StoreError, match="rights"):
+        opened(tmp_path / "text" / "below.db", FIRST)
