@@ -6,7 +6,7 @@ CASES ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format torture bench docs lock build test-llm clean
+.PHONY: help install demo test coverage check format torture bench docs lock build test-llm test-services clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,12 +25,13 @@ demo: .venv/.installed ## run the main job on this repository: choose tools, kee
 	@$(BIN)/llm-common demo $(DEMO)
 
 test: .venv/.installed ## run the tests
-	@$(BIN)/python -m coverage erase
-	@$(BIN)/python -m coverage run -m pytest -q $(CASES)
-	@$(BIN)/python -m coverage combine -q
-	@$(BIN)/python -m coverage report --fail-under=$(COVERAGE)
+	@$(BIN)/python -m pytest -q -n auto $(CASES)
 
-COVERAGE ?= 90
+coverage: .venv/.installed ## run the tests and fail under 95% branch coverage
+	@$(BIN)/python -m coverage erase
+	@$(BIN)/python -m coverage run -m pytest -q -n auto
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report --fail-under=95
 
 check: .venv/.installed $(POETRY)/.installed ## lint, format, types, imports, lock file
 	@$(BIN)/ruff check .

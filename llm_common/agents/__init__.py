@@ -119,6 +119,7 @@ _HOMES = {
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF["ObjectContextPointerStore"] = "pointers.object_store"  # not in __all__, since it needs an extra
 
 
 def __getattr__(name: str) -> object:

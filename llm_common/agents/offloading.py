@@ -9,15 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.agents.context.packing.passages import RankedPassages, request_stems
+from llm_common.agents.context.packing.passages import RankedPassages
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.encoding import decode_json, is_small
 from llm_common.agents.pointers.excerpt import excerpt_json, excerpt_text, to_json
-from llm_common.agents.pointers.fence import fence_nonce, fenced, one_line, printable
+from llm_common.agents.pointers.fence import fence_nonce, fenced, one_line, printable, without_headings
 from llm_common.agents.pointers.reading import READER_NAME, ContextReading
-from llm_common.agents.pointers.rendering import heading_of, without_headings
+from llm_common.agents.pointers.rendering import heading_of
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.ranking import search_stems
 
 __all__ = ["OffloadPolicy", "OffloadTurn", "Offloaded", "offload"]
 
@@ -242,7 +243,7 @@ class _Parts:
         is_text = isinstance(result, str) or len(text) > _READ_CHARS
         self._text = text
         self._value = text if is_text else decode_json(text.encode())
-        self._passages = RankedPassages(text[:_READ_CHARS], request_stems(query))
+        self._passages = RankedPassages(text[:_READ_CHARS], search_stems(query))
 
     def body(self, room: int) -> str:
         """The parts in about `room` characters."""

@@ -1,12 +1,11 @@
 """How much each file of a tree is worth to a question, by its place in the ranking of the whole tree."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from llm_common.agents.context.file_kinds import is_code
+from llm_common.agents.context.file_kinds import is_code, is_test
 from llm_common.agents.context.pool import ContextFile
 from llm_common.agents.context.request import Score, Scores
 from llm_common.ranking.lexical import query_terms
@@ -14,11 +13,8 @@ from llm_common.ranking.lexical import query_terms
 __all__ = ["rank_value", "score_files"]
 
 _CODE, _TEST, _RECENT = 0.2, -0.1, 0.2
-_PACKED_TEST = -0.3  # commits change tests with the code; a question is seldom answered by one
+_TEST_LOSS = 0.6  # commits change tests with the code; a question that names no tests is seldom answered by one
 _WEEK_H = 168.0
-_TEST_PATH = re.compile(
-    r"(^|/)(tests?|__tests__|testdata|specs?|t)/|(^|/)(test_|conftest\.)|[._-](test|tests|spec)\.", re.IGNORECASE
-)
 
 
 def rank_value(path: str, share: float, query: str) -> float:
@@ -32,7 +28,7 @@ def rank_value(path: str, share: float, query: str) -> float:
         share: Its score in the ranking as a share of the best one.
         query: The question.
     """
-    return math.fsum(_parts(path, share, query).values())
+    return math.fsum([share, _CODE * is_code(path), _TEST * _is_unwanted_test(path, query)])
 
 
 def score_files(
@@ -48,6 +44,7 @@ def score_files(
     The shares come from an index of the whole tree: among the few files that share words with the question, how rare a
     word is could not be told. A score is the square of its summands' sum, so that a file which is half as good as the
     best is worth far less than half: the room goes to the few that answer, not to the many that touch on the question.
+    A test has less than half of it, unless tests are asked for.
 
     Args:
         files: The files to score.
@@ -58,25 +55,29 @@ def score_files(
     """
     return {
         ("file", file.path): _score(
-            _parts(file.path, shares.get(file.path, 0.0), query, test=_PACKED_TEST)
-            | {"recent": _RECENT * _freshness(file, now)},
+            _parts(file, shares.get(file.path, 0.0), query, now),
             "mentioned" if file.path in mentioned else "ranked",
         )
         for file in files
     }
 
 
+def _parts(file: ContextFile, share: float, query: str, now: datetime) -> dict[str, float]:
+    parts = {"words": share, "code": _CODE * is_code(file.path), "recent": _RECENT * _freshness(file, now)}
+    parts["test"] = -_TEST_LOSS * _is_unwanted_test(file.path, query) * math.fsum(parts.values())
+    return parts
+
+
 def _score(parts: Mapping[str, float], rule: str) -> Score:
     """The square of the sum; each part has its share of it."""
-    total = max(math.fsum(parts.values()), 0.0)
+    total = math.fsum(parts.values())
     return Score(total * total, {name: part * total for name, part in parts.items()}, rule)
+
+
+def _is_unwanted_test(path: str, query: str) -> bool:
+    return is_test(path) and "test" not in query_terms(query)
 
 
 def _freshness(file: ContextFile, now: datetime) -> float:
     changed = file.metadata.last_modified
     return math.exp(-max((now - changed).total_seconds() / 3600, 0.0) / _WEEK_H) if changed else 0.0
-
-
-def _parts(path: str, share: float, query: str, *, test: float = _TEST) -> dict[str, float]:
-    is_test = bool(_TEST_PATH.search(path)) and "test" not in query_terms(query)
-    return {"words": share, "code": _CODE * is_code(path), "test": test * is_test}

@@ -9,9 +9,8 @@ from typing import Final, Self
 
 from llm_common.cli.file_words import FileReader, FileWords
 from llm_common.cli.listing import ListedFile
-from llm_common.errors import ConfigError
 from llm_common.ranking.hit import Hit
-from llm_common.ranking.lexical import query_terms
+from llm_common.ranking.lexical import fts5_is_missing, query_terms
 
 __all__ = ["Progress", "TreeIndex"]
 
@@ -82,11 +81,7 @@ class TreeIndex:
         except BaseException as exc:
             self.close()
             if isinstance(exc, sqlite3.OperationalError) and "fts5" in str(exc):
-                raise ConfigError(
-                    f"SQLite {sqlite3.sqlite_version} has no FTS5; use a Python whose SQLite has it",
-                    variable="sqlite3",
-                    value=sqlite3.sqlite_version,
-                ) from exc
+                raise fts5_is_missing() from exc
             raise
 
     def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: Progress) -> int:

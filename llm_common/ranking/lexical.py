@@ -14,7 +14,7 @@ from llm_common.errors import ConfigError
 from llm_common.ranking.hit import Hit
 from llm_common.ranking.stop_words import STOP_WORDS
 
-__all__ = ["MAX_QUERY_TERMS", "LexicalIndex", "query_terms", "split_identifiers"]
+__all__ = ["MAX_QUERY_TERMS", "LexicalIndex", "fts5_is_missing", "query_terms", "split_identifiers"]
 
 MAX_QUERY_TERMS = 64
 """Distinct words of a query that are looked up: time grows with them, and what matters comes early."""
@@ -40,6 +40,15 @@ def split_identifiers(text: str) -> str:
     Punctuation is dropped.
     """
     return " ".join(_words(text))
+
+
+def fts5_is_missing() -> ConfigError:
+    """What to raise where SQLite was built without full-text search."""
+    return ConfigError(
+        f"SQLite {sqlite3.sqlite_version} has no FTS5; use a Python whose SQLite has it",
+        variable="sqlite3",
+        value=sqlite3.sqlite_version,
+    )
 
 
 def query_terms(query: str) -> list[str]:
@@ -94,11 +103,7 @@ class LexicalIndex:
             )
         except sqlite3.OperationalError as exc:
             self.close()
-            raise ConfigError(
-                f"SQLite {sqlite3.sqlite_version} has no FTS5; use a Python whose SQLite has it",
-                variable="sqlite3",
-                value=sqlite3.sqlite_version,
-            ) from exc
+            raise fts5_is_missing() from exc
         weights = ", ".join(str(float(weight)) for weight in (0, *fields.values()))
         marks = ", ".join("?" * len(columns))
         self._insert = f"INSERT INTO texts (rowid, key, {', '.join(columns)}) VALUES (?, ?, {marks})"  # noqa: S608 - numbered names

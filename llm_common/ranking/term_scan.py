@@ -7,9 +7,8 @@ filling a full-text index takes four hundred; on the evaluation sets both rank a
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
-from operator import methodcaller
 from typing import Final
 
 from llm_common.ranking.lexical import query_terms
@@ -21,6 +20,7 @@ __all__ = ["folded", "scan", "search_stems"]
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
+_BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
 _SHORTEST_STEM: Final = 4  # what is shorter counts as a whole word only
 _TELLING: Final = 6  # stems of so many letters hardly stand within other words by chance
@@ -35,7 +35,7 @@ Gains = Sequence[tuple[int, float]]
 def folded(text: str) -> str:
     """The text as it is compared: in lower case, without accents, in compatibility form. ASCII is quick."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+        text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
     return text.lower()
 
 
@@ -89,15 +89,14 @@ def _all_gains(
 
 
 def _gains(stem: str, columns: Sequence[Sequence[str]], weights: Sequence[float], burdens: Sequence[float]) -> Gains:
-    totals = [0.0] * len(burdens)
-    count = _counter(stem)
+    counts = _counter(stem)
+    totals: dict[int, float] = {}
     for texts, weight in zip(columns, weights, strict=True):
-        for position, times in enumerate(map(count, texts)):
+        for position, times in enumerate(counts(texts)):
             if times:
-                totals[position] += weight * times
-    held = [(position, total) for position, total in enumerate(totals) if total]
-    rarity = math.log1p((len(totals) - len(held) + 0.5) / (len(held) + 0.5))
-    return [(position, rarity * total / (total + burdens[position])) for position, total in held]
+                totals[position] = totals.get(position, 0.0) + weight * times
+    rarity = math.log1p((len(burdens) - len(totals) + 0.5) / (len(totals) + 0.5))
+    return [(position, rarity * total / (total + burdens[position])) for position, total in totals.items()]
 
 
 def _relative(stems: Collection[str], gains: dict[str, Gains], size: int) -> list[float]:
@@ -110,16 +109,21 @@ def _relative(stems: Collection[str], gains: dict[str, Gains], size: int) -> lis
     return [total / top for total in totals] if top else totals
 
 
+def _without_marks(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", found[0])))
+
+
 @lru_cache(maxsize=1_024)
-def _counter(stem: str) -> Callable[[str], int]:
+def _counter(stem: str) -> Callable[[Iterable[str]], list[int]]:
+    """What counts a stem in each of many texts; without a call of ours for each, since there are thousands."""
     if len(stem) >= _TELLING or not stem.isascii():
-        return methodcaller("count", stem)
+        return lambda texts: [text.count(stem) for text in texts]
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
-    pattern = re.compile(
+    find = re.compile(
         rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
-    )
-    return lambda text: len(pattern.findall(text)) if stem in text else 0
+    ).findall
+    return lambda texts: [len(find(text)) if stem in text else 0 for text in texts]
 
 
 def _stem(word: str) -> str:

@@ -29,21 +29,34 @@ def test_code_counts_more_than_prose() -> None:
     assert rank_value("contest.py", 0.5, "q") == rank_value("latest/a.py", 0.5, "q") == pytest.approx(0.7)
 
 
-def test_the_nearly_best_are_pinned_and_the_mentioned_come_first() -> None:
-    shares = {"a.py": 1.0, "b.py": 0.9, "c.py": 0.1, "tests/t.py": 1.0, "named.py": 0.0}
+def test_what_is_half_as_good_is_worth_a_quarter_and_the_mentioned_come_first() -> None:
+    shares = {"a.md": 1.0, "b.md": 0.5, "named.py": 0.0}
     scores = score_files([file(path) for path in shares], shares, "q", mentioned={"named.py"}, now=NOW)
     assert {key[1]: score.rule for key, score in scores.items()} == {
-        "a.py": "pinned",
-        "b.py": "pinned",
-        "c.py": "ranked",
-        "tests/t.py": "ranked",
+        "a.md": "ranked",
+        "b.md": "ranked",
         "named.py": "mentioned",
     }
-    assert scores["file", "a.py"].parts == pytest.approx({"words": 1.0, "code": 0.2, "test": 0.0, "recent": 0.0})
+    assert scores["file", "b.md"].value == pytest.approx(scores["file", "a.md"].value / 4)
+
+
+def test_the_parts_of_a_score_sum_up_to_it() -> None:
+    score = score_files([file("tests/a.py")], {"tests/a.py": 1.0}, "q", mentioned=frozenset(), now=NOW)[
+        "file", "tests/a.py"
+    ]
+    assert sum(score.parts.values()) == pytest.approx(score.value) == pytest.approx((0.4 * 1.2) ** 2)
+    assert score.parts == pytest.approx({"words": 0.48, "code": 0.096, "recent": 0.0, "test": -0.3456})
+
+
+def test_a_test_gets_all_its_worth_where_tests_are_asked_for() -> None:
+    shares = {"tests/a.py": 1.0, "a.py": 1.0}
+    files = [file(path) for path in shares]
+    scores = score_files(files, shares, "which test covers this", mentioned=frozenset(), now=NOW)
+    assert len({score.value for score in scores.values()}) == 1
 
 
 def test_a_recent_change_counts_at_the_scale_of_a_week() -> None:
-    files = [file("new.py", timedelta(0)), file("week.py", timedelta(days=7)), file("future.py", -timedelta(days=9))]
+    files = [file("new.md", timedelta(0)), file("week.md", timedelta(days=7)), file("future.md", -timedelta(days=9))]
     scores = score_files(files, {}, "q", mentioned=frozenset(), now=NOW)
-    recent = {key[1]: score.parts["recent"] for key, score in scores.items()}
-    assert recent == pytest.approx({"new.py": 0.2, "week.py": 0.2 / 2.71828, "future.py": 0.2}, rel=1e-4)
+    roots = {key[1]: score.value**0.5 for key, score in scores.items()}
+    assert roots == pytest.approx({"new.md": 0.2, "week.md": 0.2 / 2.71828, "future.md": 0.2}, rel=1e-4)

@@ -160,7 +160,7 @@ def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
     [
         (403, "SignatureDoesNotMatch", StoreError, "refused the credentials (403 SignatureDoesNotMatch)"),
         (401, "Unauthorized", StoreError, "refused the credentials (401 Unauthorized)"),
-        (503, "SlowDown", StoreError, "(503 SlowDown)"),
+        (503, "SlowDown", StoreError, "(503"),
         (507, "XMinioStorageFull", StoreFullError, "No room left"),
     ],
 )

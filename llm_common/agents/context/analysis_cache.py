@@ -14,7 +14,7 @@ class AnalysisCache:
     a cache.
 
     Args:
-        max_chars: How many characters of analysed texts it keeps, the last one whatever its length.
+        max_chars: How many characters of analysed texts it keeps; longer texts are not kept.
     """
 
     def __init__(self, *, max_chars: int) -> None:
@@ -33,9 +33,10 @@ class AnalysisCache:
         analysis = analyse(*texts)
         with self._lock:
             self._forget(key)
-            self._kept[key] = texts, analysis
-            self._chars += _chars(texts)
-            while self._chars > self._max_chars and len(self._kept) > 1:
+            if 0 < _chars(texts) <= self._max_chars:
+                self._kept[key] = texts, analysis
+                self._chars += _chars(texts)
+            while self._chars > self._max_chars:
                 self._forget(next(iter(self._kept)))
         return analysis
 

@@ -8,7 +8,11 @@ from llm_common.agents.context.request import APIType, BudgetAllocation, Context
 __all__ = ["API_CAPS", "SHARES", "SYSTEM_TOKENS", "allocate_budget", "effective_budget"]
 
 SYSTEM_TOKENS: Final = 200
-"""What is kept back for the caller's system prompt (specification, "Phase 1: Budget Allocation")."""
+"""What is kept back for what stands around the items: the frame, its headings and fences.
+
+The specification reserves it for a system prompt ("Phase 1: Budget Allocation"). Here the budget is that of the bundle
+alone, all of which `render()` may use: what the frame does not need of the reserve goes to the items.
+"""
 
 API_CAPS: Final[Mapping[APIType, int]] = {APIType.REALTIME: 4_096}
 """The window of a target, where it has a fixed one."""

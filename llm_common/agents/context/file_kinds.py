@@ -1,8 +1,9 @@
 """What kind of file a path is, told by its name alone."""
 
+import re
 from typing import Final
 
-__all__ = ["CODE_EXTENSIONS", "FILE_EXTENSIONS", "is_code"]
+__all__ = ["CODE_EXTENSIONS", "FILE_EXTENSIONS", "is_code", "is_test"]
 
 CODE_EXTENSIONS: Final = frozenset(  # one paragraph, since a list would take a page
     """
@@ -24,6 +25,9 @@ FILE_EXTENSIONS: Final = CODE_EXTENSIONS | frozenset(
 """Extensions that tell a file from other words with a dot in them."""
 
 _CODE_NAMES: Final = frozenset({"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"})
+_TEST: Final = re.compile(
+    r"(?:^|[/\\])(?:(?:tests?|__tests__|specs?|testdata|t)[/\\]|test_|conftest\.)|[._-](?:tests?|spec)\.", re.IGNORECASE
+)
 _NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "plaintext", "text", "toml", "xml", "yaml"])
 
 
@@ -34,3 +38,8 @@ def is_code(path: str, language: str | None = None) -> bool:
     if extension in FILE_EXTENSIONS:
         return extension in CODE_EXTENSIONS
     return name in _CODE_NAMES or (language or "").lower() not in _NO_CODE
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test or belongs to tests, by its folder or its name."""
+    return _TEST.search(path) is not None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, get_args
 
 from llm_common.agents.context.exclusion import excluded_items
 from llm_common.agents.context.measured_scoring import MeasuredStrategy
@@ -41,11 +41,17 @@ class Strategy(Protocol):
         """
 
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {"measured": MeasuredStrategy(), "spec": SpecStrategy()}
-"""The strategies by the name that a request asks for them by."""
+STRATEGIES: Final[Mapping[str, Strategy]] = {"measured": MeasuredStrategy(max_cached_chars=0), "spec": SpecStrategy()}
+"""The strategies by the name that a request asks for them by; they remember nothing of what they score."""
 
 
-def score_pool(pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+def score_pool(
+    pool: DataPoolSnapshot,
+    request: ContextSelectionRequest,
+    *,
+    now: datetime,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
+) -> Scores:
     """The score of every item of the pool, exactly once, each with a finite value and the rule that it falls under.
 
     Of the rules the first that holds counts: `excluded` (a pattern of the request), `not_required` (a project that the
@@ -57,16 +63,20 @@ def score_pool(pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now:
         pool: The candidates.
         request: Names the strategy; its `min_relevance`, where given, replaces the strategy's cut-offs.
         now: The moment that ages are measured from; UTC when it has no zone.
+        strategies: Those that the request may name.
 
     Raises:
         ValueError: There is no strategy of that name.
     """
-    strategy = STRATEGIES.get(request.strategy)
+    strategy = strategies.get(request.strategy)
     if strategy is None:
-        raise ValueError(f"there is no strategy {request.strategy!r}; use one of {sorted(STRATEGIES)}")
+        raise ValueError(f"there is no strategy {request.strategy!r}; use one of {sorted(strategies)}")
     scores = strategy.score(pool, request, now=now if now.tzinfo else now.replace(tzinfo=UTC))
     fixed = _fixed_rules(pool, request)
-    return {key: _ruled(key[0], score, fixed.get(key), request, strategy) for key, score in scores.items()}
+    cut_offs = {kind: strategy.cut_offs.get(kind, -math.inf) for kind in get_args(Kind)}
+    if request.min_relevance is not None:
+        cut_offs = dict.fromkeys(cut_offs, request.min_relevance)
+    return {key: _ruled(score, fixed.get(key), cut_offs[key[0]]) for key, score in scores.items()}
 
 
 def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> dict[tuple[Kind, str], str]:
@@ -81,7 +91,7 @@ def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> di
     return rules
 
 
-def _ruled(kind: Kind, score: Score, fixed: str | None, request: ContextSelectionRequest, strategy: Strategy) -> Score:
+def _ruled(score: Score, fixed: str | None, cut_off: float) -> Score:
     value = score.value if math.isfinite(score.value) else 0.0
-    cut_off = strategy.cut_offs.get(kind, -math.inf) if request.min_relevance is None else request.min_relevance
-    return Score(value, score.parts, fixed or ("ranked" if value >= cut_off else "below_cut_off"))
+    rule = fixed or ("ranked" if value >= cut_off else "below_cut_off")
+    return score if (score.value, score.rule) == (value, rule) else Score(value, score.parts, rule)

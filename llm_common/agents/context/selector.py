@@ -18,10 +18,11 @@ from llm_common.agents.context.events import (
     selection_complete,
     selection_start,
 )
+from llm_common.agents.context.measured_scoring import MeasuredStrategy
 from llm_common.agents.context.packing import REFUSED, Meter, pack
 from llm_common.agents.context.pool import DataPoolSnapshot
 from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores, UserIntent
-from llm_common.agents.context.scoring import score_pool
+from llm_common.agents.context.scoring import STRATEGIES, Strategy, score_pool
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.excerpt import to_json
 from llm_common.agents.pointers.rendering import LoadsResults
@@ -42,17 +43,27 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Keeps nothing between selections but counts of texts, so that selections may run at the same time and give what
-    they give one after the other.
+    Keeps nothing between selections but what it counted and folded of texts, which makes the next one fast, so that
+    selections may run at the same time and give what they give one after the other.
 
     Args:
         store: Where the stored outputs are; without one they can be named but not shown.
         listeners: Told of every selection, in the order of `ContextEvent`, on the caller's own thread.
+        strategies: Those that a request may name. None takes `measured`, without vectors and with a memory of its own
+            (see `MeasuredStrategy`), and `spec`. With vectors of the extra `embeddings`:
+            `{"measured": MeasuredStrategy(embedder=StaticVectors())}`.
     """
 
-    def __init__(self, *, store: LoadsResults | None = None, listeners: Iterable[Listener] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        store: LoadsResults | None = None,
+        listeners: Iterable[Listener] = (),
+        strategies: Mapping[str, Strategy] | None = None,
+    ) -> None:
         self._store = store
         self._listeners = tuple(listeners)
+        self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
         self._counts: tuple[object, Meter] = (UpperBoundCounter, Meter(UpperBoundCounter()))
 
     async def select(
@@ -93,7 +104,7 @@ class ContextSelector:
         now: datetime,
         previous: ContextBundle | None,
     ) -> tuple[Scores, ContextBundle]:
-        scores = score_pool(pool, request, now=now)
+        scores = score_pool(pool, request, now=now, strategies=self._strategies)
         texts, unavailable = self._load(pool, scores, allocation.total_budget - allocation.system)
         scores = {**scores, **{key: replace(scores[key], rule="unavailable") for key in unavailable}}
         return scores, pack(pool, scores, request, allocation, texts=texts, previous=previous)
@@ -164,6 +175,7 @@ def select_and_pack_context(
     request: ContextSelectionRequest | None = None,
     texts: Mapping[str, str] | None = None,
     previous: ContextBundle | None = None,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> ContextBundle:
     """The bundle for an intent within an allocation; pure: neither clock nor store nor event.
 
@@ -175,10 +187,11 @@ def select_and_pack_context(
             read. Without a moment, ages are measured from the newest item of the pool.
         texts: Texts of stored outputs by pointer id; others can only be named.
         previous: The bundle of the turn before.
+        strategies: Those that the request may name.
     """
     request = request or ContextSelectionRequest(intent=intent, token_budget=max(allocation.total_budget, 1))
     request = request.model_copy(update={"intent": intent})
-    scores = score_pool(pool, request, now=request.now or _newest_moment(pool))
+    scores = score_pool(pool, request, now=request.now or _newest_moment(pool), strategies=strategies)
     return pack(pool, scores, request, allocation, texts=texts or {}, previous=previous)
 
 

@@ -14,9 +14,10 @@ from llm_common.agents.memory.episode import SUMMARISED_EVENTS, summarised
 from llm_common.agents.memory.protocol import Event, MemoryFilters, MemoryHit, Summariser, check_session_id
 from llm_common.agents.memory.recall import MAX_MATCHES, best_lines, shortlist
 from llm_common.agents.memory.scope import event_tags, filter_tags, scoped_terms, scoped_words
-from llm_common.agents.memory.sqlite_file import as_store_errors, open_file, transaction
+from llm_common.agents.memory.sqlite_schema import APPLICATION_ID, MIGRATIONS
 from llm_common.agents.pointers.canonical import stable_json
 from llm_common.errors import StoreError
+from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
 
 __all__ = ["SqliteMemory"]
 
@@ -102,7 +103,12 @@ class SqliteMemory:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = open_file(self._path, lock_timeout_s=self._lock_timeout_s)
+            self._connection = open_sqlite(
+                self._path,
+                application_id=APPLICATION_ID,
+                migrations=MIGRATIONS,
+                lock_timeout_s=self._lock_timeout_s,
+            )
             weakref.finalize(self, self._connection.close)
         return self._connection
 

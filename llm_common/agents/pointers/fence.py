@@ -8,11 +8,13 @@ fence. That keeps the structure of a prompt intact; it does not make a model ign
 import hashlib
 import re
 
-__all__ = ["PLACEHOLDER_NONCE", "fence_nonce", "fenced", "one_line", "printable"]
+__all__ = ["PLACEHOLDER_NONCE", "fence_nonce", "fenced", "one_line", "printable", "without_headings"]
 
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce, to measure a text by before its nonce is known."""
 
+# The mark comes first, so that the engine can search for it quickly; then what must not stand before it.
+_HEADING = re.compile(r"### (?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]### )")
 _LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 
 
@@ -41,6 +43,11 @@ def one_line(text: str, *, max_chars: int) -> str:
     """The text as one line: control characters, line and direction marks become spaces; cut with `…` where longer."""
     line = _LINE_BREAKERS.sub(" ", printable(text[: 4 * max_chars])).strip()
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
+def without_headings(text: str) -> str:
+    """The text with every line that begins like the heading of a block moved by a space, so that it forges none."""
+    return _HEADING.sub(r" \g<0>", text)
 
 
 def printable(text: str) -> str:

@@ -39,8 +39,9 @@ def test_the_least_recently_used_is_forgotten_first() -> None:
     assert len(cache) == 2
 
 
-def test_a_text_beyond_the_limit_is_kept_alone() -> None:
+def test_a_text_beyond_the_limit_is_analysed_and_not_kept() -> None:
     cache, upper = AnalysisCache(max_chars=3), Upper()
     cache.get("small", ("a",), upper)
     assert cache.get("large", ("large",), upper) == ("LARGE",)
-    assert len(cache) == 1
+    assert cache.get("small", ("a",), upper) == ("A",)
+    assert (len(cache), upper.calls) == (1, 2)

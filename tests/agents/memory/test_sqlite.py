@@ -154,7 +154,7 @@ async def test_another_programs_database_is_left_alone_s3_05(path: Path) -> None
         other.execute("CREATE TABLE theirs (x)")
         other.commit()
     before = await asyncio.to_thread(path.read_bytes)
-    with pytest.raises(StoreError, match="another program"):
+    with pytest.raises(StoreError, match="another kind"):
         await found(path)
     assert await asyncio.to_thread(path.read_bytes) == before
 

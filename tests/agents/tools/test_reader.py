@@ -204,6 +204,11 @@ async def test_a_large_result_is_read_in_a_process_apart_s4_08() -> None:
         await read(result, {"path": "/nothing"})
 
 
+# Ours are 2 s and 50 ms, shown on an idle machine; a test must hold on a busy one, and tell both from "for ever".
+LONGEST_S = 10.0
+LONGEST_STALL_S = 1.0
+
+
 @pytest.mark.parametrize(
     "select",
     [
@@ -225,11 +230,11 @@ async def test_a_hostile_select_is_stopped_and_the_loop_goes_on(select: dict[str
             stall, last = max(stall, now - last), now
         with pytest.raises(ToolArgumentsError, match="stopped"):
             await reading
-        assert last - begin < 2.0
+        assert last - begin < LONGEST_S
         stalls.append(stall)
         if stall < 0.05:
             break
-    assert min(stalls) < 0.05
+    assert min(stalls) < LONGEST_STALL_S
 
 
 async def test_a_select_that_breaks_its_process_is_an_error_in_words_s4_08() -> None:

@@ -26,7 +26,7 @@ class Ladder:
 
     Args:
         meter: Counts the blocks.
-        stems: What the request looks for; see `request_stems`.
+        stems: What the request looks for; see `search_stems`.
         summary_first: Whether the summary of a relevant file comes before its passages, as the strategy `spec` wants.
     """
 

@@ -22,11 +22,11 @@ from llm_common.agents.context.packing.knapsack import choose
 from llm_common.agents.context.packing.ladder import LEAST_CUT, Ladder
 from llm_common.agents.context.packing.meter import SAMPLE_CHARS, Meter
 from llm_common.agents.context.packing.offers import offers_of
-from llm_common.agents.context.packing.passages import request_stems
 from llm_common.agents.context.packing.rooms import rooms
 from llm_common.agents.context.pool import DataPoolSnapshot, TurnEntry
 from llm_common.agents.context.rendering import KINDS, frame, render_blocks
 from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores
+from llm_common.ranking import search_stems
 
 __all__ = ["pack"]
 
@@ -89,7 +89,7 @@ class _Packer:
         self._allocation = allocation
         self._open = [candidate for candidate in candidates if candidate.score.rule not in REFUSED]
         self._meter = Meter(request.counter)
-        self._ladder = Ladder(self._meter, request_stems(request.intent.text), summary_first=request.strategy == "spec")
+        self._ladder = Ladder(self._meter, search_stems(request.intent.text), summary_first=request.strategy == "spec")
         kinds = _by_kind(self._open)
         self._density = {kind: self._meter.tokens_per_char(map(_beginning, found)) for kind, found in kinds.items()}
         self._largest = {kind: max((each.worth for each in found), default=0.0) for kind, found in kinds.items()}

@@ -1,20 +1,17 @@
 """The parts of a text that fit a request best, in their order, with marks that count what is missing."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import log
 from typing import NamedTuple
 
-from llm_common.ranking.lexical import query_terms
+from llm_common.ranking import folded
 
-__all__ = ["Passages", "RankedPassages", "request_stems"]
+__all__ = ["Passages", "RankedPassages"]
 
 _LONGEST = 600
 _SHORTEST = 200
 _BOUNDARIES = ("\n\n", "\n", "},", ", ", " ")
-_ENDING = re.compile(r"(?:ations?|ings?|ies|ed|es|s|e|y)$")
-_LEAST_STEM = 3
 _MAX_MISSES = 4
 
 
@@ -25,17 +22,12 @@ class Passages(NamedTuple):
     chars_shown: int
 
 
-def request_stems(text: str) -> tuple[str, ...]:
-    """The words of a request without common English endings, to be looked for inside other words."""
-    return tuple(dict.fromkeys(_stem(term) for term in query_terms(text)))
-
-
 class RankedPassages:
     """A text in passages, ranked once for a request, to be shown in as much room as there is.
 
     Args:
         text: What is too long.
-        stems: What to look for; see `request_stems`.
+        stems: What to look for; see `search_stems`.
     """
 
     def __init__(self, text: str, stems: Sequence[str]) -> None:
@@ -98,8 +90,8 @@ def _cut(text: str, start: int, end: int) -> int:
 
 def _order(text: str, spans: Sequence[tuple[int, int]], stems: Sequence[str]) -> list[int]:
     """The numbers of the spans, the best first; none when no span holds a stem."""
-    lowered = [text[start:end].lower() for start, end in spans]
-    held = {stem: [number for number, span in enumerate(lowered) if stem in span] for stem in stems}
+    texts = [folded(text[start:end]) for start, end in spans]
+    held = {stem: [number for number, span in enumerate(texts) if stem in span] for stem in stems}
     scores = [0.0] * len(spans)
     for found in held.values():
         for number in found:
@@ -135,8 +127,3 @@ def _join(text: str, parts: Sequence[tuple[int, int]]) -> Passages:
 def _mark(count: int, after: Sequence[str] = ()) -> str:
     begins_line = not after or after[-1].endswith("\n")
     return f"{'' if begins_line else chr(10)}[… {count:,} characters left out …]\n"
-
-
-def _stem(word: str) -> str:
-    stem = _ENDING.sub("", word)
-    return stem if len(stem) >= _LEAST_STEM else word

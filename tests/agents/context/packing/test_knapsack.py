@@ -41,9 +41,7 @@ def test_of_items_in_two_forms_the_choice_is_nearly_the_best_of_all(
     chosen = choose(loads, room)
     assert all(loads[position].after in (None, *chosen) for position in chosen)
     assert sum(loads[position].size for position in chosen) <= room
-    best = max(
-        sum(worth for worth, _ in some) for some in product(*forms) if sum(size for _, size in some) <= room
-    )
+    best = max(sum(worth for worth, _ in some) for some in product(*forms) if sum(size for _, size in some) <= room)
     assert sum(loads[position].worth for position in chosen) >= 0.99 * best
 
 

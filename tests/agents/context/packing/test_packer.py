@@ -208,7 +208,6 @@ class TestKnapsack:
         assert min(ratios) >= 0.95
         assert sum(ratios) / len(ratios) >= 0.99
 
-
     def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))

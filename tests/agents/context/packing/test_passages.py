@@ -6,7 +6,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_common.agents.context.packing.passages import RankedPassages, request_stems
+from llm_common.agents.context.packing.passages import RankedPassages
+from llm_common.ranking import search_stems
 from tests.agents.context.samples import texts_of
 
 PARAGRAPHS = [f"Paragraph {number} speaks of stone and of light, and of nothing else at all." for number in range(200)]
@@ -20,7 +21,7 @@ def document(**inserted: str) -> str:
 
 
 def test_the_passage_that_holds_the_request_is_shown_with_its_neighbours() -> None:
-    ranked = RankedPassages(document(at120="The key is saffron."), request_stems("keys of saffron"))
+    ranked = RankedPassages(document(at120="The key is saffron."), search_stems("keys of saffron"))
     found = ranked.best(room=1_500, count=len)
     assert found is not None
     assert "The key is saffron." in found.text
@@ -58,5 +59,5 @@ def test_passages_stay_in_their_room_and_show_only_the_text(text: str, room: int
 def test_a_huge_text_takes_little_time() -> None:
     text = "\n".join(PARAGRAPHS * 100)
     started = time.process_time()
-    RankedPassages(text, request_stems("stone and light of saffron in the roof garden")).best(room=4_000, count=len)
+    RankedPassages(text, search_stems("stone and light of saffron in the roof garden")).best(room=4_000, count=len)
     assert time.process_time() - started < 1

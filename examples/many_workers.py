@@ -1,0 +1,63 @@
+"""Many workers save into one object store at the same time, without a lock, and one reader lists it all.
+
+    python examples/many_workers.py [URL]
+
+Needs `pip install "llm-common[object-store]"`. With the URL of a bucket (s3://bucket/prefix, gs://…, az://…) the
+workers are processes, and might as well be machines; credentials come from the environment. Without one they are
+threads on a store in memory. No key of a model is needed.
+"""
+
+import asyncio
+import sys
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
+
+from llm_common.agents import ObjectContextPointerStore
+
+IN_MEMORY = "memory:///"
+WORKERS = 4
+PAGES = 3
+
+
+@cache
+def open_store(url: str) -> ObjectContextPointerStore:
+    """The store, opened once per process."""
+    return ObjectContextPointerStore.from_url(url)
+
+
+async def work(url: str, worker: int) -> str:
+    """Saves a worker's own pages, and one status that all workers save."""
+    save = partial(open_store(url).save, query_id="crawl", task_id=None)
+    for page in range(PAGES):
+        await save(tool_name="read_page", args={"worker": worker, "page": page}, result=f"page {page} of {worker}")
+    await save(tool_name="status", args={}, result={"newest": worker})
+    return f"worker {worker} saved {PAGES + 1} results"
+
+
+def run_worker(url: str, worker: int) -> str:
+    """A worker with an event loop of its own."""
+    return asyncio.run(work(url, worker))
+
+
+def pool_for(url: str) -> Executor:
+    """Threads where the store lives in this process; else processes."""
+    if url == IN_MEMORY:
+        return ThreadPoolExecutor(WORKERS)
+    return ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"))
+
+
+def main(url: str) -> None:
+    """Prints what the workers did, then what a reader finds."""
+    with pool_for(url) as pool:
+        print(*pool.map(partial(run_worker, url), range(WORKERS)), sep="\n")
+
+    store = open_store(url)
+    pointers = store.list(query_id="crawl")
+    for pointer in pointers:
+        print(pointer.pointer_id, pointer.summary, "->", store.load_result(pointer=pointer))
+    print(f"{len(pointers)} results: {PAGES} from each of {WORKERS} workers, and the one status that all of them saved")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else IN_MEMORY)

@@ -1,0 +1,167 @@
+"""The examples run as they are, without a key and with an endpoint, and show what they say."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from llm_common._env import VARIABLES
+from llm_common.agents import compute_pointer_id
+from tests.core.loopback import Received, Wire, loopback, ok, response
+from tests.s3_server import make_bucket
+
+FOLDER = Path(__file__).parent.parent / "examples"
+MAX_LINES = 70
+S3_SETTINGS = {
+    "AWS_ALLOW_HTTP": "true",
+    "AWS_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+}
+
+
+def run(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None) -> str:
+    """What the program prints, which ends well and without a warning."""
+    ours = {variable.name for variable in VARIABLES}
+    environment = {key: value for key, value in os.environ.items() if key not in ours and not key.startswith("AWS_")}
+    shown = subprocess.run(
+        [sys.executable, "-W", "error", FOLDER / name, *arguments],
+        cwd=cwd,
+        env=environment | (settings or {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    return shown.stdout
+
+
+async def run_with_model(name: str, *arguments: str, replies: Sequence[str], cwd: Path) -> tuple[str, list[Received]]:
+    """What the program prints with an endpoint that gives these replies in turn, and what it asked."""
+    left = deque(replies)
+
+    async def script(wire: Wire) -> None:
+        while await wire.request() is not None:
+            await wire.send(response(200, ok(left.popleft())))
+
+    async with loopback(script) as server:
+        settings = {"LLM_COMMON_BASE_URL": f"http://127.0.0.1:{server.port}/v1", "LLM_COMMON_MODEL": "test-model"}
+        output = await asyncio.to_thread(run, name, *arguments, cwd=cwd, settings=settings)
+    assert not left
+    assert {request.body["model"] for request in server.requests} == {"test-model"}
+    return output, server.requests
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short_and_is_run_by_a_test(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_LINES
+    assert f"    python examples/{path.name}" in text
+    assert f'run("{path.name}"' in Path(__file__).read_text(encoding="utf-8")
+
+
+def test_minimal_shows_the_one_output_that_answers(tmp_path: Path) -> None:
+    output = run("minimal.py", cwd=tmp_path)
+    assert output.startswith("1 of 3 outputs chosen (ok)")
+    assert "Snow all day" in output
+    assert "Fog" not in output
+    assert len(list(tmp_path.glob(".llm-common/context/weather/*.meta.json"))) == 3
+
+
+def test_financial_research_offloads_reads_back_and_answers_from_the_stored_figures_s4_08(tmp_path: Path) -> None:
+    output = run("financial_research.py", cwd=tmp_path)
+    previews, read_back = output.split("Read back", maxsplit=1)
+    assert previews.count("of which parts are shown") == 2
+    assert '"revenue":1059' not in previews
+    assert "income_statement ticker=ACME: 1059\n" in read_back
+    assert "income_statement ticker=GLOBEX: 943\n" in read_back
+    answer = read_back.partition("Answer (ok")[2]
+    assert "1059" in answer
+    assert "943" in answer
+    assert not list(tmp_path.rglob("*.json")), "the session cleared its files"
+
+
+def test_code_question_packs_files_within_its_budget_and_says_why_s1_05_s1_11(tmp_path: Path) -> None:
+    output = run("code_question.py", cwd=tmp_path)
+    tokens, budget = re.findall(r"[0-9,]+", output.splitlines()[0])[:2]
+    assert 0 < int(tokens.replace(",", "")) <= int(budget.replace(",", ""))
+    rows = {words[1]: words[2] for line in output.splitlines()[2:] if (words := line.split())}
+    assert rows["retries.py"] == "whole"
+    assert rows["tokens.py"] == "left_out"
+
+
+def test_code_question_takes_a_folder_and_a_question(tmp_path: Path) -> None:
+    (tmp_path / "moon.py").write_text("def phase_of_the_moon() -> str:\n    return 'full'\n")
+    (tmp_path / "tide.py").write_text("def height() -> float:\n    return 1.5\n")
+    output = run("code_question.py", str(tmp_path), "Which phase has the moon?", cwd=tmp_path)
+    assert re.search(r"moon\.py +whole", output)
+    assert re.search(r"tide\.py +left_out", output)
+
+
+def check_many_workers(output: str) -> None:
+    lines = output.splitlines()
+    assert [line for line in lines if "saved 4 results" in line] == [f"worker {n} saved 4 results" for n in range(4)]
+    assert len({line.split()[0] for line in lines if " -> " in line}) == 13
+    assert sum("status -> {'newest'" in line for line in lines) == 1
+    assert lines[-1].startswith("13 results")
+
+
+def test_many_workers_share_an_object_store_in_memory(tmp_path: Path) -> None:
+    check_many_workers(run("many_workers.py", cwd=tmp_path))
+
+
+def test_many_workers_are_processes_on_a_bucket(tmp_path: Path, s3_endpoint: str) -> None:
+    bucket = f"b{uuid.uuid4().hex}"
+    make_bucket(s3_endpoint, bucket)
+    settings = S3_SETTINGS | {"AWS_ENDPOINT": s3_endpoint}
+    check_many_workers(run("many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings))
+
+
+def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_turn_s3_06(tmp_path: Path) -> None:
+    output = run("long_conversation.py", cwd=tmp_path)
+    assert output.startswith("60 turns")
+    [share] = re.findall(r"([0-9.]+)% of the prompt bytes", output)
+    assert 90 <= float(share) < 100
+
+
+async def test_minimal_with_a_model(tmp_path: Path) -> None:
+    lima = compute_pointer_id(tool_name="weather", args={"city": "Lima"}, query_id="weather", task_id=None)
+    output, _ = await run_with_model("minimal.py", replies=[json.dumps({"pointer_ids": [lima]})], cwd=tmp_path)
+    assert output.startswith("1 of 3 outputs chosen (ok)")
+    assert "Fog" in output
+
+
+async def test_financial_research_with_a_model(tmp_path: Path) -> None:
+    calls = [
+        json.dumps({"calls": [{"tool": "income_statement", "args": {"ticker": ticker}}]})
+        for ticker in ("ACME", "GLOBEX")
+    ]
+    output, asked = await run_with_model("financial_research.py", replies=[*calls, "ACME had."], cwd=tmp_path)
+    assert output.count("of which parts are shown") == 2
+    assert output.endswith("ACME had.\n")
+    prompt = str(asked[-1].body["messages"])
+    assert "1059" in prompt
+    assert "943" in prompt
+
+
+async def test_code_question_with_a_model(tmp_path: Path) -> None:
+    output, [asked] = await run_with_model("code_question.py", replies=["By a deadline."], cwd=tmp_path)
+    assert output.endswith("By a deadline.\n")
+    assert "### retries.py" in str(asked.body["messages"])
+
+
+async def test_long_conversation_with_a_model(tmp_path: Path) -> None:
+    replies = ["In May.", "Weekly.", "Seldom."]
+    output, asked = await run_with_model("long_conversation.py", "3", replies=replies, cwd=tmp_path)
+    assert output.startswith("3 turns")
+    assert [message["role"] for message in asked[-1].body["messages"]] == ["system", *["user", "assistant"] * 2, "user"]
+    assert "Weekly." in str(asked[-1].body["messages"])
