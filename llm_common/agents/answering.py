@@ -64,19 +64,21 @@ class Answering(BaseModel):
         counter: Counts tokens.
         selector: Packs the session's outputs; None makes one over the session's store.
         memory: Where the conversation is kept and looked up; None for none. The session is the context manager's.
-        history: How many of the session's newest remembered events stand in the prompt as the conversation so far.
+        history: How many of the session's newest remembered events may stand in the prompt as the conversation so far.
+            Many, since `fit` cuts to the budget in large steps, and a window that moves by one event a turn would
+            leave nothing for a provider's cache.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     system: str = _SYSTEM
-    budget: TokenBudget = TokenBudget(max_input_tokens=8_000, max_output_tokens=1_000)
+    budget: TokenBudget = TokenBudget(max_input_tokens=16_000, max_output_tokens=1_000)
     model: str | None = None
     timeout_s: float = Field(default=60.0, gt=0)
     counter: TokenCounter = Field(default_factory=UpperBoundCounter)
     selector: ContextSelector | None = None
     memory: Memory | None = None
-    history: int = Field(default=10, ge=0)
+    history: int = Field(default=200, ge=0)
 
     async def answer(
         self, client: SupportsChat, manager: ToolContextManager, *, query: str, results: Sequence[SubTaskResult] = ()
@@ -129,9 +131,11 @@ class Answering(BaseModel):
         return await selector.select(request, DataPoolSnapshot(tool_outputs=tuple(manager.get_all_pointers())))
 
     async def _prompt(self, session_id: str, query: str, context: ContextBundle) -> FittedPrompt:
-        builder = ContextBuilder(self.memory, self.memory, system=self.system)
+        history = await self._conversation(session_id)
+        # A summary of what stands in the prompt anyway would only change its bytes from turn to turn.
+        builder = ContextBuilder(None if history else self.memory, self.memory, system=self.system)
         trigger = TriggerInput(session_id=session_id, goal=query, budget=self.budget)
-        bundle = await builder.build(trigger, history=await self._conversation(session_id), context=context)
+        bundle = await builder.build(trigger, history=history, context=context)
         return fit_detailed(bundle, self.counter)
 
     async def _conversation(self, session_id: str) -> list[LLMMessage]:
