@@ -11,8 +11,8 @@ from llm_common.agents.context.request import Scores
 from llm_common.cli.file_scores import rank_value, score_files
 from llm_common.cli.languages import language_of
 from llm_common.cli.left_out import MAX_FILE_BYTES, is_binary
-from llm_common.cli.plan import starting_point
 from llm_common.cli.searched_folder import SearchedFolder, shell_of
+from llm_common.cli.starting_points import starting_point
 from llm_common.cli.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
 

@@ -3,15 +3,15 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask
 from llm_common.cli.passages import split_passages
+from llm_common.cli.starting_points import starting_point
 from llm_common.cli.workspace import Workspace
 from llm_common.cli.workspace_tools import word_beginnings
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 
-__all__ = ["default_question", "plan_for", "promising_files", "starting_point"]
+__all__ = ["default_question", "plan_for", "promising_files"]
 
 _READ_FILES = 4
 _SEARCHED_WORDS = 8
@@ -23,7 +23,6 @@ _RANKED_PASSAGES = 60
 _DESCRIPTION = re.compile(r'(?:^|[{,])\s*"?description"?\s*[:=]\s*"([^"]+)"', re.MULTILINE)
 _DOCSTRING = re.compile(r'^[rR]?"""(.+?)(?:\.\s|\n\n|""")', re.DOTALL)
 _PROSE = re.compile(r"^[A-Za-z].*(?:\n\S.*)*", re.MULTILINE)
-_STARTING_POINTS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
 def default_question(workspace: Workspace) -> str:
@@ -91,12 +90,6 @@ def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]
 def _task(number: int, description: str, steps: Sequence[str]) -> PlannedTask:
     sub_tasks = [SubTask(id=place, description=step) for place, step in enumerate(steps, start=1)]
     return PlannedTask(id=number, description=description, sub_tasks=sub_tasks)
-
-
-def starting_point(path: str) -> int:
-    """How early one should look into a file to learn what a folder is about; low for a readme, an entry point."""
-    stem = PurePosixPath(path).stem.lower()
-    return _STARTING_POINTS.index(stem) if stem in _STARTING_POINTS else len(_STARTING_POINTS)
 
 
 def _description(workspace: Workspace) -> str:

@@ -38,6 +38,6 @@ def test_without_its_extras_it_says_how_to_get_them(missing: str) -> None:
 
 def test_a_broken_installation_is_not_taken_for_a_missing_extra() -> None:
     program = "import sys; sys.modules['pydantic'] = None; from llm_common.cli import main; main()"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "ModuleNotFoundError" in result.stderr

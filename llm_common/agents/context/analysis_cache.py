@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 __all__ = ["AnalysisCache"]
 
@@ -11,7 +11,7 @@ class AnalysisCache:
     """Analyses by the item and the texts that they were made from, the least recently used forgotten first.
 
     An analysis is only given for equal texts, so that results never depend on what was asked before. Threads may share
-    a cache.
+    a cache; one of them analyses at a time.
 
     Args:
         max_chars: How many characters of analysed texts it keeps; longer texts are not kept.
@@ -23,22 +23,34 @@ class AnalysisCache:
         self._kept: OrderedDict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, texts: tuple[str, ...], analyse: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
-        """`analyse(*texts)`, or what it gave the last time for this key and equal texts; it must be pure."""
+    def get_all(
+        self, items: Iterable[tuple[Hashable, tuple[str, ...]]], analyse: Callable[..., tuple[str, ...]]
+    ) -> list[tuple[str, ...]]:
+        """For each key and its texts `analyse(*texts)`, or what it gave the last time for the key and equal texts.
+
+        Args:
+            items: Keys and texts.
+            analyse: Pure.
+        """
+        found: list[tuple[str, ...]] = []
         with self._lock:
-            kept = self._kept.get(key)
-            if kept and kept[0] == texts:
-                self._kept.move_to_end(key)
-                return kept[1]
-        analysis = analyse(*texts)
-        with self._lock:
-            self._forget(key)
-            if 0 < _chars(texts) <= self._max_chars:
-                self._kept[key] = texts, analysis
-                self._chars += _chars(texts)
-            while self._chars > self._max_chars:
-                self._forget(next(iter(self._kept)))
-        return analysis
+            for key, texts in items:
+                kept = self._kept.get(key)
+                if kept and kept[0] == texts:
+                    self._kept.move_to_end(key)
+                    found.append(kept[1])
+                else:
+                    found.append(analyse(*texts))
+                    self._keep(key, texts, found[-1])
+        return found
+
+    def _keep(self, key: Hashable, texts: tuple[str, ...], analysis: tuple[str, ...]) -> None:
+        self._forget(key)
+        if 0 < _chars(texts) <= self._max_chars:
+            self._kept[key] = texts, analysis
+            self._chars += _chars(texts)
+        while self._chars > self._max_chars:
+            self._forget(next(iter(self._kept)))
 
     def _forget(self, key: Hashable) -> None:
         if kept := self._kept.pop(key, None):

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 from llm_common.agents.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
 from llm_common.agents.context.rendering import Block, render_blocks
 from llm_common.agents.context.request import IntentType, Kind
-from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.fence import one_line
+from llm_common.agents.pointers.pointer import ContextPointer
 
 __all__ = ["FRACTIONS", "BundleMetadata", "ContextBundle", "Form", "ItemAccount"]
 

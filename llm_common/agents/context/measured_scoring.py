@@ -67,7 +67,7 @@ class MeasuredStrategy:
     Without an embedder `vectors` is left out. A request's weights are factors of the parts. Texts are folded once and
     remembered for the next selection; the result is the same without. Threads may share a strategy.
 
-    With vectors, for a selector: `ContextSelector(strategies={"measured": MeasuredStrategy(embedder=StaticVectors())})`.
+    A selector takes vectors so: `ContextSelector(strategies={"measured": MeasuredStrategy(embedder=StaticVectors())})`.
 
     Args:
         embedder: Knows which texts mean something alike, such as `StaticVectors` of the extra `embeddings`.
@@ -96,7 +96,8 @@ class MeasuredStrategy:
         return {key: _score(of_item, request.weights) for key, of_item in parts.items()}
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
-        documents = [self._cache.get(("turn", turn.id), (turn.role, turn.content), _folded_turn) for turn in turns]
+        texts = ((("turn", turn.id), (turn.role, turn.content)) for turn in turns)
+        documents = self._cache.get_all(texts, _folded_turn)
         words = scan(query, documents, weights=(1.0,))
         vectors = self._likeness(query, [turn.content for turn in turns])
         top = max(map(sum, zip(words, vectors, strict=True)), default=0.0) or 1.0
@@ -113,7 +114,8 @@ class MeasuredStrategy:
         }
 
     def _file_parts(self, files: Sequence[ContextFile], query: str, now: datetime) -> dict[tuple[Kind, str], _Parts]:
-        documents = [self._cache.get(("file", file.id), (file.content, file.path), _folded_file) for file in files]
+        texts = ((("file", file.id), (file.content, file.path)) for file in files)
+        documents = self._cache.get_all(texts, _folded_file)
         words = scan(query, documents, weights=_FILE_FIELD_WEIGHTS, length_share=_FILE_LENGTH_SHARE)
         vectors = self._likeness(query, [_SEPARATORS.sub(" ", file.path) for file in files], _PATH_VECTOR_WEIGHT)
         return {

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from llm_common.agents.context_pointers import ContextPointer
+from llm_common.agents.pointers.pointer import ContextPointer
 
 __all__ = [
     "ContextFile",

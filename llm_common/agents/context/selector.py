@@ -23,8 +23,8 @@ from llm_common.agents.context.packing import REFUSED, Meter, pack
 from llm_common.agents.context.pool import DataPoolSnapshot
 from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores, UserIntent
 from llm_common.agents.context.scoring import STRATEGIES, Strategy, score_pool
-from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.excerpt import to_json
+from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.rendering import LoadsResults
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import StoreError

@@ -3,6 +3,10 @@
 from llm_common.agents.context.analysis_cache import AnalysisCache
 
 
+def get(cache: AnalysisCache, key: str, text: str, analyse: "Upper") -> tuple[str, ...]:
+    return cache.get_all([(key, (text,))], analyse)[0]
+
+
 class Upper:
     """Counts how often it works."""
 
@@ -16,32 +20,39 @@ class Upper:
 
 def test_an_equal_text_is_analysed_once() -> None:
     cache, upper = AnalysisCache(max_chars=100), Upper()
-    assert cache.get("a", ("one",), upper) == ("ONE",)
-    assert cache.get("a", ("eno"[::-1],), upper) == ("ONE",)
+    assert get(cache, "a", "one", upper) == ("ONE",)
+    assert get(cache, "a", "eno"[::-1], upper) == ("ONE",)
     assert upper.calls == 1
 
 
 def test_a_changed_text_is_analysed_again() -> None:
     cache, upper = AnalysisCache(max_chars=100), Upper()
-    assert [cache.get("a", (text,), upper) for text in ("one", "two", "one")] == [("ONE",), ("TWO",), ("ONE",)]
+    assert [get(cache, "a", text, upper) for text in ("one", "two", "one")] == [("ONE",), ("TWO",), ("ONE",)]
     assert (len(cache), upper.calls) == (1, 3)
 
 
 def test_the_least_recently_used_is_forgotten_first() -> None:
     cache, upper = AnalysisCache(max_chars=6), Upper()
     for key in ("one", "two", "one", "six"):
-        cache.get(key, (key,), upper)
+        get(cache, key, key, upper)
     calls = upper.calls
-    cache.get("one", ("one",), upper)
+    get(cache, "one", "one", upper)
     assert upper.calls == calls
-    cache.get("two", ("two",), upper)
+    get(cache, "two", "two", upper)
     assert upper.calls == calls + 1
     assert len(cache) == 2
 
 
 def test_a_text_beyond_the_limit_is_analysed_and_not_kept() -> None:
     cache, upper = AnalysisCache(max_chars=3), Upper()
-    cache.get("small", ("a",), upper)
-    assert cache.get("large", ("large",), upper) == ("LARGE",)
-    assert cache.get("small", ("a",), upper) == ("A",)
+    get(cache, "small", "a", upper)
+    assert get(cache, "large", "large", upper) == ("LARGE",)
+    assert get(cache, "small", "a", upper) == ("A",)
     assert (len(cache), upper.calls) == (1, 2)
+
+
+def test_a_cache_of_no_characters_keeps_nothing() -> None:
+    cache, upper = AnalysisCache(max_chars=0), Upper()
+    for text in ("", "one"):
+        get(cache, text, text, upper)
+    assert len(cache) == 0

@@ -1,6 +1,6 @@
 import pytest
 
-from llm_common.agents.context.file_kinds import is_code
+from llm_common.agents.context.file_kinds import is_code, is_test
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,25 @@ from llm_common.agents.context.file_kinds import is_code
 )
 def test_code_is_told_by_name_then_by_language(path: str, language: str | None, *, expected: bool) -> None:
     assert is_code(path, language) is expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tests/a.py",
+        r"Tests\A.cs",
+        "src/__tests__/a.ts",
+        "a_test.go",
+        "x/test_a.py",
+        "a.spec.ts",
+        "conftest.py",
+        "t/a.t",
+    ],
+)
+def test_tests_are_told_by_folder_or_name(path: str) -> None:
+    assert is_test(path)
+
+
+@pytest.mark.parametrize("path", ["contest.py", "latest/a.py", "src/testing.py", "spec.md", "attest_a.py", ""])
+def test_other_names_are_no_tests(path: str) -> None:
+    assert not is_test(path)

@@ -1,6 +1,8 @@
 """One selection from a pool to a bundle, with store and listeners."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,13 @@ from llm_common.agents.context import (
     ContextSelector,
     DataPoolSnapshot,
     IntentType,
+    MeasuredStrategy,
+    Score,
+    Scores,
     allocate_budget,
     select_and_pack_context,
 )
+from llm_common.agents.context.request import Kind
 from llm_common.agents.context_pointers import ContextPointer, FileContextPointerStore
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
@@ -175,3 +181,44 @@ async def test_the_previous_bundle_keeps_its_order() -> None:
 async def test_an_unknown_strategy_is_an_error() -> None:
     with pytest.raises(ValueError, match="strategy"):
         await ContextSelector().select(request_of(1_000, strategy="nonsense"), POOL)
+
+
+class LastFileFirst:
+    """A strategy of the caller's own."""
+
+    cut_offs: Mapping[Kind, float] = {}
+
+    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+        del request, now
+        return {("file", each.id): Score(float(place)) for place, each in enumerate(pool.context_files)}
+
+
+async def test_a_selector_has_the_strategies_that_it_was_given_s1_16() -> None:
+    pool = DataPoolSnapshot(context_files=POOL.context_files)
+    request = asked(900, "rain").model_copy(update={"strategy": "mine"})
+    bundle = await ContextSelector(strategies={"mine": LastFileFirst()}).select(request, pool)
+    assert bundle.files[0].path == "src/f8.py"
+    pure = select_and_pack_context(
+        pool, allocate_budget(request), request.intent, request=request, strategies={"mine": LastFileFirst()}
+    )
+    assert pure.render() == bundle.render()
+    with pytest.raises(ValueError, match="there is no strategy 'mine'; use one of"):
+        await ContextSelector().select(request, pool)
+
+
+class Synonyms:
+    """Vectors by which the text that speaks of a cat is like any query."""
+
+    def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        del query
+        return [float("cat" in text) for text in texts]
+
+
+async def test_vectors_reach_the_default_strategy_s1_16() -> None:
+    pool = DataPoolSnapshot(
+        memory_hits=tuple(memory(number, f"All about {name}s.") for number, name in enumerate(("ant", "dog", "cat")))
+    )
+    request = request_of(800, "feline", strategy="measured").model_copy(update={"now": NOON})
+    selector = ContextSelector(strategies={"measured": MeasuredStrategy(embedder=Synonyms())})
+    assert [each.id for each in (await ContextSelector().select(request, pool)).memory] == ["m0", "m1", "m2"]
+    assert [each.id for each in (await selector.select(request, pool)).memory] == ["m2", "m0", "m1"]

@@ -25,3 +25,18 @@ def test_hostile_text_takes_no_time_f_142() -> None:
     started = time.perf_counter()
     defined_symbols("func " * 100_000 + "func (" * 50_000 + " " * 200_000)
     assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("a.py", "Reader"),
+        ("a.PYI", "Reader"),
+        ("a.go", "of"),
+        ("a.txt", "Reader of"),
+        ("", "Reader of"),
+        ("py", "Reader"),
+    ],
+)
+def test_the_path_tells_which_keywords_define_something(path: str, names: str) -> None:
+    assert sorted(defined_symbols("class Reader:  # any type of", path).split()) == names.split()

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_common.agents.pointers.fence import PLACEHOLDER_NONCE, fence_nonce, fenced, one_line, printable
+from llm_common.agents.pointers.fence import (
+    PLACEHOLDER_NONCE,
+    fence_nonce,
+    fenced,
+    one_line,
+    printable,
+    without_headings,
+)
 
 
 def test_the_same_text_gets_the_same_nonce_s0_53() -> None:
@@ -50,3 +57,13 @@ def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
 def test_printable_text_can_be_encoded_and_says_the_same(text: str) -> None:
     printable(text).encode()
     assert printable(text) == text or any("\ud800" <= character <= "\udfff" for character in text)
+
+
+@pytest.mark.parametrize("line_end", ["", *"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\r\n", "a\n"])
+def test_what_begins_a_line_like_a_heading_is_moved(line_end: str) -> None:
+    assert without_headings(f"{line_end}### forged") == f"{line_end} ### forged"
+
+
+@pytest.mark.parametrize("text", ["a ### b", "#### deeper", "## two", "###", "", "x### y"])
+def test_other_text_is_left_alone(text: str) -> None:
+    assert without_headings(text) == text

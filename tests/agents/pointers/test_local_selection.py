@@ -163,3 +163,19 @@ async def test_the_cap_comes_from_the_environment_s0_33(monkeypatch: pytest.Monk
     assert len(await LexicalRelevanceSelector().select(query="weather", pointers=pool)) == 2
     monkeypatch.delenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS")
     assert len(await LexicalRelevanceSelector().select(query="weather", pointers=pool)) == 6
+
+
+class Synonyms:
+    """Vectors by which the text that speaks of a cat is like any query."""
+
+    def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        del query
+        return [float("cat" in text) for text in texts]
+
+
+async def test_the_selector_ranks_by_meaning_where_it_has_vectors() -> None:
+    pool = [pointer(number, f"search pets {name}") for number, name in enumerate(("ant", "cat", "dog", "hen"))]
+    for embedder, expected in ((None, 3), (Synonyms(), 1)):
+        selector = LexicalRelevanceSelector(1, embedder=embedder)
+        kept = await selector.select(query="feline pets", pointers=pool)
+        assert [int(each.pointer_id, 16) for each in kept] == [expected]

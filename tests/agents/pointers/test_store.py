@@ -30,7 +30,7 @@ from llm_common.errors import (
     UnsafePathError,
     UnserialisableError,
 )
-from llm_common.storage import MemoryBlobStore
+from llm_common.storage import FileBlobStore, MemoryBlobStore
 
 
 @pytest.fixture
@@ -462,6 +462,7 @@ async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: in
 
 async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: FileContextPointerStore) -> None:
     blobs = store._blobs
+    assert isinstance(blobs, FileBlobStore)
     released = threading.Event()
     held = threading.Event()
 

@@ -13,7 +13,7 @@ from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.records import meta_key, next_key, result_key
 from llm_common.agents.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
-from llm_common.storage import MemoryBlobStore
+from llm_common.storage import FileBlobStore, MemoryBlobStore
 
 Key = Callable[[str, str], str]
 
@@ -263,6 +263,7 @@ def test_a_second_save_without_room_leaves_one_version_and_the_next_succeeds_f_0
 
 def test_a_writer_that_hangs_is_a_typed_error_f_070(store: FileContextPointerStore) -> None:
     pointer = save(store, "x")
+    assert isinstance(store._blobs, FileBlobStore)
     with store._blobs.lock("q"):
         with pytest.raises(LockTimeoutError):
             save(store, "y")

@@ -7,7 +7,7 @@ from llm_common.agents.context.packing.candidate import Candidate, Placed, accou
 from llm_common.agents.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
 from llm_common.agents.context.rendering import KINDS
 from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest
-from llm_common.agents.context_pointers import ContextPointer
+from llm_common.agents.pointers.pointer import ContextPointer
 
 __all__ = ["assemble", "in_bundle_order"]
 

@@ -8,7 +8,7 @@ from llm_common.agents.context.bundle import FRACTIONS, ContextBundle, Form, Ite
 from llm_common.agents.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
 from llm_common.agents.context.rendering import KINDS, Block, item_block
 from llm_common.agents.context.request import Kind, Score, Scores
-from llm_common.agents.context_pointers import ContextPointer
+from llm_common.agents.pointers.pointer import ContextPointer
 
 __all__ = ["FIRST", "HYSTERESIS", "REFUSED", "Candidate", "Item", "Placed", "account_of", "candidates_of"]
 

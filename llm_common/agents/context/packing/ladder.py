@@ -7,8 +7,8 @@ from llm_common.agents.context.packing.candidate import Candidate, Placed
 from llm_common.agents.context.packing.meter import Meter
 from llm_common.agents.context.packing.passages import Passages, RankedPassages
 from llm_common.agents.context.pool import ContextFile
-from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.pointers.excerpt import excerpt_text
+from llm_common.agents.pointers.pointer import ContextPointer
 
 __all__ = ["LEAST_CUT", "Ladder"]
 

@@ -36,8 +36,8 @@ _MAX_MEMORIES = 5
 _PART, _OF = 2, 3  # of the room, for a mentioned or pinned item that is larger
 _LINES_SHARE = 8  # an eighth of what is left over, for lines that name outputs
 _MAX_LINES = 20
-_MAX_LARGE = 3  # the best that may have their passages chosen instead of whole items
-_LARGE_SHARE = 3
+_MAX_LARGE = 3  # of the best items may have their passages chosen before small ones fill the room
+_LARGE_SHARE = 3  # of the room, for each
 _UNDIVIDED = 300  # tokens left over that one item gets alone; more is halved, so that several are shown
 _MAX_MISSES = 24
 _MAX_PARTS = 12
@@ -180,7 +180,7 @@ class _Packer:
         return {placed.candidate: placed for placed in chosen}.values()
 
     def _passages(self, best: Sequence[Candidate], room: int) -> list[Placed]:
-        """The passages of those that are far larger than a quarter of the room, in so much of it."""
+        """The passages of those that are far larger than their share of the room, in so much of it."""
         part = room // _LARGE_SHARE
         large = [each for each in best if self._estimate(each) * FRACTIONS["passages"] > part]
         found = [self._ladder.lesser(candidate, part, "share") for candidate in large]
@@ -200,7 +200,9 @@ class _Packer:
         waiting = self._by_worth(self._waiting())
         misses = 0
         for candidate in waiting:
-            if misses < _MAX_MISSES and self._may_take(candidate, self._left):
+            if misses == _MAX_MISSES or self._left < LEAST_CUT:
+                break
+            if self._may_take(candidate, self._left):
                 misses += not self._place(candidate, "spare", room=self._left)
         waiting = [candidate for candidate in waiting if candidate not in self._placed]
         outputs = [candidate for candidate in waiting if candidate.kind == "output"]
