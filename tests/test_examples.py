@@ -107,7 +107,7 @@ def test_code_question_takes_a_folder_and_a_question(tmp_path: Path) -> None:
     assert re.search(r"tide\.py +left_out", output)
 
 
-def check_many_workers(output: str) -> None:
+def assert_many_workers_saved(output: str) -> None:
     lines = output.splitlines()
     assert [line for line in lines if "saved 4 results" in line] == [f"worker {n} saved 4 results" for n in range(4)]
     assert len({line.split()[0] for line in lines if " -> " in line}) == 13
@@ -116,14 +116,14 @@ def check_many_workers(output: str) -> None:
 
 
 def test_many_workers_share_an_object_store_in_memory(tmp_path: Path) -> None:
-    check_many_workers(run("many_workers.py", cwd=tmp_path))
+    assert_many_workers_saved(run("many_workers.py", cwd=tmp_path))
 
 
 def test_many_workers_are_processes_on_a_bucket(tmp_path: Path, s3_endpoint: str) -> None:
     bucket = f"b{uuid.uuid4().hex}"
     make_bucket(s3_endpoint, bucket)
     settings = S3_SETTINGS | {"AWS_ENDPOINT": s3_endpoint}
-    check_many_workers(run("many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings))
+    assert_many_workers_saved(run("many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings))
 
 
 def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_turn_s3_06(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The README keeps its word."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -30,7 +29,10 @@ def test_the_first_example_is_short_and_prints_the_one_output_that_answers(tmp_p
 
 
 def test_the_second_example_runs_up_to_the_model() -> None:
-    subprocess.run([sys.executable, "-W", "error", "-c", EXAMPLES[1]], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXAMPLES[1]], capture_output=True, text=True, check=False
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README))
@@ -54,8 +56,3 @@ def test_every_name_in_its_table_can_be_imported() -> None:
     faces = (llm_common.agents, llm_common.agents.context, llm_common.agents.memory, llm_common.core)
     for name in names:
         assert any(hasattr(face, name) for face in faces), name
-
-
-def test_examples_are_python() -> None:
-    for example in EXAMPLES:
-        ast.parse(example)

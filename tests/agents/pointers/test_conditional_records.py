@@ -172,7 +172,7 @@ def check_two_writers(
     return explore(chance, programs, one_of(results, before), objects=objects, losses=losses, afterwards=NEXT)
 
 
-def check_three_writers(chance: RepeatableChance, results: tuple[str, str, str], *, runs: int) -> None:
+def assert_three_writers_leave_one_pair(chance: RepeatableChance, results: tuple[str, str, str], *, runs: int) -> None:
     programs = [save(result) for result in results]
     explorer = Explorer(programs, before=chance.begin, objects=stored(chance, OLD), losses=2)
     dice = random.Random(7)
@@ -210,7 +210,7 @@ THREE_WRITERS = [("one", "two", "three"), ("same", "same", "old")]
 def test_three_writers_of_one_call_leave_the_old_pair_or_a_new_one_s0_05_s0_18(
     chance: RepeatableChance, results: tuple[str, str, str]
 ) -> None:
-    check_three_writers(chance, results, runs=40)
+    assert_three_writers_leave_one_pair(chance, results, runs=40)
 
 
 @pytest.mark.torture
@@ -218,7 +218,7 @@ def test_three_writers_of_one_call_leave_the_old_pair_or_a_new_one_s0_05_s0_18(
 def test_three_writers_in_many_orders_leave_the_old_pair_or_a_new_one_s0_05_s0_18(
     chance: RepeatableChance, results: tuple[str, str, str]
 ) -> None:
-    check_three_writers(chance, results, runs=5_000)
+    assert_three_writers_leave_one_pair(chance, results, runs=5_000)
 
 
 @pytest.mark.parametrize("results", [("one", "two"), ("same", "same")], ids=["other-results", "the-same-result"])

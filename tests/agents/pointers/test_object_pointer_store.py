@@ -197,7 +197,7 @@ def look(store: ContextPointerStore) -> tuple[set[tuple[str, int]], Counter[str]
     return found, +wrong
 
 
-def save_at_once(endpoint: str, *, processes: int, saves: int, same: bool) -> None:
+def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, same: bool) -> None:
     """Checks that what that many processes save at the same time is whole at all times and there at the end."""
     bucket = new_bucket(endpoint)
     store = s3_store(endpoint, bucket)
@@ -225,13 +225,13 @@ def save_at_once(endpoint: str, *, processes: int, saves: int, same: bool) -> No
 
 @pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
 def test_processes_that_save_at_once_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
-    save_at_once(s3_endpoint, processes=3, saves=6, same=same)
+    assert_saves_at_once_are_kept(s3_endpoint, processes=3, saves=6, same=same)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
 def test_eight_processes_of_fifty_saves_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
-    save_at_once(s3_endpoint, processes=8, saves=50, same=same)
+    assert_saves_at_once_are_kept(s3_endpoint, processes=8, saves=50, same=same)
 
 
 def kill_while_saving(endpoint: str, *, kills: int, same: bool) -> Counter[str]:

@@ -116,5 +116,6 @@ def test_texts_from_outside_cannot_close_their_fence_or_forge_a_section_f_147(wh
 
 def test_lone_surrogates_become_escapes_f_148() -> None:
     bundle = PromptBundle(system="a\ud83d", instructions="b\ude00", context_docs=["\ud800"], background="\udfff")
-    for message in bundle.to_messages():
-        str(message.content).encode()
+    sent = "\n".join(str(message.content) for message in bundle.to_messages())
+    assert all(escape in sent for escape in (r"a\ud83d", r"b\ude00", r"\ud800", r"\udfff"))
+    assert sent == sent.encode().decode()

@@ -81,7 +81,7 @@ def sent_tokens(bundle: PromptBundle, counter: TokenCounter, *, include_tools: b
     return sum(counter.count(text) for text in texts if isinstance(text, str)) + counter.count(beside)
 
 
-def check_never_over(seed: int, counter: TokenCounter) -> None:
+def assert_never_over(seed: int, counter: TokenCounter) -> None:
     bundle = random_bundle(seed)
     fitted = fit_detailed(bundle, counter)
     limit = bundle.budget.max_input_tokens
@@ -96,13 +96,13 @@ def check_never_over(seed: int, counter: TokenCounter) -> None:
 
 def test_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
     for seed in range(150):
-        check_never_over(seed, exact)
+        assert_never_over(seed, exact)
 
 
 @pytest.mark.torture
 def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
     for seed in range(10_000):
-        check_never_over(seed, exact)
+        assert_never_over(seed, exact)
 
 
 @settings(max_examples=150)

@@ -69,7 +69,7 @@ COUNTERS: dict[str, TokenCounter] = {
 }
 
 
-def check_bounds(bundle: ContextBundle, pool: DataPoolSnapshot, budget: int, counter: TokenCounter) -> None:
+def assert_within_bounds(bundle: ContextBundle, pool: DataPoolSnapshot, budget: int, counter: TokenCounter) -> None:
     text = bundle.render()
     if text:
         assert counter.count(text) <= budget
@@ -86,20 +86,20 @@ class TestHardBudget:
     @given(case=cases(), budget=st.integers(1, 3_000))
     @settings(max_examples=150)
     def test_no_bundle_is_over_the_budget_by_the_exact_tokenizer_s1_05(self, case: Case, budget: int) -> None:
-        self.check(case, budget)
+        self.assert_within_budget(case, budget)
 
     @pytest.mark.torture
     @pytest.mark.parametrize("smallest", [1, 751, 1_501, 2_251])
     @given(case=cases(), more=st.integers(0, 749))
     @settings(max_examples=2_500)
     def test_none_of_ten_thousand_bundles_is_over_the_budget_s1_05(self, smallest: int, case: Case, more: int) -> None:
-        self.check(case, smallest + more)
+        self.assert_within_budget(case, smallest + more)
 
-    def check(self, case: Case, budget: int) -> None:
+    def assert_within_budget(self, case: Case, budget: int) -> None:
         pool, scores, texts = case
         counter = exact()
         bundle = packed(pool, request_of(budget, "rain cloud", counter=counter), scores, texts=texts)
-        check_bounds(bundle, pool, budget, counter)
+        assert_within_bounds(bundle, pool, budget, counter)
 
     @pytest.mark.parametrize("name", COUNTERS, ids=[f"S1-05-{name}" for name in COUNTERS])
     @given(case=cases(), budget=st.integers(1, 5_000))
@@ -107,7 +107,7 @@ class TestHardBudget:
     def test_no_counter_gets_a_bundle_over_its_budget(self, name: str, case: Case, budget: int) -> None:
         pool, scores, texts = case
         bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), scores, texts=texts)
-        check_bounds(bundle, pool, budget, COUNTERS[name])
+        assert_within_bounds(bundle, pool, budget, COUNTERS[name])
 
     @pytest.mark.parametrize(
         ("budget", "kept"),
