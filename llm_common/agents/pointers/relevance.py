@@ -12,7 +12,7 @@ from llm_common.ranking import Embedder, folded, scan, standing_out, weighted_su
 
 __all__ = ["RankedPointer", "rank_pointers", "selection_cap"]
 
-# Measured by benchmarks/quality_pointers.py. Around all of them the mean over the sets hardly moves, but single sets do
+# Measured by benchmarks/quality_context.py. Around all of them the mean over the sets hardly moves, but single sets do
 # by more than they stand above what is promised of them: measure all sets before changing one.
 _FIELD_WEIGHTS = (2.0, 1.0)  # summary, digest
 _VECTOR_WEIGHT = 0.4
