@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 
 import llm_common
 from llm_common.cli.app import app
+from tests.cli.tree import PROGRAM
 
 STANDARD_JSON = Path(json.__file__).parent
 QUESTION = "how are strings escaped"
-RUN = [sys.executable, "-c", "from llm_common.cli import main; main()"]
+RUN = [sys.executable, "-c", PROGRAM]
 
 
 @pytest.fixture(autouse=True)

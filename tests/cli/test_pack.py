@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 
 from llm_common.cli.app import app
 from llm_common.core.tokens import ExactCounter
-from tests.cli.tree import git, write
+from tests.cli.tree import PROGRAM, git, write
 
 STANDARD_JSON = Path(json.__file__).parent
-RUN = [sys.executable, "-c", "from llm_common.cli import main; main()", "pack"]
+RUN = [sys.executable, "-c", PROGRAM, "pack"]
 FILLER = "".join(f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(400))
 ANSWER = "def expire_cookie(jar):\n    # a cookie whose time is over leaves the jar\n    jar.pop()\n"
 FILES: dict[str, str | bytes] = {

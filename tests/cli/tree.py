@@ -6,6 +6,12 @@ from pathlib import Path
 
 from llm_common.cli.listing import ListedFile, list_paths, stat_files
 
+# The command as a process. A parent that ignores SIGINT, as a shell does for what it starts in the background, must not
+# make the child ignore it.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from llm_common.cli import main; main()"
+)
+
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     for name, content in files.items():
