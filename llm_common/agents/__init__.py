@@ -5,8 +5,9 @@ context selector has a face of its own, `llm_common.agents.context`, and so has 
 `ObjectContextPointerStore` is here too, but not in `__all__`: it needs the extra `object-store`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from llm_common._faces import late_names
 
 if TYPE_CHECKING:
     from llm_common.agents.answering import Answer, Answering
@@ -101,7 +102,7 @@ _HOMES = {
     "executor": ("AgenticExecutor",),
     "lexical_tool_selector": ("LexicalToolSelector",),
     "offloading": ("OffloadPolicy", "OffloadTurn", "Offloaded", "offload"),
-    "pointers.object_store": ("ObjectContextPointerStore",),
+    "pointers.object_store": ("ObjectContextPointerStore",),  # not in __all__, since it needs an extra
     "prompt": ("ContextBuilder", "PromptBundle", "TokenBudget", "TriggerInput", "fit"),
     "run_events": ("StreamEvent",),
     "schemas": ("ExecutionPlan", "PlannedTask", "SubTask", "SubTaskResult", "ToolCall"),
@@ -118,17 +119,8 @@ _HOMES = {
         "read_context",
     ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_HOME_OF["ObjectContextPointerStore"] = "pointers.object_store"  # not in __all__, since it needs an extra
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

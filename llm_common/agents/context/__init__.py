@@ -3,8 +3,9 @@
 A name's module is imported when the name is first asked for, so that nobody waits for parts that are not used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from llm_common._faces import late_names
 
 if TYPE_CHECKING:
     from llm_common.agents.context.budget import allocate_budget, effective_budget
@@ -145,16 +146,8 @@ _HOMES = {
     ),
     "selector": ("ContextSelector", "select_and_pack_context"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
