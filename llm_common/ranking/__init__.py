@@ -5,7 +5,7 @@ from llm_common.ranking.fusion import max_normalised, min_max_normalised, recipr
 from llm_common.ranking.hit import Hit, best_first
 from llm_common.ranking.lexical import MAX_QUERY_TERMS, LexicalIndex, query_terms, split_identifiers
 from llm_common.ranking.subqueries import split_request
-from llm_common.ranking.term_scan import folded, scan, search_stems
+from llm_common.ranking.term_scan import TermScanner, folded, scan, search_stems
 
 __all__ = [
     "MAX_QUERY_TERMS",
@@ -13,6 +13,7 @@ __all__ = [
     "Hit",
     "LexicalIndex",
     "StaticVectors",
+    "TermScanner",
     "best_first",
     "folded",
     "max_normalised",

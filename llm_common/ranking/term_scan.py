@@ -7,18 +7,20 @@ filling a full-text index takes four hundred; on the evaluation sets both rank a
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.subqueries import split_request
 
-__all__ = ["folded", "scan", "search_stems"]
+__all__ = ["TermScanner", "folded", "scan", "search_stems"]
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
+
+_REMEMBERED_STEMS: Final = 64
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
@@ -28,8 +30,14 @@ _TELLING: Final = 6  # stems of so many letters hardly stand within other words 
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
 _OFTEN_DOUBLE: Final = "aeiouls"  # `call`, `pass`; but `stopped` is of `stop`
 
+Totals = dict[int, float]
+"""How often a word is in the documents that hold it, by their places, each field by its weight."""
+
+Weights = tuple[float, ...]
+"""What a word weighs in each field."""
+
 Gains = Sequence[tuple[int, float]]
-"""What a word adds to the documents that hold it, by their positions."""
+"""What a word adds to the documents that hold it, by their places."""
 
 
 def folded(text: str) -> str:
@@ -44,14 +52,8 @@ def search_stems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_stem(folded(term)) for term in query_terms(text)))
 
 
-def scan(
-    request: str,
-    documents: Sequence[Sequence[str]],
-    *,
-    weights: Sequence[float],
-    length_share: float = _LENGTH_SHARE,
-) -> list[float]:
-    """How well each document answers the request, from 0 to 1; the best is 1, what shares no word with it is 0.
+class TermScanner:
+    """Scores documents by the words of a request, and remembers in which of them it found each word.
 
     BM25 over the fields of the documents, counted together as in BM25F. A word is found by its beginning, whatever
     its ending (`deliver` in `delivery`), a long one within others too (`connection` in `getConnection`), one of fewer
@@ -59,52 +61,121 @@ def scan(
     part that suits the document best. Deterministic; the order of the documents does not matter; linear in their
     length.
 
+    The next request of a session shares words with the last one, and its documents are those of the last one and a few
+    more: such words are only looked for in what is new. That never shows in a score. Threads may share a scanner.
+
     Args:
-        request: Any text; its first 64 words count.
-        documents: The `folded` fields of each.
         weights: What a word in a field weighs beside the others, in the order of the fields.
         length_share: How much a long document has to make up for, from 0 to 1.
+        max_chars: Documents of more characters together are not remembered; 0 remembers none.
     """
-    if not documents:
-        return []
-    stems = search_stems(request)
-    gains = _all_gains(stems, documents, weights, length_share)
-    whole = _relative(stems, gains, len(documents))
-    parts = [_relative(search_stems(part), gains, len(documents)) for part in split_request(request)]
-    if not parts:
-        return whole
-    both = [value + max(of_parts) for value, *of_parts in zip(whole, *parts, strict=True)]
-    top = max(both, default=0.0)
-    return [value / top for value in both] if top else both
+
+    def __init__(
+        self, *, weights: Sequence[float], length_share: float = _LENGTH_SHARE, max_chars: int = 50_000_000
+    ) -> None:
+        self._max_chars = max_chars
+        self._searched = _Searched([], {}, weights=tuple(weights), length_share=length_share)
+
+    def scan(self, request: str, documents: Sequence[Sequence[str]]) -> list[float]:
+        """How well each document answers the request, from 0 to 1; the best is 1, what shares no word with it is 0.
+
+        Args:
+            request: Any text; its first 64 words count.
+            documents: The `folded` fields of each.
+        """
+        if not documents:
+            return []
+        searched = self._searched
+        if searched.documents != [*documents]:
+            searched = searched.followed_by(documents)
+            if searched.chars <= self._max_chars:
+                self._searched = searched
+        stems = search_stems(request)
+        gains = searched.gains(stems)
+        whole = _relative(stems, gains, len(documents))
+        parts = [_relative(search_stems(part), gains, len(documents)) for part in split_request(request)]
+        if not parts:
+            return whole
+        both = [value + max(of_parts) for value, *of_parts in zip(whole, *parts, strict=True)]
+        top = max(both, default=0.0)
+        return [value / top for value in both] if top else both
 
 
-def _all_gains(
-    stems: Sequence[str], documents: Sequence[Sequence[str]], weights: Sequence[float], length_share: float
-) -> dict[str, Gains]:
-    lengths = [sum(map(len, fields)) for fields in documents]
-    average = sum(lengths) / len(lengths) if any(lengths) else 1.0
-    burdens = [_SATURATION * (1 - length_share + length_share * length / average) for length in lengths]
-    columns = list(zip(*documents, strict=True))
-    return {stem: _gains(stem, columns, weights, burdens) for stem in stems}
+def scan(request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
+    """As `TermScanner.scan`, for documents that are searched once."""
+    return TermScanner(weights=weights, max_chars=0).scan(request, documents)
 
 
-def _gains(stem: str, columns: Sequence[Sequence[str]], weights: Sequence[float], burdens: Sequence[float]) -> Gains:
+class _Searched:
+    """Documents, and where the words stand that were looked for in them: the last 64, or those of one request.
+
+    Threads may share one: what is remembered is never changed but replaced, by what is as true.
+    """
+
+    def __init__(
+        self, documents: Sequence[Sequence[str]], totals: dict[str, Totals], *, weights: Weights, length_share: float
+    ) -> None:
+        self.documents = [*documents]
+        self._totals = totals
+        self._gains: dict[str, Gains] = {}
+        self._weights = weights
+        self._length_share = length_share
+        lengths = [sum(map(len, fields)) for fields in documents]
+        self.chars = sum(lengths)
+        average = self.chars / len(lengths) if self.chars else 1.0
+        self._burdens = [_SATURATION * (1 - length_share + length_share * length / average) for length in lengths]
+
+    def followed_by(self, documents: Sequence[Sequence[str]]) -> "_Searched":
+        """The same for the next documents, with the words carried over if half of these are known at their places."""
+        known, totals = self.documents, self._totals
+        new = [place for place, fields in enumerate(documents) if place >= len(known) or known[place] != fields]
+        if len(documents) < len(known) or 2 * len(new) > len(documents):
+            totals = {}
+        columns = _columns([documents[place] for place in new])
+        carried: dict[str, Totals] = {}
+        for stem, before in totals.items():
+            carried[stem] = {place: before[place] for place in before.keys() - new}
+            carried[stem] |= {new[place]: total for place, total in _count(stem, columns, self._weights).items()}
+        return _Searched(documents, carried, weights=self._weights, length_share=self._length_share)
+
+    def gains(self, stems: Sequence[str]) -> dict[str, Gains]:
+        """What each of the stems adds to the documents that hold it."""
+        known, totals = self._gains, self._totals
+        missing = [stem for stem in stems if stem not in totals]
+        columns = _columns(self.documents) if missing else []
+        totals = totals | {stem: _count(stem, columns, self._weights) for stem in missing}
+        gains = {stem: known[stem] if stem in known else _gains(totals[stem], self._burdens) for stem in stems}
+        if len(totals) > _REMEMBERED_STEMS:
+            self._totals, self._gains = {stem: totals[stem] for stem in stems}, gains
+        else:
+            self._totals, self._gains = totals, known | gains
+        return gains
+
+
+def _columns(documents: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    return list(zip(*documents, strict=True))
+
+
+def _count(stem: str, columns: Sequence[Sequence[str]], weights: Weights) -> Totals:
     counts = _counter(stem)
-    totals: dict[int, float] = {}
-    for texts, weight in zip(columns, weights, strict=True):
-        for position, times in enumerate(counts(texts)):
-            if times:
-                totals[position] = totals.get(position, 0.0) + weight * times
+    totals: Totals = {}
+    for texts, weight in zip(columns, weights, strict=True) if columns else ():
+        for place, times in counts(texts):
+            totals[place] = totals.get(place, 0.0) + weight * times
+    return totals
+
+
+def _gains(totals: Totals, burdens: Sequence[float]) -> Gains:
     rarity = math.log1p((len(burdens) - len(totals) + 0.5) / (len(totals) + 0.5))
-    return [(position, rarity * total / (total + burdens[position])) for position, total in totals.items()]
+    return [(place, rarity * total / (total + burdens[place])) for place, total in totals.items()]
 
 
-def _relative(stems: Collection[str], gains: dict[str, Gains], size: int) -> list[float]:
+def _relative(stems: Iterable[str], gains: dict[str, Gains], size: int) -> list[float]:
     """The summed gains of the stems over the largest such sum."""
     totals = [0.0] * size
     for stem in stems:
-        for position, gain in gains.get(stem, ()):
-            totals[position] += gain
+        for place, gain in gains.get(stem, ()):
+            totals[place] += gain
     top = max(totals, default=0.0)
     return [total / top for total in totals] if top else totals
 
@@ -114,16 +185,18 @@ def _without_marks(found: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _counter(stem: str) -> Callable[[Iterable[str]], list[int]]:
-    """What counts a stem in each of many texts; without a call of ours for each, since there are thousands."""
+def _counter(stem: str) -> Callable[[Iterable[str]], list[tuple[int, int]]]:
+    """What counts a stem in each of many texts, by its place, where there is any; without a call of ours for each."""
     if len(stem) >= _TELLING or not stem.isascii():
-        return lambda texts: [text.count(stem) for text in texts]
+        return lambda texts: [(place, times) for place, text in enumerate(texts) if (times := text.count(stem))]
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
     find = re.compile(
         rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
-    return lambda texts: [len(find(text)) if stem in text else 0 for text in texts]
+    return lambda texts: [
+        (place, times) for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
+    ]
 
 
 def _stem(word: str) -> str:

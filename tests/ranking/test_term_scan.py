@@ -2,13 +2,14 @@
 
 import random
 import time
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from llm_common.ranking.term_scan import folded, scan, search_stems
+from llm_common.ranking.term_scan import TermScanner, folded, scan, search_stems
 
 
 def scores(request: str, *texts: str) -> list[float]:
@@ -43,8 +44,8 @@ def test_rare_words_count_more_than_common_ones() -> None:
 
 def test_a_short_text_that_says_it_beats_a_long_one_as_the_length_share_rises() -> None:
     documents = [("invoice " + "other words here " * 50,), ("invoice now",)]
-    mild = scan("invoice", documents, weights=(1.0,), length_share=0.1)
-    full = scan("invoice", documents, weights=(1.0,), length_share=1.0)
+    mild = TermScanner(weights=(1.0,), length_share=0.1).scan("invoice", documents)
+    full = TermScanner(weights=(1.0,), length_share=1.0).scan("invoice", documents)
     assert full[0] < mild[0] < mild[1] == 1.0
 
 
@@ -83,6 +84,30 @@ def test_the_order_of_the_texts_never_matters_s1_11(texts: list[str], asked: str
     shuffled = rnd.sample(texts, len(texts))
     assert dict(zip(shuffled, scores(asked, *shuffled), strict=True)) == expected
     assert all(0.0 <= value <= 1.0 for value in expected.values())
+
+
+_POOLS = st.lists(st.text(alphabet="abc d", max_size=12), max_size=4)
+
+
+@given(st.lists(st.tuples(st.text(alphabet="abcd ", max_size=12), _POOLS), min_size=2, max_size=8))
+@hypothesis_settings(max_examples=100)
+def test_what_a_scanner_remembers_never_shows(searches: list[tuple[str, list[str]]]) -> None:
+    one_for_all = TermScanner(weights=(1.0,))
+    for asked, texts in searches * 2:
+        documents = [(text,) for text in texts]
+        assert one_for_all.scan(asked, documents) == scan(asked, documents, weights=(1.0,))
+
+
+@pytest.mark.parametrize(("max_chars", "kept"), [(6, True), (5, False)])
+def test_a_scanner_holds_no_more_text_than_it_may(max_chars: int, kept: bool) -> None:
+    class Document(list[str]):
+        """A list that can be watched."""
+
+    scanner, watched = TermScanner(weights=(1.0,), max_chars=max_chars), Document(["abcdef"])
+    gone = weakref.ref(watched)
+    scanner.scan("abcd", [watched])
+    del watched
+    assert (gone() is not None) is kept
 
 
 def test_a_megabyte_of_one_letter_is_no_trap() -> None:

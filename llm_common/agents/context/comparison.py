@@ -10,6 +10,7 @@ from llm_common.agents.context.budget import allocate_budget
 from llm_common.agents.context.bundle import ContextBundle
 from llm_common.agents.context.pool import DataPoolSnapshot
 from llm_common.agents.context.request import ContextSelectionRequest, Kind
+from llm_common.agents.context.scoring import STRATEGIES, Strategy
 from llm_common.agents.context.selector import select_and_pack_context
 from llm_common.agents.pointers.fence import one_line
 
@@ -76,7 +77,7 @@ class StrategyComparison:
 def compare_strategies(
     pool: DataPoolSnapshot,
     request: ContextSelectionRequest,
-    strategies: Sequence[str] = ("measured", "spec"),
+    strategies: Sequence[str] | Mapping[str, Strategy] = ("measured", "spec"),
     *,
     now: datetime | None = None,
     texts: Mapping[str, str] | None = None,
@@ -88,7 +89,8 @@ def compare_strategies(
     Args:
         pool: The candidates.
         request: What to select for; its strategy is not read.
-        strategies: Names in `STRATEGIES`; one that is named twice counts once.
+        strategies: Names in `STRATEGIES`, one that is named twice counts once; or strategies of one's own by name, as
+            a `ContextSelector` takes them.
         now: The moment that ages are measured from; None takes the request's, else the newest item's.
         texts: Texts of stored outputs by pointer id; others can only be named.
 
@@ -96,7 +98,8 @@ def compare_strategies(
         ValueError: There is no strategy of one of the names.
     """
     asked = request if now is None else request.model_copy(update={"now": now})
-    bundles = {name: _bundle(pool, asked, name, texts) for name in strategies}
+    known = strategies if isinstance(strategies, Mapping) else STRATEGIES
+    bundles = {name: _bundle(pool, asked, name, texts, known) for name in strategies}
     kept = {name: {(each.kind, each.id) for each in bundle.kept} for name, bundle in bundles.items()}
     outcomes = []
     for name, bundle in bundles.items():
@@ -108,10 +111,15 @@ def compare_strategies(
 
 
 def _bundle(
-    pool: DataPoolSnapshot, request: ContextSelectionRequest, strategy: str, texts: Mapping[str, str] | None
+    pool: DataPoolSnapshot,
+    request: ContextSelectionRequest,
+    strategy: str,
+    texts: Mapping[str, str] | None,
+    strategies: Mapping[str, Strategy],
 ) -> ContextBundle:
     asked = request.model_copy(update={"strategy": strategy})
-    return select_and_pack_context(pool, allocate_budget(asked), asked.intent, request=asked, texts=texts)
+    allocation = allocate_budget(asked)
+    return select_and_pack_context(pool, allocation, asked.intent, request=asked, texts=texts, strategies=strategies)
 
 
 def _overlap(one: set[tuple[Kind, str]], other: set[tuple[Kind, str]]) -> float:

@@ -18,7 +18,7 @@ from llm_common.agents.context.pool import ContextFile, DataPoolSnapshot, Memory
 from llm_common.agents.context.request import ContextSelectionRequest, Kind, Score, Scores
 from llm_common.agents.context.symbols import defined_symbols
 from llm_common.agents.pointers.relevance import rank_pointers
-from llm_common.ranking import Embedder, folded, scan, standing_out
+from llm_common.ranking import Embedder, TermScanner, folded, scan, standing_out
 
 __all__ = ["MeasuredStrategy"]
 
@@ -80,6 +80,10 @@ class MeasuredStrategy:
     def __init__(self, *, embedder: Embedder | None = None, max_cached_chars: int = 50_000_000) -> None:
         self._embedder = embedder
         self._cache = AnalysisCache(max_chars=max_cached_chars)
+        self._turn_words = TermScanner(weights=(1.0,), max_chars=max_cached_chars)
+        self._file_words = TermScanner(
+            weights=_FILE_FIELD_WEIGHTS, length_share=_FILE_LENGTH_SHARE, max_chars=max_cached_chars
+        )
 
     def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
         """Value and parts of every item of the pool; linear in the pool, the same for any order of its items."""
@@ -98,25 +102,26 @@ class MeasuredStrategy:
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
         texts = ((("turn", turn.id), (turn.role, turn.content)) for turn in turns)
         documents = self._cache.get_all(texts, _folded_turn)
-        words = scan(query, documents, weights=(1.0,))
+        words = self._turn_words.scan(query, documents)
         vectors = self._likeness(query, [turn.content for turn in turns])
         top = max(map(sum, zip(words, vectors, strict=True)), default=0.0) or 1.0
         own = [(word + vector) / top for word, vector in zip(words, vectors, strict=True)]
         around = _surroundings(own, [len(turn.content) for turn in turns])
+        ages = range(len(turns) - 1, -1, -1)
         return {
             ("turn", turn.id): {
-                "words": words[place] / top,
-                "vectors": vectors[place] / top,
-                "neighbours": _NEIGHBOUR_WEIGHT * around[place],
-                "newest": _NEWEST_WEIGHT * math.exp((place + 1 - len(turns)) / _NEWEST_DECAY),
+                "words": word / top,
+                "vectors": vector / top,
+                "neighbours": _NEIGHBOUR_WEIGHT * near,
+                "newest": _NEWEST_WEIGHT * math.exp(-age / _NEWEST_DECAY),
             }
-            for place, turn in enumerate(turns)
+            for turn, word, vector, near, age in zip(turns, words, vectors, around, ages, strict=True)
         }
 
     def _file_parts(self, files: Sequence[ContextFile], query: str, now: datetime) -> dict[tuple[Kind, str], _Parts]:
         texts = ((("file", file.id), (file.content, file.path)) for file in files)
         documents = self._cache.get_all(texts, _folded_file)
-        words = scan(query, documents, weights=_FILE_FIELD_WEIGHTS, length_share=_FILE_LENGTH_SHARE)
+        words = self._file_words.scan(query, documents)
         vectors = self._likeness(query, [_SEPARATORS.sub(" ", file.path) for file in files], _PATH_VECTOR_WEIGHT)
         return {
             ("file", file.id): {

@@ -1,10 +1,11 @@
 """What is asked of the context selector, and the values that pass between its stages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
@@ -132,8 +133,7 @@ class BudgetAllocation:
     total_budget: int
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """How much an item is worth to a request, and why.
 
     Attributes:
@@ -144,7 +144,7 @@ class Score:
     """
 
     value: float
-    parts: Mapping[str, float] = field(default_factory=dict[str, Any])
+    parts: Mapping[str, float] = MappingProxyType({})
     rule: str = "ranked"
 
 

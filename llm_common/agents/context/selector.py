@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
 
@@ -106,7 +105,7 @@ class ContextSelector:
     ) -> tuple[Scores, ContextBundle]:
         scores = score_pool(pool, request, now=now, strategies=self._strategies)
         texts, unavailable = self._load(pool, scores, allocation.total_budget - allocation.system)
-        scores = {**scores, **{key: replace(scores[key], rule="unavailable") for key in unavailable}}
+        scores = {**scores, **{key: scores[key]._replace(rule="unavailable") for key in unavailable}}
         return scores, pack(pool, scores, request, allocation, texts=texts, previous=previous)
 
     def _load(

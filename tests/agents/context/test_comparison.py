@@ -1,12 +1,21 @@
 """Strategies side by side on one pool."""
 
 import json
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 import pytest
 
-from llm_common.agents.context import DataPoolSnapshot, StrategyComparison, compare_strategies, select_and_pack_context
+from llm_common.agents.context import (
+    STRATEGIES,
+    ContextSelectionRequest,
+    DataPoolSnapshot,
+    StrategyComparison,
+    compare_strategies,
+    select_and_pack_context,
+)
 from llm_common.agents.context.budget import allocate_budget
+from llm_common.agents.context.request import Kind, Score, Scores
 from tests.agents.context.samples import NOON, file, memory, output, request_of, turn
 
 POOL = DataPoolSnapshot(
@@ -79,6 +88,24 @@ def test_the_comparison_is_told_as_data_and_as_text_without_any_item_s_text_s1_1
 def test_stored_outputs_are_shown_where_their_texts_are_given_s1_16() -> None:
     shown = compare_strategies(POOL, REQUEST, now=NOON, texts={output(1).pointer_id: "Read at noon."})
     assert all("Read at noon." in each.bundle.render() for each in shown.outcomes)
+
+
+def test_strategies_of_one_s_own_are_compared_by_their_names_s1_16() -> None:
+    class ByName:
+        """Likes what comes first in the alphabet."""
+
+        cut_offs: Mapping[Kind, float] = {}
+
+        def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+            return {("file", each.id): Score(1 / (1 + ord(each.id[1]))) for each in pool.context_files}
+
+    own = {"by name": ByName(), "spec": STRATEGIES["spec"]}
+    comparison = compare_strategies(POOL, REQUEST, own)
+    assert [each.strategy for each in comparison.outcomes] == ["by name", "spec"]
+    asked = REQUEST.model_copy(update={"strategy": "by name"})
+    alone = select_and_pack_context(POOL, allocate_budget(asked), asked.intent, request=asked, strategies=own)
+    assert comparison.outcomes[0].bundle == alone
+    assert alone != comparison.outcomes[1].bundle
 
 
 def test_an_unknown_strategy_is_refused_s1_16() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 
 from llm_common.agents.context.bundle import FRACTIONS, ContextBundle, Form, ItemAccount
 from llm_common.agents.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
@@ -86,14 +85,16 @@ def worth_of(score: Score) -> float:
     Share of the gold turns within 1,000 exact tokens, by the score's power 1, 2 and 3: bfcl_memory .94, .96, .97,
     qmsum .29, .26, .24.
     """
-    value = min(score.value, _LARGEST) if score.value > 0 else 0.0
-    return value * value
+    value = score.value
+    if not value > 0:
+        return 0.0
+    return value * value if value < _LARGEST else _LARGEST * _LARGEST
 
 
 def account_of(candidate: Candidate, reason: str, form: Form = "left_out", tokens: int = 0) -> ItemAccount:
     """What became of a candidate."""
     score = candidate.score
-    worth = worth_of(score) * FRACTIONS[form]
+    worth = worth_of(score) * FRACTIONS[form] if tokens else 0.0
     return ItemAccount(candidate.kind, candidate.id, score.rule, reason, form, tokens, score.value, worth, score.parts)
 
 
@@ -113,33 +114,27 @@ def candidates_of(
         tier = FIRST.get(score.rule, len(FIRST))
         chars = len(heading) + len(text or "") + _FRAME_CHARS
         found.append(Candidate(kind, item_id, item, score, heading, text, worth, place, tier, chars))
-    found.sort(key=_rank)
+    found.sort(key=lambda candidate: (_SECTION[candidate.kind], candidate.tier, -candidate.worth))
     return found
 
 
-def _rank(candidate: Candidate) -> tuple[int, int, float, float, str, str]:
-    item = candidate.item
-    age = -item.timestamp.timestamp() if isinstance(item, TurnEntry) else 0.0
-    return (
-        _SECTION[candidate.kind],
-        candidate.tier,
-        -candidate.worth,
-        age,
-        candidate.id,
-        candidate.text or "",  # tells even items of one id apart
-    )
-
-
 def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[Kind, str, Item, str, str | None]]:
-    """Kind, id, item, heading and text of every item."""
-    dated = len({turn.timestamp.date() for turn in pool.session_log}) > 1
-    for turn in pool.session_log:
-        yield "turn", turn.id, turn, _with_date(turn.role, turn.timestamp.date() if dated else None), turn.content
-    for file in pool.context_files:
+    """Kind, id, item, heading and text of every item: within a kind by id, but turns the newest first."""
+    turns = sorted(pool.session_log, key=lambda turn: turn.id)
+    turns.sort(key=lambda turn: turn.timestamp, reverse=True)
+    days = [turn.timestamp.date() for turn in turns]
+    if len(set(days)) > 1:
+        named = {day: str(day) for day in days}
+        headings = [_with_date(turn.role, named[day]) for turn, day in zip(turns, days, strict=True)]
+    else:
+        headings = [turn.role for turn in turns]
+    for turn, heading in zip(turns, headings, strict=True):
+        yield "turn", turn.id, turn, heading, turn.content
+    for file in sorted(pool.context_files, key=lambda file: file.id):
         yield "file", file.id, file, file.path, file.content
-    for memory in pool.memory_hits:
-        yield "memory", memory.id, memory, _with_date(memory.source, memory.timestamp.date()), memory.text
-    for output in pool.tool_outputs:
+    for memory in sorted(pool.memory_hits, key=lambda memory: memory.id):
+        yield "memory", memory.id, memory, _with_date(memory.source, str(memory.timestamp.date())), memory.text
+    for output in sorted(pool.tool_outputs, key=lambda output: output.pointer_id):
         heading = f"{output.pointer_id} {output.summary}"
         yield "output", output.pointer_id, output, heading, texts.get(output.pointer_id)
     if pool.project_state is not None:
@@ -147,8 +142,8 @@ def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[K
         yield "project", project.name, project, project.name, _project_text(project)
 
 
-def _with_date(source: str, day: date | None) -> str:
-    return source if day is None else f"{source}, {day}" if source else str(day)
+def _with_date(source: str, day: str) -> str:
+    return f"{source}, {day}" if source else day
 
 
 def _project_text(project: ProjectState) -> str:

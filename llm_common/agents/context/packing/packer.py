@@ -151,13 +151,10 @@ class _Packer:
         used: Counter[Kind] = Counter()
         for candidate, placed in self._placed.items():
             used[candidate.kind] += placed.tokens
-        wanted = {kind: self._wanted(found) for kind, found in waiting.items()}
+        # About what all of a kind would take whole, rather too much than too little.
+        wanted = {kind: int(sum(map(self._estimate, found)) / _CERTAINLY_LARGER) for kind, found in waiting.items()}
         for kind, room in rooms(self._allocation, wanted, used, self._left).items():
             self._place_in_room(kind, waiting[kind], room)
-
-    def _wanted(self, candidates: Sequence[Candidate]) -> int:
-        """About what all of them would take whole, rather too much than too little."""
-        return int(sum(self._estimate(candidate) for candidate in candidates) / _CERTAINLY_LARGER)
 
     def _place_in_room(self, kind: Kind, candidates: Sequence[Candidate], room: int) -> None:
         ranked = []
