@@ -38,6 +38,8 @@ _LINES_SHARE = 8  # an eighth of what is left over, for lines that name outputs
 _MAX_LINES = 20
 _MAX_LARGE = 3  # of the best items may have their passages chosen before small ones fill the room
 _LARGE_SHARE = 3  # of the room, for each
+_BEST_SHARES = (3, 4, 6, 9)  # of the room, for the very best, the first that leaves so much of the worth of all:
+_NEXT_TO_ALL = 0.96
 _UNDIVIDED = 300  # tokens left over that one item gets alone; more is halved, so that several are shown
 _MAX_MISSES = 24
 _MAX_PARTS = 12
@@ -169,12 +171,28 @@ class _Packer:
             self._put(placed)
 
     def _worth_most(self, candidates: Sequence[Candidate], room: int) -> Iterable[Placed]:
-        """What is worth most together in the room: whole items, and passages of the best that would take much of it."""
+        """What is worth most together in the room: whole items, and passages of the best that would take much of it.
+
+        The best of all is among them where that costs next to nothing, though small items were worth more per token:
+        who asks wants the answer before what touches on it.
+        """
         wholes = self._wholes(candidates, room)
-        of_large = self._passages(candidates[:_MAX_LARGE], room)
-        offers = offers_of(wholes, of_large)
-        chosen = [offers[position].placed for position in choose([offer.load for offer in offers], room)]
-        return {placed.candidate: placed for placed in chosen}.values()
+        parts = self._passages(candidates[:_MAX_LARGE], room)
+        chosen = _best_of(wholes, parts, room)
+        best = parts[0] if parts and parts[0].candidate is candidates[0] else None
+        worth = sum(map(_worth, chosen))
+        if best is None or best.candidate in {placed.candidate for placed in chosen} or not chosen:
+            return chosen
+        if _worth(best) <= worth / len(chosen):
+            return chosen
+        others = [whole for whole in wholes if whole.candidate is not best.candidate]
+        for share in _BEST_SHARES:
+            part = self._ladder.cut(best.candidate, room // share, "share")
+            if part is not None:
+                with_best = [part, *_best_of(others, parts[1:], room - part.tokens)]
+                if sum(map(_worth, with_best)) >= _NEXT_TO_ALL * worth:
+                    return with_best
+        return chosen
 
     def _passages(self, best: Sequence[Candidate], room: int) -> list[Placed]:
         """The passages of those that are far larger than their share of the room, in so much of it."""
@@ -292,6 +310,16 @@ def _by_kind(candidates: Iterable[Candidate]) -> dict[Kind, list[Candidate]]:
     for candidate in candidates:
         found[candidate.kind].append(candidate)
     return found
+
+
+def _best_of(wholes: Sequence[Placed], parts: Sequence[Placed], room: int) -> list[Placed]:
+    offers = offers_of(wholes, parts)
+    chosen = [offers[position].placed for position in choose([offer.load for offer in offers], room)]
+    return list({placed.candidate: placed for placed in chosen}.values())
+
+
+def _worth(placed: Placed) -> float:
+    return placed.candidate.worth * FRACTIONS[placed.form]
 
 
 def _beginning(candidate: Candidate) -> str:

@@ -219,6 +219,19 @@ class TestKnapsack:
         assert sum(form_of(bundle, each.id) == "whole" for each in small) >= 10
         assert bundle.metadata.budget_utilization >= 0.97
 
+    def test_the_best_of_all_is_shown_though_small_items_are_denser(self) -> None:
+        small = tuple(file(f"s{number:02}.py", sentences(12, number)) for number in range(30))
+        pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
+        scores: dict[tuple[Kind, str], Score] = {
+            ("file", each.id): Score(1.0 - number / 30) for number, each in enumerate(small)
+        }
+        request = request_of(4_000, "wind over the bridge")
+        bundle = packed(pool, request, scores | {("file", "large.py"): Score(1.05)})
+        without = packed(DataPoolSnapshot(context_files=small), request, scores)
+        assert reason_of(bundle, "large.py") == "share"
+        assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
+        assert sum(each.worth for each in bundle.kept) >= 0.95 * sum(each.worth for each in without.kept)
+
     def test_a_large_item_that_is_no_better_than_what_fits_is_whole_or_waits_for_spare_room(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
