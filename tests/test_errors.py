@@ -1,10 +1,29 @@
+import ast
+import asyncio
 import copy
+import importlib
 import inspect
 import pickle
+import re
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
+import llm_common
 from llm_common import errors
+from llm_common.agents import FileContextPointerStore, PromptBundle, TokenBudget, ToolRegistry, fit
+from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.agents.schemas import ToolCall
+from llm_common.core.http_errors import error_of_exception, error_of_status
+from llm_common.core.structured import ask
+from llm_common.core.tokens import UpperBoundCounter
+from llm_common.storage import FileBlobStore
+from llm_common.storage.folder import as_store_errors
+from llm_common.testing import ScriptedClient
 
 FACTS: dict[str, dict[str, object]] = {
     "ConfigError": {"variable": "X", "value": "y"},
@@ -69,3 +88,161 @@ def test_the_tree_is_drawn_at_the_top_in_the_order_of_declaration() -> None:
     ]
     assert positions == sorted(positions)
     assert sorted(declared) == errors.__all__
+
+
+CANARY = "hunter2-CANARY-9f3a7c51"
+WAYS_OUT = frozenset(
+    (
+        *("add", "allow", "ask", "call", "change", "check", "choose", "close", "copy", "correct", "drop", "end"),
+        *("flatten", "free", "give", "go", "have", "install", "keep", "leave", "let", "list", "look", "lower", "make"),
+        *("move", "name", "pass", "pip", "put", "raise", "read", "remove", "rename", "rephrase", "restore", "save"),
+        *("see", "send", "set", "shorten", "store", "take", "try", "turn", "upgrade", "use", "wait"),
+    )
+)
+_CLAUSE = re.compile(r"(?:[;:]|[,.] (?=or |to |[A-Z])) ?(?:or |and |to |else |please )?([A-Za-z]+)")
+
+
+def says_what_to_do(text: str) -> bool:
+    """Whether one of a text's later clauses begins with an imperative that leads on."""
+    return any(verb.lower() in WAYS_OUT for verb in _CLAUSE.findall(text))
+
+
+def literal(node: ast.expr, module: object) -> str | None:
+    """What an expression says as far as the source tells, names of the module's own texts filled in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.Name) and isinstance(getattr(module, node.id, None), str):
+        return str(getattr(module, node.id))
+    if isinstance(node, ast.JoinedStr):
+        values = [part.value if isinstance(part, ast.FormattedValue) else part for part in node.values]
+        return "".join(literal(value, module) or "…" for value in values)
+    return None
+
+
+def texts_of_errors() -> list[ParameterSet]:
+    """Every error text that the package's source spells out, with its place."""
+    package = Path(llm_common.__file__).parent
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        name = ".".join(("llm_common", *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
+        module = importlib.import_module(name)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors.__all__:
+                text = literal(node.args[0], module) if node.args else None
+                if text is not None and not text.endswith("…"):  # a variable ends it, and is checked for itself
+                    found.append(pytest.param(text, id=f"{name}:{node.func.id}:{text[:30]}"))
+        for texts in ("_FAULTS", "_MISSES"):
+            found += [pytest.param(text, id=f"{name}:{key}") for key, text in getattr(module, texts, {}).items()]
+    return found
+
+
+@pytest.mark.parametrize("text", texts_of_errors())
+def test_every_error_text_says_what_to_do(text: str) -> None:
+    assert says_what_to_do(text.removeprefix("…"))
+
+
+@pytest.mark.parametrize(
+    "text", ["Something went wrong", "The id is not valid", "Not found: x", "failed; it is broken", "no room left"]
+)
+def test_the_check_fails_a_text_that_leads_nowhere(text: str) -> None:
+    assert not says_what_to_do(text)
+
+
+def pointer(**changes: Any) -> ContextPointer:
+    facts = {
+        "pointer_id": "0" * 12,
+        "query_id": "q",
+        "tool_name": "t",
+        "created_at": "",
+        "summary": "",
+        "result_path": "",
+    }
+    return ContextPointer(**(facts | changes))
+
+
+def measure(text: str) -> str:
+    """Fails with what it was given."""
+    raise RuntimeError(text)
+
+
+class Objects:
+    """The parts that raise; each method takes an error out of the code that callers use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = FileContextPointerStore(folder / "base", durability="rename", max_result_bytes=1_000)
+        self.registry = ToolRegistry([measure])
+        self.folder = folder
+
+    async def save(self, **changes: Any) -> ContextPointer:
+        call = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {"a": CANARY}, "result": CANARY} | changes
+        return await self.store.save(**call)
+
+    async def damage(self) -> object:
+        saved = await self.save()
+        Path(saved.result_path).write_text(f'"{CANARY}"' + " ", encoding="utf-8")  # noqa: ASYNC240 - a test
+        return self.store.load_result(pointer=saved)
+
+    async def lock(self) -> object:
+        blobs = FileBlobStore(self.folder / "base", lock_timeout_s=0.01)
+        with blobs.lock("q"), blobs.lock("q"):
+            return None
+
+    async def model(self, reply: Any) -> object:
+        return await ask(ScriptedClient([reply]), [], reply_model=ToolCall, model=None, timeout_s=0.05)
+
+    async def full(self) -> object:
+        with as_store_errors("write"):
+            raise OSError(28, CANARY, CANARY)
+
+    async def refused(self) -> object:
+        with as_store_errors("write"):
+            raise OSError(5, CANARY, CANARY)
+
+
+async def raised(error: errors.LLMCommonError) -> object:
+    raise error
+
+
+REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
+    "InvalidIdError": lambda use: use.save(query_id=f"../{CANARY}"),
+    "UnsafePathError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer(pointer_id=f"/{CANARY}")),
+    "PointerNotFoundError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer()),
+    "CorruptPointerError": lambda use: use.damage(),
+    "UnserialisableError": lambda use: use.save(args={"password": CANARY, CANARY: iter("")}),
+    "ResultTooLargeError": lambda use: use.save(result=CANARY * 1_000),
+    "StoreFullError": lambda use: use.full(),
+    "StoreError": lambda use: use.refused(),
+    "LockTimeoutError": lambda use: use.lock(),
+    "UnknownToolError": lambda use: use.registry.execute("measures", {"text": CANARY}),
+    "ToolArgumentsError": lambda use: use.registry.execute("measure", {"text": [CANARY], "password": CANARY}),
+    "ToolFailedError": lambda use: use.registry.execute("measure", {"text": CANARY}),
+    "MalformedReplyError": lambda use: use.model(f'{{"password": "{CANARY}"}}'),
+    "LLMTimeoutError": lambda use: use.model(lambda _: asyncio.sleep(5, CANARY)),
+    "LLMError": lambda use: use.model(ValueError(CANARY)),
+    "LLMConnectionError": lambda _: raised(error_of_exception(ValueError(CANARY), timeout_s=1)),
+    "LLMStatusError": lambda _: raised(error_of_status(500, CANARY)),
+    "LLMAuthError": lambda _: raised(error_of_status(401, CANARY)),
+    "LLMRateLimitError": lambda _: raised(error_of_status(429, CANARY, retry_after="2")),
+    "ModelNotFoundError": lambda _: raised(error_of_status(404, CANARY)),
+    "ContextTooLongError": lambda _: raised(error_of_status(413, CANARY)),
+    "TokenBudgetError": lambda _: asyncio.to_thread(
+        fit,
+        PromptBundle(tools_json_schema=f"[{CANARY}]" * 40, budget=TokenBudget(max_input_tokens=50)),
+        UpperBoundCounter(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+async def test_an_error_of_real_use_says_what_to_do_and_nothing_that_it_was_given(tmp_path: Path, name: str) -> None:
+    with pytest.raises(errors.LLMCommonError) as caught:
+        await REAL[name](Objects(tmp_path))
+    error = caught.value
+    assert type(error).__name__ == name
+    assert says_what_to_do(str(error))
+    told = (str(error), repr(error), *traceback.format_exception(error, chain=False))
+    assert CANARY not in "".join(told)
+
+
+def test_real_use_raises_every_error_but_those_of_settings_and_costs() -> None:
+    assert errors.__all__ == sorted({*REAL, "ConfigError", "CostLimitError", "LLMCommonError", "ToolError"})

@@ -2,8 +2,9 @@
 
 Three rules, and no case outside them:
 
-1. Thinking is not the answer. What stands between `<think>` and `</think>` is skipped; a closing tag alone, as from
-   models whose opening tag is part of the prompt, discards everything before it.
+1. Thinking is not the answer. What stands between `<think>` and `</think>`, or the marks that other models put around
+   their thinking, is skipped; a closing mark alone, as from models whose opening one is part of the prompt, discards
+   everything before it.
 2. Brackets pair up over the rest of the reply, strings left aside, and only an outermost pair is a candidate. A reply
    that was cut therefore never yields one of its inner parts. Fences, box tokens and prose have no brackets of their
    own and need no rule.
@@ -21,36 +22,50 @@ from typing import Final, cast
 
 from llm_common.errors import MalformedReplyError
 
-__all__ = ["extract_json", "without_thinking"]
+__all__ = ["MAX_REPLY_CHARS", "extract_json", "parse_whole", "without_thinking"]
 
-_MAX_CHARS: Final = 1_000_000
+MAX_REPLY_CHARS: Final = 1_000_000
+"""A longer reply is refused unread."""
+
 _MAX_DEPTH: Final = 100
 _MAX_CANDIDATES: Final = 1_000
 _MAX_NUMBER_CHARS: Final = 1_000
 
 _FAULTS: Final = {
     "ambiguous": "holds several different objects; ask for one alone",
-    "bad_number": f"holds a number that is not finite or has over {_MAX_NUMBER_CHARS:,} characters",
+    "bad_number": f"holds a number that is not finite or has over {_MAX_NUMBER_CHARS:,} characters; ask again",
     "duplicate_keys": "repeats a key within an object, so its meaning is open; ask again",
     "empty": "is empty; ask again, or try another model",
     "no_json": "holds no JSON object; ask again, or try another model",
     "not_strict": "holds something like JSON that is not strict JSON; ask again, or try another model",
     "too_deep": f"is nested deeper than {_MAX_DEPTH} levels; ask for a flatter answer",
-    "too_large": f"has over {_MAX_CHARS:,} characters; ask for less",
+    "too_large": f"has over {MAX_REPLY_CHARS:,} characters; ask for less",
     "truncated": "ends in the middle of a JSON value; allow more tokens, or ask for less",
     "unclosed_thinking": "ends before its thinking does; allow more tokens, or ask for less thinking",
 }
 
-# What matters outside a value: a bracket, a thinking tag, an object that was encoded once more as a JSON string.
+# The tags that models put around their thinking, in any case, and the marks of Magistral, Kimi, Command A and Gemma 4.
+# In OpenAI's harmony format every channel but the final one is thinking, and ends with its message.
+_TAGS: Final = "(?i:seed:think|think(?:ing)?|thought|reasoning)"
+_MARKS: Final = {
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel>thought": "<channel|>",
+    "<|channel|>analysis": "<|end|>",
+    "<|channel|>commentary": "<|end|>",
+}
+_OPENING_MARK: Final = "|".join(map(re.escape, _MARKS))
+_CLOSING_MARK: Final = "|".join(re.escape(mark) for mark in dict.fromkeys(_MARKS.values()) if mark != "<|end|>")
+_OPENS: Final = rf"<(?P<tag>{_TAGS})(?:\s[^<>]*)?>|(?P<mark>{_OPENING_MARK})"
+
+# What matters outside a value: where thinking begins or ends, a bracket, an object that was encoded once more as a
+# JSON string.
 _LANDMARK: Final = re.compile(
-    r"""
-      [{}\[\]]
-    | < (?P<closing>/?) (?P<tag> (?i:think|thinking|thought|reasoning) ) (?:\s[^<>]*)? >
-    | (?P<encoded> " (?:\\[nrt]|\ )*+ \{ (?:\\[nrt]|\ )*+ \\" )
-    """,
-    re.VERBOSE,
+    rf"{_OPENS}|(?P<closing></{_TAGS}(?:\s[^<>]*)?>|{_CLOSING_MARK})|[{{}}\[\]]"
+    r'|(?P<encoded>"(?:\\[nrt]|\ )*+\{(?:\\[nrt]|\ )*+\\")'
 )
-_OPENING: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)(?:\s[^<>]*)?>", re.IGNORECASE)
+_OPENING: Final = re.compile(rf"\s*(?:{_OPENS})")
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Strings and plain text in one stride, then a bracket; a quote there opens a string that never ends.
 _STRIDE: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
@@ -83,7 +98,7 @@ def extract_json(text: str) -> dict[str, object]:
 
 
 def _only_object(text: str) -> dict[str, object]:
-    if len(text) > _MAX_CHARS:
+    if len(text) > MAX_REPLY_CHARS:
         raise _fault("too_large")
     if not text.strip("\ufeff \t\r\n"):
         raise _fault("empty")
@@ -110,11 +125,27 @@ def without_thinking(text: str) -> str:
         MalformedReplyError: Nothing is left (`empty`), or the thinking has no end (`unclosed_thinking`).
     """
     opening = _OPENING.match(text)
-    position = _end_of_thinking(text, opening.end(), opening[1]) if opening else 0
+    position = _end_of_thinking(text, opening) if opening else 0
     answer = text[position:].strip()
     if not answer:
         raise _fault("empty")
     return answer
+
+
+def parse_whole(text: str) -> object:
+    """The value that a text is from its first character to its last, by the rules of `extract_json`.
+
+    Raises:
+        MalformedReplyError: Something else than one strict JSON object or list; `.reason` as for `extract_json`.
+    """
+    if not text.startswith(("{", "[")):
+        raise _fault("no_json")
+    if _end_of_value(text, 0) != len(text):
+        raise _fault("not_strict")
+    try:
+        return _DECODER.decode(text)
+    except JSONDecodeError as exc:
+        raise _fault("not_strict") from exc
 
 
 def _candidates(text: str) -> list[str]:
@@ -126,8 +157,8 @@ def _candidates(text: str) -> list[str]:
         if landmark["closing"]:
             found.clear()
             position = landmark.end()
-        elif landmark["tag"]:
-            position = _end_of_thinking(text, landmark.end(), landmark["tag"])
+        elif landmark["tag"] or landmark["mark"]:
+            position = _end_of_thinking(text, landmark)
         else:
             position = _end_of_string(text, start) if landmark["encoded"] else _end_of_value(text, start)
             if text[start] != "[":
@@ -137,8 +168,9 @@ def _candidates(text: str) -> list[str]:
     return found
 
 
-def _end_of_thinking(text: str, start: int, tag: str) -> int:
-    closing = re.compile(rf"</{tag}\s*>", re.IGNORECASE).search(text, start)
+def _end_of_thinking(text: str, opening: re.Match[str]) -> int:
+    ends = rf"</{opening['tag']}\s*>" if opening["tag"] else re.escape(_MARKS[opening["mark"]])
+    closing = re.compile(ends, re.IGNORECASE).search(text, opening.end())
     if closing is None:
         raise _fault("unclosed_thinking")
     return closing.end()

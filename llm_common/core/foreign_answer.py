@@ -11,6 +11,30 @@ ValueT = TypeVar("ValueT")
 
 _TEXT_PARTS: Final = ("text", "output_text")
 
+# How an answer that is whole ends, as OpenAI, Anthropic, text-generation-inference and gateways before them say it.
+_WHOLE: Final = frozenset(
+    {"", "stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence", "eos", "eos_token"}
+    | {"complete", "completed", "done", "finished"}
+)
+# How one ends that is not: OpenAI, then z.ai, Anthropic, Mistral, DeepSeek, vLLM and Gemini.
+_UNFINISHED: Final = {
+    "length": "cut",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "model_context_window_exceeded": "cut",
+    "network_error": "cut",
+    "error": "cut",
+    "max_tokens": "cut",
+    "refusal": "refusal",
+    "model_length": "cut",
+    "insufficient_system_resource": "cut",
+    "abort": "cut",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "prohibited_content": "content_filter",
+    "guardrail_intervened": "content_filter",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignAnswer:
@@ -23,6 +47,17 @@ class ForeignAnswer:
     model: str | None = None
     usage: LLMUsage | None = None
     cost_usd: float | None = None
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why the answer is not the model's whole one: `cut`, `content_filter`, `refusal`, or `unknown_finish`.
+
+        Providers invent reasons at will, so one that is not known to mean a whole answer counts as none.
+        """
+        if self.refusal:
+            return "refusal"
+        reason = (self.finish_reason or "").lower()
+        return None if reason in _WHOLE else _UNFINISHED.get(reason, "unknown_finish")
 
 
 def read_answer(answer: object) -> ForeignAnswer:

@@ -1,6 +1,7 @@
 """`OpenAICompatibleClient`: any endpoint that serves `/chat/completions`."""
 
 import asyncio
+import ssl
 from math import isfinite
 from time import monotonic
 from typing import Any, Self
@@ -11,14 +12,22 @@ from pydantic import SecretStr
 from llm_common import __version__, _env
 from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
-from llm_common.core.costs import CostLedger, UsageTotals
+from llm_common.core.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
 from llm_common.core.http_errors import HTTPX_ERRORS, error_of_status, translated
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
 from llm_common.core.profiles import profile_of
 from llm_common.core.providers import checked_base_url, config_for_provider, config_from_env
 from llm_common.core.response_body import ACCEPT_ENCODING, read_body
 from llm_common.core.retries import RetryPolicy, attempts_of
-from llm_common.core.wire import ChatRequest, read_payload, read_response, read_usage, reported_cost_usd
+from llm_common.core.wire import (
+    ChatRequest,
+    raise_stated_error,
+    read_payload,
+    read_response,
+    read_usage,
+    reported_cost_usd,
+    states_usage,
+)
 from llm_common.errors import (
     ConfigError,
     LLMConnectionError,
@@ -37,8 +46,9 @@ class OpenAICompatibleClient(LLMClient):
 
     One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are tried again, up to
     `max_attempts` requests in all; Retry-After is kept if it fits in the deadline. Redirects are not followed, and TLS
-    certificates are always verified. Replies are limited while they arrive, before and after decompression. Safe to
-    share between tasks of one event loop.
+    certificates are always verified. Replies are limited while they arrive, before and after decompression. What an
+    endpoint refuses of `response_format` and of the profile's options is remembered for each model, so that it costs
+    one request once. Safe to share between tasks of one event loop.
 
     With an https endpoint, httpx reads the proxy and certificate settings of the machine (HTTPS_PROXY, NO_PROXY,
     SSL_CERT_FILE): behind a company's proxy nothing else works, and a tunnel does not see what it carries. With an http
@@ -58,6 +68,7 @@ class OpenAICompatibleClient(LLMClient):
         self._headers = _headers(config.api_key)
         self._transport = transport
         self._ledger = CostLedger(config.cost_limit_usd)
+        self._refused: dict[str, frozenset[str]] = {}
         self._http: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -107,8 +118,13 @@ class OpenAICompatibleClient(LLMClient):
 
     @property
     def usage(self) -> UsageTotals:
-        """What the answered calls took so far: a snapshot that does not change."""
+        """What the calls took so far: a snapshot that does not change."""
         return self._ledger.totals
+
+    @property
+    def prefers_json_schema(self) -> bool:
+        """Whether a selector should ask by `response_format` of type `json_schema`; it is given up where refused."""
+        return self._config.prefers_json_schema
 
     async def chat_completion(
         self,
@@ -128,17 +144,20 @@ class OpenAICompatibleClient(LLMClient):
             **options: Sent as they are, but `timeout_s` or `timeout`, which replace the configuration's deadline in
                 seconds. With `response_format`, options of the model's profile are added, such as those that switch
                 long thinking off; one that is given here wins. An endpoint that refuses `response_format` or an added
-                option gets the call once more without them; `metadata["dropped_options"]` then names them.
+                option gets the call once more without; `metadata["dropped_options"]` then names it, `json_schema`
+                if a plain JSON object was asked for in its place.
 
         Returns:
-            One answer. `cost_usd` is None where the price is not known.
+            One answer. `usage` and `cost_usd` are those of the whole call, with what a failed request before it was
+            charged; `cost_usd` is None where the price is not known.
 
         Raises:
+            LLMError: One of these; it carries the `usage` and `cost_usd` of a call that was charged all the same.
             LLMTimeoutError: No answer within the deadline.
             LLMConnectionError: No connection, a broken one, or the client is closed.
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: An answer that is not in the API's format.
-            CostLimitError: The client's limit is reached; nothing was sent.
+            CostLimitError: The call could pass the client's limit; nothing more was sent.
             ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked for.
         """
         config = self._config
@@ -151,11 +170,14 @@ class OpenAICompatibleClient(LLMClient):
             max_tokens=config.max_tokens if max_tokens is None else max_tokens,
             options=options,
         )
-        self._ledger.check()
-        with span("llm.chat_completion", model=request.model, provider=config.provider) as current:
+        bill = Bill()
+        with (
+            span("llm.chat_completion", model=request.model, provider=config.provider) as current,
+            bill.told_by_errors(),
+        ):
             try:
                 async with asyncio.timeout(timeout_s):
-                    response = await self._answer(request, timeout_s=timeout_s)
+                    response = await self._answer(request, bill, timeout_s=timeout_s)
             except TimeoutError as exc:
                 raise LLMTimeoutError(
                     f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
@@ -171,52 +193,80 @@ class OpenAICompatibleClient(LLMClient):
         if http is not None and self._loop is asyncio.get_running_loop():
             await http.aclose()
 
-    async def _answer(self, request: ChatRequest, *, timeout_s: float) -> LLMResponse:
+    async def _answer(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> LLMResponse:
         started = monotonic()
-        policy = RetryPolicy(request, deadline=asyncio.get_running_loop().time() + timeout_s)
-        async for attempt in attempts_of(policy, max_attempts=self._config.max_attempts):
+        policy = RetryPolicy(
+            wanted=request,
+            refused=self._refused.get(request.model, frozenset()),
+            max_attempts=self._config.max_attempts,
+            deadline=asyncio.get_running_loop().time() + timeout_s,
+        )
+        async for attempt in attempts_of(policy):
             with attempt:
-                payload = await self._exchange(policy.request, timeout_s=timeout_s)
-        return self._response(payload, policy.request, latency_ms=round((monotonic() - started) * 1000))
+                payload = await self._exchange(policy.request, bill, timeout_s=timeout_s)
+        if policy.refused:
+            # Only now: a complaint that merely quotes the call does not go away with what it quotes.
+            self._refused[request.model] = policy.refused
+        return read_response(
+            payload,
+            model=request.model,
+            usage=bill.usage,
+            cost_usd=bill.cost_usd,
+            provider=self._config.provider,
+            latency_ms=round((monotonic() - started) * 1000),
+            metadata={"dropped_options": list(policy.request.dropped)} if policy.request.dropped else {},
+        )
 
-    async def _exchange(self, request: ChatRequest, *, timeout_s: float) -> dict[str, Any]:
+    async def _exchange(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
         """One HTTP request and the JSON object that it brought."""
         body = request.body()
+        limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
+        expected_usd = expected_cost_usd(
+            body,
+            model=request.model,
+            provider=self._config.provider,
+            max_tokens=limit if isinstance(limit, int) else None,
+        )
+        with self._ledger.reserved(expected_usd):
+            return await self._sent(body, request.model, bill, timeout_s=timeout_s)
+
+    async def _sent(self, body: bytes, model: str, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
         try:
             with translated(timeout_s=timeout_s):
                 async with self._client().stream("POST", self._url, content=body, headers=self._headers) as reply:
                     if reply.status_code != httpx.codes.OK:
-                        raise await self._refusal(reply)
+                        raise await self._refusal(reply, model, bill)
                     received = await read_body(reply, max_bytes=self._config.max_response_bytes)
-            return read_payload(received, content_type=reply.headers.get("content-type", ""))
+            payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
+            if states_usage(payload) or not payload.get("error"):
+                # Before the answer is read: one that is of no use has been paid for all the same.
+                self._charge(payload, model, bill)
+            raise_stated_error(payload)
         except LLMStatusError as exc:
             exc.body = self._without_key(exc.body)[:_MAX_ERROR_CHARS]
             raise
+        return payload
 
-    async def _refusal(self, reply: httpx.Response) -> LLMStatusError:
+    async def _refusal(self, reply: httpx.Response, model: str, bill: Bill) -> LLMStatusError:
+        content_type = reply.headers.get("content-type", "")
+        body = b""
         try:
             body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
+            payload = read_payload(body, content_type=content_type)
         except (MalformedReplyError, *HTTPX_ERRORS):
-            body = b""
+            payload = {}
+        if states_usage(payload):
+            self._charge(payload, model, bill)
         retry_after = reply.headers.get("retry-after")
         return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after)
 
-    def _response(self, payload: dict[str, Any], request: ChatRequest, *, latency_ms: int) -> LLMResponse:
+    def _charge(self, payload: dict[str, Any], model: str, bill: Bill) -> None:
         usage = read_usage(payload)
         cost_usd = reported_cost_usd(payload)
         if cost_usd is None:
-            cost_usd = profile_of(request.model).cost_usd(usage, provider=self._config.provider)
-        # Before the message is read: an answer that is of no use has been paid for all the same.
+            cost_usd = profile_of(model).cost_usd(usage, provider=self._config.provider)
         self._ledger.charge(usage, cost_usd=cost_usd)
-        return read_response(
-            payload,
-            model=request.model,
-            usage=usage,
-            cost_usd=cost_usd,
-            provider=self._config.provider,
-            latency_ms=latency_ms,
-            metadata={"dropped_options": list(request.dropped)} if request.dropped else {},
-        )
+        bill.add(usage, cost_usd=cost_usd)
 
     def _client(self) -> httpx.AsyncClient:
         """The connections of the running loop; those of an earlier loop died with it."""
@@ -225,10 +275,13 @@ class OpenAICompatibleClient(LLMClient):
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             self._loop = loop
+            encrypted = self._url.startswith("https:")
             self._http = httpx.AsyncClient(
                 transport=self._transport,
                 timeout=None,  # noqa: S113 - the deadline around the whole call is the only one
-                trust_env=self._url.startswith("https:"),
+                # Plain HTTP needs no certificates, which take 30 ms to load; a context without any trusts nobody.
+                verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                trust_env=encrypted,
                 follow_redirects=False,
             )
         return self._http

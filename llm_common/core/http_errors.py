@@ -68,7 +68,7 @@ def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
             f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
         )
     if isinstance(exc, httpx.DecodingError):
-        return MalformedReplyError("the reply's compression is damaged", reason="bad_encoding")
+        return MalformedReplyError("the reply's compression is damaged; try again", reason="bad_encoding")
     for kinds, text in _CONNECTION_ERRORS:
         if isinstance(exc, kinds):
             return LLMConnectionError(text)
@@ -80,38 +80,29 @@ def error_of_status(status: int, body: str, *, retry_after: str | None = None) -
 
     Args:
         status: HTTP status.
-        body: What the endpoint said; kept as a fact.
+        body: What the endpoint said; kept as a fact, but for a redirect's, which repeats the address.
         retry_after: The header of that name.
     """
-    if status in {401, 403}:
-        return LLMAuthError(
-            f"the endpoint refused the key ({status}); check it and what it may use", status=status, body=body
-        )
-    if status == httpx.codes.NOT_FOUND:
-        return ModelNotFoundError(
-            "the endpoint knows no such model or path (404); check model and base_url", status=status, body=body
-        )
-    if status == httpx.codes.TOO_MANY_REQUESTS:
-        return LLMRateLimitError(
-            "the endpoint takes no more requests now (429); wait, or ask for a higher limit",
-            status=status,
-            body=body,
-            retry_after_s=retry_after_s(retry_after),
-        )
-    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE or (status in _BAD_REQUEST and _says_too_long(body)):
-        return ContextTooLongError(
-            f"the prompt does not fit the model ({status}); send less or take a model with a larger window",
-            status=status,
-            body=body,
-        )
-    if status in _REDIRECTS:
-        return LLMStatusError(
-            f"the endpoint redirects ({status}), which is not followed with a key; set base_url to the new address",
-            status=status,
-        )
-    return LLMStatusError(
-        f"the endpoint answered with an error (status {status}); what it said is in `.body`", status=status, body=body
+    kind, text = _kind_of_status(status, body)
+    return kind(
+        text, status=status, body="" if status in _REDIRECTS else body, retry_after_s=retry_after_s(retry_after)
     )
+
+
+def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
+    if status in {401, 403}:
+        return LLMAuthError, f"the endpoint refused the key ({status}); check it and what it may use"
+    if status == httpx.codes.NOT_FOUND:
+        return ModelNotFoundError, "the endpoint knows no such model or path (404); check model and base_url"
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        return LLMRateLimitError, "the endpoint takes no more requests now (429); wait, or ask for a higher limit"
+    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE or (status in _BAD_REQUEST and _says_too_long(body)):
+        advice = "send less or take a model with a larger window"
+        return ContextTooLongError, f"the prompt does not fit the model ({status}); {advice}"
+    if status in _REDIRECTS:
+        advice = "set base_url to the new address"
+        return LLMStatusError, f"the endpoint redirects ({status}), which is not followed with a key; {advice}"
+    return LLMStatusError, f"the endpoint answered with an error (status {status}); see `.body` for what it said"
 
 
 def is_transient(error: BaseException | None) -> bool:

@@ -42,6 +42,9 @@ class LLMUsage(BaseModel):
     total_tokens: int = 0
     cached_tokens: int = 0
 
+    def __add__(self, other: "LLMUsage") -> "LLMUsage":
+        return LLMUsage(**{name: getattr(self, name) + getattr(other, name) for name in LLMUsage.model_fields})
+
 
 class LLMResponse(BaseModel):
     """One answer of a model. `content` is None, or a list of parts, where the endpoint sent that."""
@@ -78,6 +81,10 @@ class LLMConfig(BaseModel):
         max_attempts: HTTP requests that one call may take.
         max_response_bytes: A longer answer, after decompression, is refused.
         cost_limit_usd: Dollars that the client may spend in its life; None sets no limit.
+        prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the names that may be chosen as an
+            enum, where they would ask for a JSON object. For endpoints that decode under a grammar, such as OpenAI,
+            llama.cpp and vLLM. Off by default: z.ai and DeepSeek know no schema, OpenRouter's providers differ, and
+            the schema costs tokens. An endpoint that refuses it is asked the older way from then on.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,3 +99,4 @@ class LLMConfig(BaseModel):
     max_attempts: int = Field(default=2, ge=1, le=10)
     max_response_bytes: int = Field(default=5_000_000, ge=1)
     cost_limit_usd: float | None = Field(default=None, ge=0)
+    prefers_json_schema: bool = False

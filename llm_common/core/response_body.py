@@ -78,4 +78,4 @@ def _encoding(response: httpx.Response) -> str:
 
 
 def _bad_encoding(text: str) -> MalformedReplyError:
-    return MalformedReplyError(f"{text}; something between here and the model rewrites replies", reason="bad_encoding")
+    return MalformedReplyError(f"{text}; check what stands between here and the model", reason="bad_encoding")

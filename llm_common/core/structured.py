@@ -7,8 +7,8 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -17,7 +17,9 @@ from pydantic_core import ErrorDetails
 from llm_common._telemetry import span
 from llm_common.core.extraction import extract_json, without_thinking
 from llm_common.core.foreign_answer import ForeignAnswer, read_answer
+from llm_common.core.foreign_error import foreign_errors
 from llm_common.core.models import LLMMessage, LLMUsage
+from llm_common.core.text_calls import read_text_calls
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -31,7 +33,7 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
-__all__ = ["Attempt", "SupportsChat", "answer_text", "ask", "extract_json"]
+__all__ = ["Attempt", "ReadToolCalls", "SupportsChat", "answer_text", "ask", "cost_of", "extract_json", "usage_of"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ValueT = TypeVar("ValueT")
@@ -51,22 +53,11 @@ _CODES: Final[tuple[tuple[type[LLMError], str], ...]] = (
     (LLMError, "client"),
 )
 
-# Finish reasons after which the text is not the model's whole answer: those of OpenAI, then those that z.ai,
-# OpenRouter and Anthropic's shape add.
-_UNFINISHED: Final = {
-    "length": "cut",
-    "content_filter": "content_filter",
-    "sensitive": "content_filter",
-    "model_context_window_exceeded": "cut",
-    "network_error": "cut",
-    "error": "cut",
-    "max_tokens": "cut",
-    "refusal": "refusal",
-}
 _FAULTS: Final = {
     "cut": "The model was stopped before its answer was whole; allow more tokens, or ask for less",
     "content_filter": "The endpoint withheld the answer; rephrase the request, or use another model",
     "refusal": "The model refused to answer; rephrase the request, or use another model",
+    "unknown_finish": "The endpoint ended the answer for a reason that is not known to mean a whole one; ask again",
 }
 _MAX_PLACES: Final = 5
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
@@ -81,7 +72,7 @@ class SupportsChat(Protocol):
         messages: list[LLMMessage],
         model: str | None,
         temperature: float,
-        response_format: dict[str, str],
+        response_format: dict[str, Any],
     ) -> Awaitable[object]:
         """An answer whose `content` is the reply and whose `finish_reason` says whether it is whole."""
 
@@ -108,6 +99,18 @@ class Attempt:
     reason: str | None = None
 
 
+def usage_of(attempts: Iterable[Attempt]) -> LLMUsage:
+    """Tokens of all attempts together; one whose endpoint did not count them adds nothing."""
+    return sum((attempt.usage for attempt in attempts if attempt.usage is not None), LLMUsage())
+
+
+def cost_of(attempts: Iterable[Attempt]) -> float | None:
+    """Dollars of all attempts together, 0 for none; None as soon as one attempt's price is not known."""
+    costs = [attempt.cost_usd for attempt in attempts]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
 async def ask(
     client: SupportsChat,
     messages: list[LLMMessage],
@@ -118,6 +121,7 @@ async def ask(
     temperature: float = 0.0,
     attempts: list[Attempt] | None = None,
     read_tool_calls: ReadToolCalls | None = None,
+    json_schema: Mapping[str, Any] | None = None,
 ) -> ModelT:
     """The model's reply as a `reply_model`.
 
@@ -133,8 +137,11 @@ async def ask(
         timeout_s: Seconds until the call counts as failed.
         temperature: Sampling temperature; 0 for the choices that ought to repeat.
         attempts: Gets exactly one record of this call, also when it fails or is cancelled.
-        read_tool_calls: Makes the object to validate out of native tool calls, where a model sends those and no text;
-            raises MalformedReplyError for calls that it cannot read. None: such a reply counts as empty.
+        read_tool_calls: Makes the object to validate out of tool calls, where a model sends those and no text, or
+            writes them as text (`read_text_calls`); raises MalformedReplyError for calls that it cannot read. None:
+            native calls alone count as an empty reply.
+        json_schema: `{"name", "strict", "schema"}` as the API takes it, for a client whose `prefers_json_schema` is
+            True; any other is asked for a JSON object, and so is every client without it.
 
     Returns:
         The validated reply of a model that finished its answer.
@@ -142,7 +149,7 @@ async def ask(
     Raises:
         LLMTimeoutError: No answer in time.
         MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of `extract_json`, or `cut`,
-            `content_filter`, `refusal`, or `schema`.
+            `content_filter`, `refusal`, `unknown_finish`, or `schema`.
         LLMError: Its other classes as the client raised them; itself for anything else that the client raised.
     """
     return await _recorded(
@@ -152,7 +159,8 @@ async def ask(
         model=model,
         timeout_s=timeout_s,
         attempts=attempts,
-        options={"temperature": temperature, "response_format": {"type": "json_object"}},
+        options={"temperature": temperature},
+        json_schema=json_schema or {},
     )
 
 
@@ -202,19 +210,26 @@ async def _recorded(
     timeout_s: float,
     attempts: list[Attempt] | None,
     options: dict[str, Any],
+    json_schema: Mapping[str, Any] | None = None,
 ) -> ValueT:
-    """What `read` makes of the client's answer; the call leaves one record, however it ends."""
-    answer = ForeignAnswer()
+    """What `read` makes of the client's answer; the call leaves one record, however it ends.
+
+    None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty (see `ask`).
+    """
+    answer = ForeignAnswer(model=model)
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
     with span("llm_common.ask", model=model or "default") as current:
         try:
-            answer = await _within(timeout_s, _call(client, timeout_s, messages=list(messages), model=model, **options))
+            arguments = {"messages": list(messages), "model": model, **options}
+            answer = await _within(timeout_s, _call(client, timeout_s, arguments, json_schema))
             value = read(answer)
             error = reason = None
         except LLMError as exc:
             error, reason = _code(exc), _detail(exc)
+            if isinstance(exc.usage, LLMUsage):
+                answer = replace(answer, usage=exc.usage, cost_usd=exc.cost_usd)
             current.set_attribute("error.code", error)
             raise
         finally:
@@ -248,23 +263,23 @@ def _look_at_its_error(task: asyncio.Task[ForeignAnswer]) -> None:
         task.exception()
 
 
-async def _call(client: SupportsChat, timeout_s: float, **arguments: Any) -> ForeignAnswer:
+async def _call(
+    client: SupportsChat, timeout_s: float, arguments: dict[str, Any], json_schema: Mapping[str, Any] | None
+) -> ForeignAnswer:
     """All contact with the foreign client and its answer; only an LLMError or a cancellation leaves."""
-    try:
+    with foreign_errors(type(client).__name__, timeout_s=timeout_s):
+        if json_schema is not None:
+            arguments["response_format"] = _response_format(client, json_schema)
         pending = client.chat_completion(**arguments)
         if not inspect.isawaitable(pending):
-            raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")  # noqa: TRY301
+            raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")
         return read_answer(await pending)
-    except LLMError:
-        raise
-    except TimeoutError as exc:
-        raise LLMTimeoutError(
-            f"{type(client).__name__} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s
-        ) from exc
-    except Exception as exc:  # a client that is not ours raises what it likes
-        raise LLMError(
-            f"{type(client).__name__} raised {type(exc).__name__}; see the cause, or raise an LLMError from the client"
-        ) from exc
+
+
+def _response_format(client: object, json_schema: Mapping[str, Any]) -> dict[str, Any]:
+    if json_schema and getattr(client, "prefers_json_schema", False) is True:
+        return {"type": "json_schema", "json_schema": dict(json_schema)}
+    return {"type": "json_object"}
 
 
 def _read_text(answer: ForeignAnswer) -> str:
@@ -273,17 +288,17 @@ def _read_text(answer: ForeignAnswer) -> str:
 
 
 def _refuse_unfinished(answer: ForeignAnswer) -> None:
-    stopped = "refusal" if answer.refusal else _UNFINISHED.get((answer.finish_reason or "").lower())
-    if stopped:
-        raise MalformedReplyError(_FAULTS[stopped], reason=stopped, reply=answer.content)
+    reason = answer.unfinished
+    if reason:
+        raise MalformedReplyError(_FAULTS[reason], reason=reason, reply=answer.content)
 
 
 def _read(answer: ForeignAnswer, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
     _refuse_unfinished(answer)
-    if read_tool_calls and answer.tool_calls and not answer.content.strip():
-        value = read_tool_calls(list(answer.tool_calls))
-    else:
-        value = extract_json(answer.content)
+    calls: list[dict[str, Any]] | None = None
+    if read_tool_calls:
+        calls = read_text_calls(answer.content) if answer.content.strip() else list(answer.tool_calls)
+    value = read_tool_calls(calls) if read_tool_calls and calls else extract_json(answer.content)
     try:
         return reply_model.model_validate(value)
     except ValidationError as exc:
@@ -291,7 +306,9 @@ def _read(answer: ForeignAnswer, reply_model: type[ModelT], read_tool_calls: Rea
     # Outside the handler, since a chained ValidationError would quote the reply in every traceback.
     places = ", ".join(_place(problem) for problem in problems[:_MAX_PLACES])
     raise MalformedReplyError(
-        f"The reply does not fit {reply_model.__name__}: {places}", reason="schema", reply=answer.content
+        f"The reply does not fit {reply_model.__name__}: {places}; ask again, or use another model",
+        reason="schema",
+        reply=answer.content,
     )
 
 

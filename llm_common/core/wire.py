@@ -5,7 +5,7 @@ Format: https://platform.openai.com/docs/api-reference/chat, with the cost that 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -15,10 +15,19 @@ import orjson
 from llm_common.core.http_errors import error_of_status
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
 from llm_common.core.profiles import ModelProfile, profile_of
-from llm_common.errors import LLMStatusError, MalformedReplyError
+from llm_common.errors import ContextTooLongError, LLMStatusError, MalformedReplyError
 
-__all__ = ["ChatRequest", "read_payload", "read_response", "read_usage", "reported_cost_usd"]
+__all__ = [
+    "ChatRequest",
+    "raise_stated_error",
+    "read_payload",
+    "read_response",
+    "read_usage",
+    "reported_cost_usd",
+    "states_usage",
+]
 
+_BAD_REQUEST = frozenset({400, 422})
 _STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
     "invalid_api_key": 401,
@@ -34,7 +43,8 @@ class ChatRequest:
     Attributes:
         core: Model, messages, and the caller's options.
         optional: `response_format` and the model profile's options, which an endpoint may refuse.
-        dropped: Names of optional fields that were given up after a refusal.
+        dropped: What was given up after a refusal: names of optional fields, and `json_schema` where a plain JSON
+            object is asked for in its place.
     """
 
     model: str
@@ -78,24 +88,40 @@ class ChatRequest:
         text = json.dumps({**self.core, **self.optional}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode(errors="replace")
 
-    def without_optional(self) -> "ChatRequest":
+    def bare(self) -> "ChatRequest":
         """The same call without the fields that an endpoint may refuse."""
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
 
-    def is_refused_by(self, error: BaseException | None) -> bool:
-        """Whether the endpoint's complaint names an optional field of this call."""
-        return (
-            isinstance(error, LLMStatusError)
-            and error.status in {400, 422}
-            and any(name in error.body for name in self.optional)
-        )
+    def without(self, refused: Collection[str]) -> "ChatRequest":
+        """The same call without these options, as `named_in` names them; a plain JSON object stands in for a schema."""
+        optional = {name: value for name, value in self.optional.items() if name not in refused}
+        dropped = set(self.optional) - set(optional)
+        kind = _format_of(optional)
+        if kind == "json_schema" and kind in refused and "json_object" not in refused:
+            optional["response_format"] = {"type": "json_object"}
+            dropped.add(kind)
+        elif kind in refused:
+            del optional["response_format"]
+            dropped.add("response_format")
+        return replace(self, optional=optional, dropped=tuple(sorted(dropped)))
+
+    def named_in(self, error: BaseException) -> frozenset[str]:
+        """The optional fields of this call that the endpoint's complaint names; `response_format` goes by its type."""
+        if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
+            return frozenset()
+        if isinstance(error, ContextTooLongError):
+            return frozenset()
+        named = {name for name in self.optional if name in error.body}
+        kind = _format_of(self.optional)
+        if kind and ("response_format" in named or (kind.startswith("json") and kind in error.body)):
+            named = named - {"response_format"} | {kind}
+        return frozenset(named)
 
 
 def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     """The JSON object of a reply.
 
     Raises:
-        LLMStatusError: The object is an error, whatever status it came with.
         MalformedReplyError: `content_type`, `bad_charset`, `empty`, `bad_json` or `not_an_object`.
     """
     _check_content_type(content_type)
@@ -107,9 +133,22 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
         raise _malformed("is not JSON", "bad_json") from exc
     if not isinstance(payload, dict):
         raise _malformed("is JSON, but no object", "not_an_object")
+    return payload
+
+
+def raise_stated_error(payload: Mapping[str, Any]) -> None:
+    """Nothing, for a reply that is no error.
+
+    Raises:
+        LLMStatusError: The reply is an error object, whatever status it came with.
+    """
     if payload.get("error"):
         raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
-    return payload
+
+
+def states_usage(payload: Mapping[str, Any]) -> bool:
+    """Whether the reply says what it took, as an error may too."""
+    return isinstance(payload.get("usage"), dict)
 
 
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
@@ -167,6 +206,12 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
             "finish_reason": _text(choices[0].get("finish_reason")),
         }
     )
+
+
+def _format_of(optional: Mapping[str, Any]) -> str | None:
+    """The type of the `response_format`, or its own name where it has none; None where it is not asked for."""
+    wanted = optional.get("response_format")
+    return None if wanted is None else _text(_mapping(wanted).get("type")) or "response_format"
 
 
 def _sampling(profile: ModelProfile, *, temperature: float | None, max_tokens: int | None) -> dict[str, float]:

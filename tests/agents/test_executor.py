@@ -239,7 +239,7 @@ async def test_arguments_that_a_registry_cannot_take_are_a_failed_tool_s2_15(tmp
 async def test_our_own_registry_says_what_is_wrong(tmp_path: Path) -> None:
     calls = [call("ech", text="a"), call("echo", words="a")]
     unknown, wrong = await executor_of(tmp_path).execute_tool_calls(calls, 1, "q1")
-    assert "nearest are echo" in unknown["error"]
+    assert "use one of the nearest: echo" in unknown["error"]
     assert "echo was not run" in wrong["error"]
 
 

@@ -1,7 +1,9 @@
 import asyncio
+import hashlib
 import json
 import logging
 from itertools import permutations
+from random import Random
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -12,6 +14,7 @@ from llm_common.agents.schemas import PlannedTask, SubTask, ToolCall
 from llm_common.agents.tool_selector import ToolSelection, ToolSelectionConfig, ToolSelector
 from llm_common.agents.tools import ToolRegistry
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.errors import (
     ConfigError,
     ContextTooLongError,
@@ -635,3 +638,139 @@ async def test_an_async_mock_that_fails_then_answers_uses_the_fallback() -> None
         "primary-model",
         "fallback-model",
     ]
+
+
+# What a selection may take, and what it saves
+
+
+async def test_a_registry_that_never_answers_is_left_at_the_deadline_s2_09() -> None:
+    class Silent:
+        async def get_tools_schema(self) -> str:
+            await asyncio.sleep(30)
+            return "[]"
+
+    selection = await select(ScriptedClient([]), Silent(), ToolSelectionConfig(timeout_s=0.05))
+    assert (selection.status, selection.attempts) == ("timeout", ())
+    assert selection.problem
+
+
+async def test_one_deadline_is_shared_by_both_attempts_s2_11() -> None:
+    async def hang(_: list[LLMMessage]) -> str:
+        await asyncio.sleep(30)
+        return reply()
+
+    assert ToolSelectionConfig(timeout_s=3).total_s == 3
+    assert ToolSelectionConfig(timeout_s=3, fallback_model="second").total_s == 6
+    config = ToolSelectionConfig(timeout_s=0.2, deadline_s=0.3, fallback_model="second")
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    selection = await select(ScriptedClient([hang, hang]), config=config)
+    assert 0.25 < loop.time() - started < 1.3
+    assert (selection.status, len(selection.attempts)) == ("timeout", 2)
+
+
+async def test_valid_calls_of_the_first_attempt_stay_when_the_second_fails_s2_07() -> None:
+    mixed = reply(weather("Ulm"), {"tool": "search_web", "args": {}})
+    config = BOTH.model_copy(update={"retry_dropped": True})
+    for second, cities in (
+        ("no json", ["Ulm"]),
+        (LLMConnectionError("down"), ["Ulm"]),
+        (reply(weather("Bonn")), ["Bonn"]),
+    ):
+        client = ScriptedClient([mixed, second])
+        selection = await select(client, config=config)
+        assert [call.args["city"] for call in selection.calls] == cities
+        assert (selection.status, len(selection.attempts), selection.problem) == ("ok", 2, "")
+        first, again = texts(client), texts(client, 1)
+        assert again[0] == first[0]
+        assert again[1].startswith(first[1])
+        assert "search_web: invalid args" in again[1]
+
+
+async def test_a_partly_valid_answer_is_one_call_by_default_s2_05() -> None:
+    client = ScriptedClient([reply(weather("Ulm"), {"tool": "search_web", "args": {}})])
+    assert len((await select(client, config=BOTH)).calls) == 1
+    assert len(client.calls) == 1
+
+
+class Choosy(ScriptedClient):
+    prefers_json_schema = True
+
+
+async def test_the_names_of_the_tools_are_an_enum_for_a_client_that_prefers_a_schema() -> None:
+    client = Choosy([reply(weather())])
+    assert (await select(client)).status == "ok"
+    wanted = client.calls[0].options["response_format"]["json_schema"]
+    call = wanted["schema"]["properties"]["calls"]["items"]
+    assert call["properties"]["tool"]["enum"] == ["get_weather", "search_web"]
+    assert wanted["strict"] is False
+
+
+@pytest.mark.parametrize("registry", [TextRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"])
+async def test_without_names_or_with_too_many_a_json_object_is_asked_for(registry: Any) -> None:
+    client = Choosy([reply()])
+    await select(client, registry, ToolSelectionConfig(max_catalogue_tokens=100_000))
+    assert client.calls[0].options == {"response_format": {"type": "json_object"}}
+
+
+async def test_a_shortlist_says_what_it_saves_s2_14() -> None:
+    whole = await select(ScriptedClient([reply()]), many_tools(50))
+    short = await select(ScriptedClient([reply()]), many_tools(50), ToolSelectionConfig(max_catalogue_tokens=400))
+    assert whole.tokens_saved == 0
+    assert short.tokens_saved > 300
+
+
+async def test_the_detailed_form_adds_up_what_was_paid_s2_10() -> None:
+    usage = LLMUsage(prompt_tokens=10, completion_tokens=2, total_tokens=12, cached_tokens=4)
+    answers = [response(content=text, usage=usage, cost_usd=0.25) for text in ("no", reply())]
+    selection = await select(ScriptedClient(answers), config=BOTH)
+    assert [attempt.cost_usd for attempt in selection.attempts] == [0.25, 0.25]
+    assert (selection.cost_usd, selection.usage) == (0.5, usage + usage)
+
+
+async def test_a_cached_reply_is_checked_against_the_tools_of_the_day() -> None:
+    cache = SelectionCache()
+    client = ScriptedClient([reply(weather()), reply(), "no"])
+    selector = ToolSelector(client, ToolSelectionConfig(), cache=cache)
+    registry = ToolRegistry([get_weather, search_web])
+    first, again = [await selector.select_detailed(task=TASK, tool_registry=registry) for _ in range(2)]
+    assert again.calls == first.calls
+    assert (first.cached, again.cached, again.attempts, again.cost_usd) == (False, True, (), 0)
+    registry.unregister("search_web")
+    assert (await selector.select_detailed(task=TASK, tool_registry=registry)).status == "empty"
+    other = await selector.select_detailed(task=TASK, tool_registry=registry, query="else")
+    assert (other.status, len(cache)) == ("invalid", 2)
+
+
+async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_in_common_s2_13() -> None:
+    definitions = [
+        {
+            "name": f"tool_{number}",
+            "description": f"Does thing {number} for a user. Then more.",
+            "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "a": {"enum": ["x", "y"]}}},
+        }
+        for number in range(50)
+    ]
+    systems, prompts = set(), []
+    for seed in range(50):
+        shuffled = [dict(Random(seed).sample(list(each.items()), 3)) for each in definitions]
+        Random(seed).shuffle(shuffled)
+        client = ScriptedClient([reply()])
+        task = PlannedTask(id=seed, description=f"{seed} other task")
+        registry = TextRegistry(shuffled)
+        await ToolSelector(client, ToolSelectionConfig()).select_detailed(task=task, tool_registry=registry)
+        systems.add(hashlib.sha256(texts(client)[0].encode()).hexdigest())
+        prompts.append("\n".join(texts(client)))
+    assert len(systems) == 1
+    common = next(number for number, chars in enumerate(zip(*prompts, strict=False)) if len(set(chars)) > 1)
+    assert common / max(map(len, prompts)) >= 0.9
+
+
+def test_a_registry_is_written_again_when_its_tools_change_s2_13() -> None:
+    registry = ToolRegistry([get_weather])
+    before = registry.get_tools_schema()
+    assert registry.get_tools_schema() is before
+    registry.register(search_web)
+    assert "search_web" in registry.get_tools_schema()
+    registry.unregister("search_web")
+    assert registry.get_tools_schema() == before

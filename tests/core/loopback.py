@@ -20,7 +20,6 @@ from pydantic import SecretStr
 from llm_common.core.models import LLMConfig
 
 KEY = "sk-canary-0123456789"
-MAX_CONNECTIONS = 20
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,16 @@ class Wire:
 
     async def request(self) -> Received | None:
         """The next request, or None when the client has hung up."""
+        if self.writer.is_closing():
+            return None
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            lines = head.lower().split("\r\n")
+            size = next(int(line.split(":")[1]) for line in lines if line.startswith("content-length"))
+            body = await self.reader.readexactly(size)
         except asyncio.IncompleteReadError:
             return None
-        size = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length"))
-        received = Received(head, json.loads(await self.reader.readexactly(size)))
+        received = Received(head, json.loads(body))
         self.requests.append(received)
         return received
 
@@ -59,6 +62,10 @@ class Wire:
         for chunk in chunks:
             self.writer.write(chunk)
             await self.writer.drain()
+
+    def hang_up(self) -> None:
+        """Ends the connection after what was sent."""
+        self.writer.close()
 
     def reset(self) -> None:
         """Ends the connection with a TCP reset where the platform can."""
@@ -88,8 +95,10 @@ class Loopback:
 
 
 @asynccontextmanager
-async def loopback(*scripts: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[Loopback]:
-    """A server that lives as long as the block."""
+async def loopback(
+    *scripts: Script, tls: ssl.SSLContext | None = None, max_connections: int = 20
+) -> AsyncIterator[Loopback]:
+    """A server that lives as long as the block; it hangs up on connections beyond the most that a test should need."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,7 +108,7 @@ async def loopback(*scripts: Script, tls: ssl.SSLContext | None = None) -> Async
         server.connections += 1
         script = scripts[min(server.connections, len(scripts)) - 1]
         try:
-            if server.connections <= MAX_CONNECTIONS:
+            if server.connections <= max_connections:
                 await script(Wire(reader, writer, server.requests))
         except (ConnectionError, asyncio.CancelledError):
             pass

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from llm_common.core.http_errors import error_of_exception, error_of_status, is_transient, retry_after_s, translated
 from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, MalformedReplyError
@@ -74,6 +76,41 @@ def test_other_exceptions_pass() -> None:
 )
 def test_retry_after_is_read_in_both_its_forms(header: str | None, seconds: float | None) -> None:
     assert retry_after_s(header, now=NOW) == seconds
+
+
+_DATE_WORDS = st.sampled_from(
+    [
+        "Mon",
+        "Thu,",
+        "01",
+        "31",
+        "Jan",
+        "Feb",
+        "1970",
+        "2026",
+        "9999",
+        "99999",
+        "00:00:30",
+        "25:61:61",
+        "GMT",
+        "+9999",
+        "-0000",
+        ",",
+        ":",
+    ]
+)
+
+
+@given(st.text(max_size=40) | st.lists(_DATE_WORDS, max_size=7).map(" ".join))
+@example("Thu, 31 Dec 9999 23:59:59 -2359")
+@example("Mon, 01 Jan 0001 00:00:00 +2359")
+def test_no_retry_after_is_more_than_ignored_f_113(header: str) -> None:
+    seconds = retry_after_s(header, now=NOW)
+    assert seconds is None or 0 <= seconds < float("inf")
+
+
+def test_every_status_may_ask_for_a_wait() -> None:
+    assert [error_of_status(status, "", retry_after="7").retry_after_s for status in (429, 503, 500, 404)] == [7.0] * 4
 
 
 def test_only_what_may_pass_is_worth_a_retry() -> None:

@@ -14,7 +14,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.structured import Attempt, SupportsChat, answer_text, ask, extract_json
+from llm_common.core.structured import (
+    Attempt,
+    SupportsChat,
+    answer_text,
+    ask,
+    cost_of,
+    extract_json,
+    usage_of,
+)
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -104,6 +112,47 @@ async def test_a_client_that_alters_its_messages_does_not_alter_the_callers() ->
     assert messages == MESSAGES
 
 
+SCHEMA = {"name": "choice", "strict": True, "schema": {"type": "object"}}
+
+
+class Choosy(ScriptedClient):
+    """Says about schemas what it is told to."""
+
+    def __init__(self, preference: object) -> None:
+        super().__init__(WHOLE)
+        self._preference = preference
+
+    @property
+    def prefers_json_schema(self) -> object:
+        if isinstance(self._preference, Exception):
+            raise self._preference
+        return self._preference
+
+
+@pytest.mark.parametrize(
+    ("preference", "json_schema", "asked_for"),
+    [
+        (True, SCHEMA, {"type": "json_schema", "json_schema": SCHEMA}),
+        (True, None, {"type": "json_object"}),
+        (False, SCHEMA, {"type": "json_object"}),
+        (1, SCHEMA, {"type": "json_object"}),
+        (MagicMock(), SCHEMA, {"type": "json_object"}),
+    ],
+)
+async def test_a_schema_is_asked_for_where_the_client_prefers_one_s0_31(
+    preference: object, json_schema: dict[str, Any] | None, asked_for: dict[str, Any]
+) -> None:
+    client = Choosy(preference)
+    options: dict[str, Any] = {"reply_model": Choice, "model": None, "timeout_s": 1, "json_schema": json_schema}
+    assert await ask(client, MESSAGES, **options) == CHOICE
+    assert client.calls[0].options == {"response_format": asked_for}
+
+
+async def test_a_client_that_raises_when_it_is_asked_what_it_prefers_is_at_fault() -> None:
+    with pytest.raises(LLMError, match="KeyError"):
+        await ask(Choosy(KeyError()), MESSAGES, reply_model=Choice, model=None, timeout_s=1, json_schema=SCHEMA)
+
+
 # --- what is read
 
 
@@ -163,6 +212,7 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
         pytest.param(response(WHOLE, finish_reason="content_filter"), "content_filter", id="F-089"),
         pytest.param(response(WHOLE, finish_reason="sensitive"), "content_filter", id="F-089 z.ai"),
         pytest.param(response(WHOLE, refusal="no"), "refusal", id="F-089 refusal field"),
+        pytest.param(response(WHOLE, finish_reason="new_reason"), "unknown_finish", id="F-088 a reason nobody knows"),
         pytest.param(response("I cannot do that."), "no_json", id="F-089 refusal in words"),
         pytest.param(response('{"ids": [], "ids": []}'), "duplicate_keys", id="F-090"),
         pytest.param(response('{"ids": [NaN]}'), "bad_number", id="F-091"),
@@ -233,7 +283,9 @@ async def test_a_schema_error_names_places_and_never_values() -> None:
     reply = json.dumps({"ids": ["a", {"token": SECRET}], f"{SECRET} is my key": 1})
     with pytest.raises(MalformedReplyError) as caught:
         await asked(ScriptedClient([reply]))
-    assert str(caught.value) == "The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden)"
+    assert str(caught.value) == (
+        "The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden); ask again, or use another model"
+    )
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.reply == reply
 
@@ -450,6 +502,23 @@ async def test_an_attempt_holds_what_the_answer_says_of_itself() -> None:
         ("served", usage, None, "malformed"),
         ("m", None, None, "client"),
     ]
+
+
+async def test_a_failed_call_that_was_charged_leaves_its_bill_in_the_attempt() -> None:
+    error = LLMStatusError("broken", status=500)
+    error.usage, error.cost_usd = LLMUsage(prompt_tokens=3, total_tokens=3), 0.5
+    attempts: list[Attempt] = []
+    with pytest.raises(LLMStatusError):
+        await asked(ScriptedClient([error]), attempts=attempts)
+    assert (attempts[0].usage, attempts[0].cost_usd, attempts[0].error) == (error.usage, 0.5, "status")
+
+
+def test_the_sum_of_attempts_is_known_where_every_part_is() -> None:
+    usage = LLMUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5, cached_tokens=1)
+    paid, free = Attempt("m", 1, usage, 0.25), Attempt("m", 1)
+    assert usage_of([paid, free, paid]) == usage + usage
+    assert usage_of([]) == LLMUsage()
+    assert (cost_of([paid, paid]), cost_of([paid, free]), cost_of([])) == (0.5, None, 0)
 
 
 async def test_an_attempt_takes_nothing_from_mocks() -> None:

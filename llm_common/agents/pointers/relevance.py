@@ -1,14 +1,16 @@
 """Which pointers answer a query, judged without a model."""
 
+import heapq
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.agents.pointers.pointer import ContextPointer
-from llm_common.ranking import Embedder, folded, scan, standing_out, weighted_sum
+from llm_common.agents.pointers.redaction import REDACTED
+from llm_common.ranking import Embedder, folded, scan, standing_out
 
 __all__ = ["RankedPointer", "rank_pointers", "selection_cap"]
 
@@ -23,6 +25,7 @@ _LINKING = 3  # best pointers that lift those which they are linked with
 
 _SHORTEST_NAME = 3
 _LONGEST_NAME = 120
+_CACHED_NAMES = 32_768
 _WORD = re.compile(r"\w+")
 
 
@@ -41,7 +44,7 @@ class RankedPointer:
 
 
 def rank_pointers(
-    query: str, pointers: Sequence[ContextPointer], *, embedder: Embedder | None = None
+    query: str, pointers: Sequence[ContextPointer], *, embedder: Embedder | None = None, limit: int | None = None
 ) -> list[RankedPointer]:
     """The pointers by what they have to do with the query, the best first and the newest first among equals.
 
@@ -51,23 +54,33 @@ def rank_pointers(
     which is the second step of a question in two steps: by `.6 / n` when one of their arguments is named in its digest
     and is an argument of n pointers, and by `.6 / n` when their digest is one of the n that name one of its arguments.
     Age goes by `created_at`, then by position. Linear in the pool.
+
+    Args:
+        query: Any text.
+        pointers: The pool.
+        embedder: Knows which texts mean something alike; None ranks without.
+        limit: Most pointers to return; None returns all.
     """
-    newest_first = sorted(pointers, key=lambda pointer: pointer.created_at)[::-1]
-    pool = {f"{age:09}": pointer for age, pointer in enumerate(newest_first)}
-    summaries = [pointer.summary for pointer in newest_first]
-    documents = [(folded(pointer.summary), folded(pointer.digest)) for pointer in newest_first]
-    parts: dict[str, dict[str, float]] = {
-        "words": _held(pool, scan(query, documents, weights=_FIELD_WEIGHTS)),
-        "recency": {key: _RECENCY_WEIGHT * math.exp(-int(key) / _RECENCY_DECAY) for key in pool},
+    pool = sorted(pointers, key=lambda pointer: pointer.created_at)[::-1]
+    documents = [(folded(pointer.summary), folded(pointer.digest)) for pointer in pool]
+    parts: dict[str, Sequence[float]] = {
+        "words": scan(query, documents, weights=_FIELD_WEIGHTS),
+        "recency": [_RECENCY_WEIGHT * math.exp(-age / _RECENCY_DECAY) for age in range(len(pool))],
     }
     if embedder:
-        likeness = standing_out(embedder.similarities(query, summaries))
-        parts["vectors"] = _held(pool, [_VECTOR_WEIGHT * value for value in likeness])
-    best = [hit.key for hit in weighted_sum([(1.0, part) for part in parts.values()])[:_LINKING]]
-    parts["named"] = _named_by(best, pool)
-    parts["names"] = _naming(best, pool)
-    hits = weighted_sum([(1.0, part) for part in parts.values()])
-    return [RankedPointer(pool[hit.key], hit.score, _parts_of(hit.key, parts)) for hit in hits]
+        likeness = standing_out(embedder.similarities(query, [pointer.summary for pointer in pool]))
+        parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
+    scores = [math.fsum(values) for values in zip(*parts.values(), strict=True)]
+    best = heapq.nlargest(_LINKING, range(len(pool)), key=scores.__getitem__)
+    lifts = {"named": _named_by(best, pool), "names": _naming(best, pool)}
+    for lifted in lifts.values():
+        for place, lift in lifted.items():
+            scores[place] += lift
+    most = len(pool) if limit is None else limit
+    return [
+        RankedPointer(pool[place], scores[place], _parts_at(place, parts, lifts))
+        for place in heapq.nsmallest(most, range(len(pool)), key=lambda place: -scores[place])
+    ]
 
 
 def selection_cap(max_selected: int | None) -> int:
@@ -84,50 +97,73 @@ def selection_cap(max_selected: int | None) -> int:
     return max_selected
 
 
-def _parts_of(key: str, parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return {name: part[key] for name, part in parts.items() if key in part}
+def _parts_at(
+    place: int, parts: Mapping[str, Sequence[float]], lifts: Mapping[str, Mapping[int, float]]
+) -> dict[str, float]:
+    found = {name: values[place] for name, values in parts.items() if values[place]}
+    return found | {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
 
 
-def _held(pool: Iterable[str], values: Iterable[float]) -> dict[str, float]:
-    return {key: value for key, value in zip(pool, values, strict=True) if value}
-
-
-def _named_by(best: Collection[str], pool: Mapping[str, ContextPointer]) -> dict[str, float]:
+def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
     """The pointers, other than the best, with an argument that is named in the best ones' digests.
 
     An argument of many pointers, such as a date, leads to none of them in particular.
     """
-    text = _spaced(" ".join(pool[key].digest for key in best))
-    names = {key: {_spaced(name) for name in _names(pointer.args)} for key, pointer in pool.items()}
-    owners = Counter(name for of_one in names.values() for name in of_one)
-    lifted: dict[str, float] = {}
-    for key in names.keys() - set(best):
-        if found := [owners[name] for name in names[key] if name.strip() and name in text]:
-            lifted[key] = _LINK_WEIGHT / min(found)
-    return lifted
+    text = _spaced(" ".join(pool[place].digest for place in best))
+    owners: dict[str, list[int]] = {}
+    for place, pointer in enumerate(pool):
+        for name in _names(pointer.args) if pointer.args else ():
+            if name in text:
+                owners.setdefault(name, []).append(place)
+    lifted: dict[int, float] = {}
+    for places in owners.values():
+        for place in places:
+            lifted[place] = max(lifted.get(place, 0.0), _LINK_WEIGHT / len(places))
+    return {place: lift for place, lift in lifted.items() if place not in best}
 
 
-def _naming(best: Collection[str], pool: Mapping[str, ContextPointer]) -> dict[str, float]:
+def _naming(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
     """The pointers, other than the best, whose digests name an argument of one of the best."""
-    texts = {key: _spaced(pointer.digest) for key, pointer in pool.items() if key not in best}
-    lifted: dict[str, float] = {}
-    for name in {_spaced(name) for key in best for name in _names(pool[key].args)}:
-        found = [key for key, text in texts.items() if name in text] if name.strip() else []
-        lifted |= {key: max(lifted.get(key, 0.0), _LINK_WEIGHT / len(found)) for key in found}
+    names = {name for place in best for name in _names(pool[place].args)}
+    lifted: dict[int, float] = {}
+    lowered = [pointer.digest.lower() for pointer in pool] if names else []
+    for name in names:
+        near: Sequence[int] = range(len(pool))
+        for word in sorted(name.split(), key=len, reverse=True)[:2]:  # most digests lack one, which is quickly seen
+            near = [place for place in near if word in lowered[place]]
+        stands_in = _finder(name)
+        found = [place for place in near if stands_in(lowered[place]) and place not in best]
+        lifted |= {place: max(lifted.get(place, 0.0), _LINK_WEIGHT / len(found)) for place in found}
     return lifted
 
 
-def _names(value: object) -> Iterable[str]:
-    """The strings among the arguments that are long enough to tell something, short enough to be a name."""
-    if isinstance(value, str):
-        if _SHORTEST_NAME <= len(value.strip()) <= _LONGEST_NAME:
-            yield value
-    elif isinstance(value, dict):
-        for member in value.values():
-            yield from _names(member)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _names(item)
+def _finder(name: str) -> Callable[[str], object]:
+    """What finds the words of a spaced name in a text in lower case, whole and one after the other."""
+    first, *rest = map(re.escape, name.split())
+    # The first word comes first, so that the engine can search for it quickly; then what must not stand before it.
+    return re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"])).search
+
+
+def _names(args: Mapping[str, object]) -> set[str]:
+    """The strings among the arguments that are long enough to tell something, short enough to be a name; spaced."""
+    found: set[str] = set()
+    rest: list[Iterable[object]] = [args.values()]
+    for items in rest:  # which grows as containers are met
+        for item in items:
+            if isinstance(item, str):
+                if _SHORTEST_NAME <= len(item.strip()) <= _LONGEST_NAME and item != REDACTED:
+                    found.add(_spaced_name(item))
+            elif isinstance(item, dict):
+                rest.append(item.values())
+            elif isinstance(item, list):
+                rest.append(item)
+    found.discard(" ")  # of marks alone
+    return found
+
+
+@lru_cache(maxsize=_CACHED_NAMES)
+def _spaced_name(name: str) -> str:
+    return _spaced(name)
 
 
 def _spaced(text: str) -> str:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.core.models import LLMUsage
-from llm_common.core.structured import Attempt
+from llm_common.core.structured import Attempt, cost_of
 
 __all__ = [
     "ChoiceReason",
@@ -51,11 +51,13 @@ class RelevanceSelection(BaseModel):
             was not what was asked for.
         used: What chose: the model, or the local ranking.
         attempts: Every model call with its latency, usage and failure.
-        model: The model that was asked; None when none was named or asked.
-        usage: Tokens that the answer took, where the endpoint said so.
+        model: The model that was asked last; None when none was named or asked.
+        usage: Tokens of all attempts together, where the endpoint counted any.
         choices: One entry for each candidate, in the order given.
         dropped: Entries of the model's list that were ignored, the first 100.
         not_shown: Candidates that the model was not shown, for lack of room.
+        tokens_saved: Tokens that those would have taken, as `UpperBoundCounter` counts the first of the others.
+        cached: Whether the reply came from the selector's cache; its `attempts` are then those that came before it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -69,6 +71,13 @@ class RelevanceSelection(BaseModel):
     choices: tuple[PointerChoice, ...] = ()
     dropped: tuple[DroppedId, ...] = ()
     not_shown: int = 0
+    tokens_saved: int = 0
+    cached: bool = False
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of all attempts together; None as soon as one attempt's price is not known."""
+        return cost_of(self.attempts)
 
 
 def distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:

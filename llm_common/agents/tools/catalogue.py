@@ -1,6 +1,7 @@
 """`Catalogue`: what a registry offers, read once per selection, and how a prompt shows it."""
 
 import asyncio
+import hashlib
 import inspect
 import json
 import re
@@ -9,7 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from llm_common.agents.pointers.canonical import stable_json
+import orjson
+
+from llm_common.agents.pointers.canonical import json_text, stable_json
+from llm_common.agents.pointers.fence import fence_nonce, fenced, printable
 from llm_common.agents.tools.foreign import foreign_code
 from llm_common.agents.tools.registry import ToolRegistry
 from llm_common.agents.tools.signatures import signature
@@ -17,11 +21,12 @@ from llm_common.agents.tools.validation import Problem, find_problems
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ConfigError, ToolFailedError
 
-__all__ = ["Catalogue", "OffersTools", "ToolDefinition", "read_catalogue"]
+__all__ = ["Catalogue", "OffersTools", "ToolDefinition", "in_fence", "read_catalogue"]
 
 _SEPARATORS = re.compile(r"[\W_]+")
 _PARAMETERS = ("parameters", "inputSchema", "input_schema")
 _CACHED_CATALOGUES = 8
+_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 class OffersTools(Protocol):
@@ -44,9 +49,22 @@ class ToolDefinition:
         """The tool on one line; see `signatures`."""
         return signature(self.name, self.description, self.parameters)
 
-    def to_json(self) -> str:
+    @cached_property
+    def signature_tokens(self) -> int:
+        """Tokens that a line with the signature takes, at most."""
+        return UpperBoundCounter().count(f"{self.signature}\n")
+
+    @cached_property
+    def text(self) -> str:
         """The tool as canonical JSON."""
-        return stable_json({"name": self.name, "description": self.description, "parameters": self.parameters})
+        return json_text(
+            {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}, sort_keys=True
+        )
+
+    @cached_property
+    def text_tokens(self) -> int:
+        """Tokens that a line with the JSON takes, at most."""
+        return UpperBoundCounter().count(f"{self.text}\n")
 
     def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
         """What is wrong with arguments for this tool; nothing when the tool's own schema is broken."""
@@ -57,7 +75,7 @@ class ToolDefinition:
 
     @cached_property
     def _schema(self) -> str:
-        return stable_json(self.parameters)
+        return json_text(dict(self.parameters), sort_keys=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +105,31 @@ class Catalogue:
         """Tokens of `signatures`, at most."""
         return UpperBoundCounter().count(self.signatures)
 
+    @cached_property
+    def text_tokens(self) -> int:
+        """Tokens of `text`, at most."""
+        return UpperBoundCounter().count(self.text)
+
+    @cached_property
+    def fenced_signatures(self) -> str:
+        """The signatures in a fence that they cannot close."""
+        return in_fence(self.signatures)
+
+    @cached_property
+    def fenced_text(self) -> str:
+        """The text in a fence that it cannot close."""
+        return in_fence(self.text)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools, in canonical order."""
+        return tuple(definition.name for definition in self.definitions)
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for registries of equal content, in every process."""
+        return hashlib.sha256(printable(self.text).encode()).hexdigest()
+
     def find(self, name: str) -> ToolDefinition | None:
         """The tool that a model means: the exact name, else the only one that differs in case and separators alone."""
         exact = self._by_name.get(name)
@@ -105,6 +148,12 @@ class Catalogue:
         for definition in self.definitions:
             keys.setdefault(_key(definition.name), []).append(definition)
         return keys
+
+
+def in_fence(text: str) -> str:
+    """Text from outside, as it can be sent, in a fence that it cannot close."""
+    sendable = printable(text)
+    return fenced(sendable, fence_nonce(sendable))
 
 
 async def read_catalogue(registry: OffersTools) -> Catalogue:
@@ -144,11 +193,24 @@ def _from_text(text: str, *, checked: bool) -> Catalogue:
 
 
 def _from_list(schema: Sequence[object]) -> Catalogue:
+    """The catalogue of these entries; content that was seen before is recognised by its encoding alone."""
+    try:
+        encoded = orjson.dumps(schema, option=_PLAIN_ONLY)
+    except TypeError:  # what is no plain JSON has a canonical form all the same
+        encoded = f"[{','.join(map(stable_json, schema))}]".encode()
+    return _from_encoded(encoded)
+
+
+@lru_cache(maxsize=_CACHED_CATALOGUES)
+def _from_encoded(encoded: bytes) -> Catalogue:
     """The entries as definitions in canonical form; when one is no definition, as text whose names are not known."""
-    entries = [json.loads(stable_json(entry)) for entry in schema]
+    entries = json.loads(encoded)
     definitions = _definitions(entries)
-    parts = sorted(map(stable_json, entries)) if definitions is None else [each.to_json() for each in definitions]
-    return _from_text(f"[{','.join(parts)}]", checked=definitions is not None)
+    if definitions is None:
+        return _from_text(f"[{','.join(sorted(map(stable_json, entries)))}]", checked=False)
+    # By the whole text too, since nothing keeps two tools from having one name.
+    ordered = sorted(definitions, key=lambda each: (each.name, each.text))
+    return _from_text(f"[{','.join(each.text for each in ordered)}]", checked=True)
 
 
 def _definitions(entries: list[Any]) -> tuple[ToolDefinition, ...] | None:

@@ -23,4 +23,4 @@ def foreign_code(tool: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        raise ToolFailedError(f"{tool} raised {type(exc).__name__}; its cause holds the details", tool=tool) from exc
+        raise ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool) from exc

@@ -106,7 +106,7 @@ class PointerArgumentsTool(Tool):
             raise self._refused(name, explain_miss(exc)) from exc
 
     def _refused(self, name: str, why: str) -> ToolArgumentsError:
-        return ToolArgumentsError(f"{self.name} was not run: {name}: {why}", tool=self.name)
+        return ToolArgumentsError(f"{self.name} was not run: {name}: {why}; correct the call", tool=self.name)
 
 
 def _is_reference(value: object) -> bool:

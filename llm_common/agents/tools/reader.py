@@ -132,7 +132,9 @@ class ReadBackTool(Tool):
         """
         arguments, problems = self._bind(args)
         if problems:
-            raise ToolArgumentsError(f"{self.name} was not run: {'; '.join(map(str, problems))}", tool=self.name)
+            raise ToolArgumentsError(
+                f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call", tool=self.name
+            )
         pointer_id = arguments["pointer_id"].strip().lower()
         given = {key: arguments[key] for key in ("select", "cursor") if key in arguments}
         try:
@@ -161,6 +163,6 @@ def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
         wrong = sorted({one_line(".".join(map(str, error["loc"][:1])), max_chars=20) for error in exc.errors()})
         raise ToolArgumentsError(
             f"select cannot be used ({', '.join(filter(None, wrong)) or 'an empty range'}); "
-            "it takes path, filter, keys, lines, chars and regex",
+            "use path, filter, keys, lines, chars and regex",
             tool=READER_NAME,
         ) from exc

@@ -23,6 +23,7 @@ class ToolRegistry:
 
     def __init__(self, tools: Iterable[Any] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._schema: str | None = None
         for tool in tools:
             self.register(tool)
 
@@ -57,6 +58,7 @@ class ToolRegistry:
                 value=made.name,
             )
         self._tools[made.name] = made
+        self._schema = None
         return made
 
     @overload
@@ -83,6 +85,7 @@ class ToolRegistry:
     def unregister(self, name: str) -> None:
         """Forgets a tool; a name that is not registered is no error."""
         self._tools.pop(name, None)
+        self._schema = None
 
     def get(self, name: str) -> Tool | None:
         """The tool of exactly that name, or None."""
@@ -106,9 +109,11 @@ class ToolRegistry:
         """Every tool as canonical JSON: `[{"description":…,"name":…,"parameters":…}]`, sorted by name.
 
         The same tools give the same bytes in whatever order they were registered, so that a prompt which holds them
-        can be cached.
+        can be cached. Written once until the tools change.
         """
-        return f"[{','.join(tool.definition for tool in self)}]"
+        if self._schema is None:
+            self._schema = f"[{','.join(tool.definition for tool in self)}]"
+        return self._schema
 
     async def execute(self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Any:
         """What the tool returns. It runs once, or not at all when its arguments do not fit.
@@ -136,7 +141,9 @@ class ToolRegistry:
 
     def _unknown(self, name: str) -> str:
         near = get_close_matches(name[:64], self.names, n=3)
-        offer = f"the nearest are {', '.join(near)}" if near else f"{len(self)} other tools are registered"
+        offer = (
+            f"use one of the nearest: {', '.join(near)}" if near else f"use one of the {len(self)} that are registered"
+        )
         return f"no tool of that name; {offer}"
 
 
@@ -153,5 +160,7 @@ def _tool_from(source: Any, *, name: str | None, description: str | None, parame
             parameters=parameters or metadata.to_schema(),
         )
     if not callable(source):
-        raise ConfigError("a tool is a function, a Tool, or an object with metadata and execute()", variable="tool")
+        raise ConfigError(
+            "this is no tool; pass a function, a Tool, or an object with metadata and execute()", variable="tool"
+        )
     return Tool(source, name=name, description=description, parameters=parameters)

@@ -8,7 +8,7 @@ from llm_common import _env
 from llm_common.agents.schemas import PlannedTask, ToolCall
 from llm_common.agents.tools.calls import DroppedCall
 from llm_common.core.models import LLMUsage
-from llm_common.core.structured import Attempt
+from llm_common.core.structured import Attempt, cost_of, usage_of
 
 __all__ = ["SelectionStatus", "SelectsTools", "ToolSelection", "ToolSelectionConfig"]
 
@@ -24,10 +24,15 @@ class ToolSelectionConfig(BaseModel):
 
     Attributes:
         model: Asked first.
-        fallback_model: Asked once, when the first gave nothing usable; None asks nobody else.
+        fallback_model: Asked once, when the first gave nothing usable; may be the same. None asks nobody else.
         max_calls: Most calls of a selection; the model's first ones are kept.
-        timeout_s: Seconds for one attempt, so that a selection takes twice that at most.
+        timeout_s: Seconds for one attempt.
+        deadline_s: Seconds for a whole selection, which its attempts share: reading the registry counts, and a second
+            attempt gets what the first has left. None is `timeout_s` for each model that may be asked.
         temperature: Sampling temperature; 0, since choosing tools is no place for variety.
+        retry_dropped: Whether the fallback is asked too when some of the calls can run and others cannot. What the
+            first model chose stays, unless the second answer has as many calls that can run. Off by default: such an
+            answer is a success, and costs one model call.
         fail_closed: Kept for callers. A failed selection is empty either way, never "all tools".
         max_catalogue_tokens: Room for tools in the prompt, as `UpperBoundCounter` counts. Up to it every tool is shown,
             on one line each (about 340 tools by default); above it, a shortlist. The default is where both cost about
@@ -43,10 +48,19 @@ class ToolSelectionConfig(BaseModel):
     fallback_model: str | None = None
     max_calls: int = Field(default=5, ge=1, le=_MAX_CALLS)
     timeout_s: float = Field(default=30, ge=_MIN_TIMEOUT_S, le=_MAX_TIMEOUT_S)
+    deadline_s: float | None = Field(default=None, ge=_MIN_TIMEOUT_S, le=2 * _MAX_TIMEOUT_S)
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    retry_dropped: bool = False
     fail_closed: bool = True
     max_catalogue_tokens: int = Field(default=16_000, ge=1)
     shortlist_tools: int = Field(default=20, ge=1)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds that a whole selection may take."""
+        if self.deadline_s is not None:
+            return self.deadline_s
+        return self.timeout_s * (1 if self.fallback_model is None else 2)
 
     @classmethod
     def from_env(cls) -> Self:
@@ -79,6 +93,9 @@ class ToolSelection(BaseModel):
         dropped: Proposed calls that will not run.
         tools_total: Tools in the registry; None when it offers nothing but text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` when they were shortlisted.
+        tokens_saved: Tokens that the signatures of all tools take, less those of the shortlist that was shown in their
+            place, as `UpperBoundCounter` counts; 0 without a shortlist.
+        cached: Whether the reply came from the selector's cache; its `attempts` are then those that came before it.
         problem: What went wrong when `failed`, without anything that a user, tool or model wrote; else "".
     """
 
@@ -91,6 +108,8 @@ class ToolSelection(BaseModel):
     dropped: tuple[DroppedCall, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None
+    tokens_saved: int = 0
+    cached: bool = False
     problem: str = ""
 
     @property
@@ -106,13 +125,12 @@ class ToolSelection(BaseModel):
     @property
     def usage(self) -> LLMUsage:
         """Tokens of all attempts together; an attempt whose endpoint did not count them adds nothing."""
-        known = [attempt.usage for attempt in self.attempts if attempt.usage is not None]
-        return LLMUsage(
-            prompt_tokens=sum(usage.prompt_tokens for usage in known),
-            completion_tokens=sum(usage.completion_tokens for usage in known),
-            total_tokens=sum(usage.total_tokens for usage in known),
-            cached_tokens=sum(usage.cached_tokens for usage in known),
-        )
+        return usage_of(self.attempts)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of all attempts together; None as soon as one attempt's price is not known."""
+        return cost_of(self.attempts)
 
 
 class SelectsTools(Protocol):

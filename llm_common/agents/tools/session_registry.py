@@ -34,10 +34,10 @@ def session_registry(
     if not read_back and not named:
         return registry
     if not isinstance(registry, ToolRegistry):
-        raise ConfigError("read_back and pointer_arguments need a ToolRegistry", variable="tool_registry")
+        raise ConfigError("read_back and pointer_arguments need a ToolRegistry; pass one", variable="tool_registry")
     if unknown := sorted(set(named) - set(registry.names)):
         raise ConfigError(
-            f"there is no tool {unknown[0]}; pointer_arguments names registered tools",
+            f"there is no tool {unknown[0]}; name registered tools in pointer_arguments",
             variable="pointer_arguments",
             value=unknown[0],
         )

@@ -123,7 +123,7 @@ def _object_schema(text: str, *, tool: str) -> dict[str, Any]:
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise ConfigError(
-            f'the parameters of {tool} must be a JSON Schema whose type is "object"', variable="parameters"
+            f'the parameters of {tool} are no JSON Schema of an object; set its type to "object"', variable="parameters"
         )
     compile_schema(text)
     return schema

@@ -11,6 +11,7 @@ from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.relevance_selection import RelevanceSelection
 from llm_common.agents.pointers.selection import ContextRelevanceSelector
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError
 from llm_common.testing.clients import ScriptedClient
 
@@ -335,3 +336,68 @@ async def test_concurrent_selections_do_not_mix() -> None:
         *(selector.select(query="rain-a" if n % 2 else "rain-b", pointers=THREE) for n in range(20))
     )
     assert [each[0].pointer_id for each in selections] == [B, A] * 10
+
+
+async def test_a_fallback_model_is_asked_once_within_one_deadline_s0_38() -> None:
+    client = ScriptedClient([chosen("x"), chosen(B)])
+    selection = await detailed(client, model="one", fallback_model="two")
+    assert (selection.pointers, selection.status) == ([THREE[1]], "ok")
+    assert [call.model for call in client.calls] == ["one", "two"]
+    assert [(attempt.error, attempt.reason) for attempt in selection.attempts] == [
+        ("malformed", "no_valid_id"),
+        (None, None),
+    ]
+    first, second = ([str(message.content) for message in call.messages] for call in client.calls)
+    assert second[0] == first[0]
+    assert second[1].startswith(first[1])
+    assert "not usable" in second[1]
+
+
+async def test_attempts_share_the_deadline_s0_38() -> None:
+    async def hang(_: list[LLMMessage]) -> str:
+        await asyncio.sleep(30)
+        return chosen(A)
+
+    started = time.perf_counter()
+    selection = await detailed(ScriptedClient([hang, hang]), fallback_model="two", timeout_s=0.2, deadline_s=0.3)
+    assert time.perf_counter() - started < 1.3
+    assert (selection.status, selection.pointers, len(selection.attempts)) == ("timeout", [], 2)
+    with pytest.raises(ValueError, match="deadline_s is 0"):
+        ContextRelevanceSelector(ScriptedClient([]), deadline_s=0)
+
+
+class Choosy(ScriptedClient):
+    prefers_json_schema = True
+
+
+async def test_the_ids_that_are_shown_are_an_enum_for_a_client_that_prefers_a_schema() -> None:
+    client = Choosy([chosen(A)])
+    assert (await detailed(client)).status == "ok"
+    wanted = client.calls[0].options["response_format"]["json_schema"]
+    assert wanted["strict"] is True
+    assert wanted["schema"]["properties"]["pointer_ids"]["items"]["enum"] == [A, B, C]
+
+
+async def test_a_cached_reply_names_the_pointers_of_the_day() -> None:
+    client = ScriptedClient([chosen(A)])
+    selector = ContextRelevanceSelector(client, cache=SelectionCache())
+    saved_again = [pointer(A, "weather city=Oslo", age=9), *THREE[1:]]
+    for pointers, cached in ((THREE, False), (saved_again, True)):
+        selection = await selector.select_detailed(query="q", pointers=pointers)
+        assert (selection.pointers, selection.cached) == (pointers[:1], cached)
+    assert (selection.attempts, selection.model, selection.usage, selection.cost_usd) == ((), None, None, 0)
+
+
+async def test_what_is_not_shown_is_counted_in_tokens_s0_39() -> None:
+    many = [pointer(f"{number:012x}", f"web_search query=topic{number}") for number in range(400)]
+    assert 3_000 < (await detailed(ScriptedClient([chosen(many[-1].pointer_id)]), pointers=many)).tokens_saved < 8_000
+    assert (await detailed(ScriptedClient([chosen(A)]))).tokens_saved == 0
+
+
+async def test_ten_thousand_candidates_are_shortlisted_into_a_small_prompt_s0_39() -> None:
+    many = [pointer(f"{number:012x}", f"web_search query=topic{number} of the day") for number in range(10_000)]
+    client = ScriptedClient([chosen(many[77].pointer_id)])
+    selection = await detailed(client, query="what was topic77?", pointers=many)
+    assert selection.pointers == [many[77]]
+    assert prompt_of(client).count('{"id":') == 200
+    assert len(prompt_of(client).encode()) < 64 * 1024

@@ -190,7 +190,7 @@ async def test_tool_objects_with_metadata_are_taken() -> None:
 
 
 def test_anything_else_is_no_tool() -> None:
-    with pytest.raises(ConfigError, match="a tool is a function"):
+    with pytest.raises(ConfigError, match="pass a function"):
         ToolRegistry(["text"])
 
 

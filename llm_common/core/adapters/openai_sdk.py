@@ -1,0 +1,71 @@
+"""`OpenAISDKClient`: a client of OpenAI's SDK, or one like it, as an `LLMClient`."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from llm_common.core.adapters.foreign_client import ForeignClient
+from llm_common.core.wire import ChatRequest
+from llm_common.errors import MalformedReplyError
+
+__all__ = ["OpenAISDKClient", "SupportsCompletions", "arguments_of", "payload_of"]
+
+
+class SupportsCompletions(Protocol):
+    """What is called of the SDK's client: `chat.completions.create`, which must be async."""
+
+    @property
+    def chat(self) -> Any:
+        """The SDK's group of chat methods."""
+
+
+class OpenAISDKClient(ForeignClient):
+    """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or any object with an async `chat.completions.create`.
+
+    The SDK tries failed requests again itself, by default twice; make it with `max_retries=0` if another layer does.
+
+    Args:
+        client: Stays yours to close.
+        model: Used when a call names none; for Azure the name of the deployment.
+        provider: `openai`, `zai`, `openrouter` or `local` adds known prices, and what such a model takes to give a
+            structured answer without long thinking.
+        timeout_s: Deadline of one call in seconds, retries included.
+        prefers_json_schema: As in `LLMConfig`.
+    """
+
+    def __init__(
+        self,
+        client: SupportsCompletions,
+        *,
+        model: str,
+        provider: str = "custom",
+        timeout_s: float = 60.0,
+        prefers_json_schema: bool = False,
+    ) -> None:
+        super().__init__(model=model, provider=provider, timeout_s=timeout_s, prefers_json_schema=prefers_json_schema)
+        self._client = client
+
+    async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
+        return payload_of(await self._client.chat.completions.create(**arguments_of(request)))
+
+
+def arguments_of(request: ChatRequest) -> dict[str, Any]:
+    """The call as keyword arguments of `create`, which takes what OpenAI does not know as `extra_body` alone."""
+    arguments = {**request.core, **request.optional}
+    extras = {name: arguments.pop(name) for name in request.optional if name != "response_format"}
+    if extras:
+        arguments["extra_body"] = {**extras, **arguments.get("extra_body", {})}
+    return arguments
+
+
+def payload_of(answer: Any) -> dict[str, Any]:
+    """The answer as it came over the wire; the SDK gives text for what was not declared as JSON.
+
+    Raises:
+        MalformedReplyError: It is no object.
+    """
+    payload = answer.model_dump(warnings=False) if hasattr(answer, "model_dump") else answer
+    if not isinstance(payload, dict):
+        raise MalformedReplyError(
+            "the reply is no chat completion; check base_url, or take another model", reason="not_an_object"
+        )
+    return payload

@@ -1,0 +1,89 @@
+"""Replies that are used again: for the same question alone, for a while, up to a number."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.selection_cache import SelectionCache, cache_key
+
+CLIENT = object()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_reply_is_found_until_its_time_is_over() -> None:
+    clock = Clock()
+    cache = SelectionCache(ttl_s=10, clock=clock)
+    cache.put("k", {"calls": []}, client=CLIENT)
+    clock.now = 9.9
+    assert cache.get("k", client=CLIENT) == {"calls": []}
+    clock.now = 10
+    assert cache.get("k", client=CLIENT) is None
+    assert len(cache) == 0
+
+
+def test_the_replies_used_longest_ago_go_first() -> None:
+    cache = SelectionCache(max_entries=2)
+    for key in "ab":
+        cache.put(key, {}, client=CLIENT)
+    cache.get("a", client=CLIENT)
+    cache.put("c", {}, client=CLIENT)
+    assert [key for key in "abc" if cache.get(key, client=CLIENT) is not None] == ["a", "c"]
+    cache.clear()
+    assert len(cache) == 0
+
+
+def test_a_reply_is_a_copy_each_time() -> None:
+    cache = SelectionCache()
+    reply = {"calls": [{"args": {"x": [1]}}]}
+    cache.put("k", reply, client=CLIENT)
+    cache.get("k", client=CLIENT)["calls"].clear()
+    reply["calls"].clear()
+    assert cache.get("k", client=CLIENT) == {"calls": [{"args": {"x": [1]}}]}
+
+
+def test_another_client_does_not_get_it() -> None:
+    cache = SelectionCache()
+    cache.put("k", {}, client=CLIENT)
+    assert cache.get("k", client=object()) is None
+
+
+def test_what_json_cannot_hold_is_not_kept() -> None:
+    cache = SelectionCache()
+    cache.put("k", {"x": object()}, client=CLIENT)
+    assert len(cache) == 0
+
+
+@pytest.mark.parametrize("limits", [{"ttl_s": 0}, {"ttl_s": -1}, {"max_entries": 0}, {"ttl_s": float("nan")}])
+def test_refuses_impossible_limits(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be more than 0"):
+        SelectionCache(**limits)
+
+
+def test_everything_that_a_reply_depends_on_is_in_its_key() -> None:
+    def key(text: str = "a", **changes: object) -> str:
+        facts = {"model": "m", "temperature": 0.0, "json_schema": None, "scope": ""} | changes
+        messages = [LLMMessage(role=MessageRole.USER, content=text)]
+        return cache_key(facts.pop("client", CLIENT), messages, **facts)  # type: ignore[arg-type]
+
+    keys = [
+        key(),
+        key("b"),
+        key("\ud800"),
+        key(model="n"),
+        key(model=None),
+        key(temperature=0.1),
+        key(json_schema={"name": "x"}),
+        key(scope="x"),
+        key(client=asyncio),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key() == keys[0]
