@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from llm_common.agents.pointers.local_selection import LexicalRelevanceSelector
 from llm_common.agents.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
+from llm_common.agents.pointers.redaction import Redactor
 from llm_common.agents.pointers.relevance_selection import DroppedId, PointerChoice, RelevanceSelection
 from llm_common.agents.pointers.rendering import (
     RenderedBlock,
@@ -30,6 +31,7 @@ __all__ = [
     "FileContextPointerStore",
     "LexicalRelevanceSelector",
     "PointerChoice",
+    "Redactor",
     "RelevanceSelection",
     "RenderedBlock",
     "RenderedContexts",

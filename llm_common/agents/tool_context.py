@@ -138,7 +138,7 @@ class ToolContextManager:
             keep_repeats=True,
         )
         self._keep(pointer)
-        if self._cache.takes(pointer.result_bytes):
+        if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
             payload = encode_json(result).data
             if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:  # else it has changed meanwhile
                 self._cache.put(_key(pointer), payload)
@@ -295,7 +295,8 @@ class ToolContextManager:
         self._cache.clear()
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
-            await asyncio.to_thread(self._store.delete, query_id=query_id, pointer_ids=removed)
+            # What the session forgets it remembers itself, so that it leaves nothing at all behind.
+            await asyncio.to_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
             self._erased |= removed
             self._stored[query_id] -= removed
 

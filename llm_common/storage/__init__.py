@@ -4,10 +4,15 @@
 """
 
 from llm_common.storage.blob import (
+    OWN_FOLDER,
     BlobStore,
     BlobVersion,
     ConditionalBlobStore,
+    FolderSurvey,
     LockingBlobStore,
+    StampedFile,
+    StampingBlobStore,
+    check_folder,
     check_key,
     check_query_id,
 )
@@ -15,13 +20,18 @@ from llm_common.storage.filesystem import Durability, FileBlobStore
 from llm_common.storage.memory import MemoryBlobStore
 
 __all__ = [
+    "OWN_FOLDER",
     "BlobStore",
     "BlobVersion",
     "ConditionalBlobStore",
     "Durability",
     "FileBlobStore",
+    "FolderSurvey",
     "LockingBlobStore",
     "MemoryBlobStore",
+    "StampedFile",
+    "StampingBlobStore",
+    "check_folder",
     "check_key",
     "check_query_id",
 ]

@@ -5,25 +5,65 @@ files, memory) or puts that depend on what is there (`ConditionalBlobStore`: obj
 
 A key is `folder/name`. Both parts obey the same allow-list, so that a key means the same blob on every operating
 system and object store: no part can climb, hide, be a device, or look like another part. Names that a store needs for
-itself start with a dot and can therefore never be keys.
+itself start with a dot and can therefore never be keys; one folder of such a name, `OWN_FOLDER`, holds blobs that are
+about the store, and no query can have its name.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from llm_common.errors import InvalidIdError
 
-__all__ = ["BlobStore", "BlobVersion", "ConditionalBlobStore", "LockingBlobStore", "check_key", "check_query_id"]
+__all__ = [
+    "OWN_FOLDER",
+    "BlobStore",
+    "BlobVersion",
+    "ConditionalBlobStore",
+    "FolderSurvey",
+    "LockingBlobStore",
+    "StampedFile",
+    "StampingBlobStore",
+    "check_folder",
+    "check_key",
+    "check_query_id",
+]
 
-_PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?")
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
+OWN_FOLDER: Final = ".store"
+
+_PART = re.compile(
+    r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|\Z))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?"
+)
+_KEY = re.compile(rf"({_PART.pattern})/({_PART.pattern})")
 _RULE = (
     "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, do not end with a dot, "
     "and are no device name such as nul"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSurvey:
+    """Everything that stands in a folder.
+
+    Attributes:
+        sizes: Size in bytes of every blob by its key, in key order.
+        temporaries: Size by name of what a writer left that was killed over an hour ago.
+        unsafe: Names of links, of files with several names or of another owner, of directories and devices.
+        foreign: Names that no blob of this store can have.
+    """
+
+    sizes: dict[str, int]
+    temporaries: dict[str, int] = field(default_factory=dict)
+    unsafe: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+
+StampedFile: TypeAlias = tuple[str, int, int]
+"""Name, size in bytes, and a number that is another one after every change, 0 for a blob that changed just now."""
+
+_Files: TypeAlias = list[StampedFile]  # `list` is a method below
 
 
 class BlobStore(Protocol):
@@ -60,8 +100,26 @@ class BlobStore(Protocol):
     def list(self, folder: str) -> dict[str, int]:
         """Size in bytes of every blob of a folder by its key, in key order; empty when there is no such folder."""
 
+    def folders(self) -> Iterator[str]:
+        """Every folder in which a query may be, in no order; one that appears or vanishes meanwhile may be left out."""
+
+    def survey(self, folder: str) -> FolderSurvey:
+        """Everything that stands in a folder; as `list`, but also tells what is no blob, and changes nothing."""
+
+    def sweep(self, folder: str) -> None:
+        """Removes the temporaries that `survey` tells."""
+
     def delete(self, key: str, *, settle: bool = True) -> None:
         """Removes a blob; no error when there is none. `settle` is as for `put`."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Removes what a folder without blobs is itself made of: locks, temporaries, the directory.
+
+        No error when there is more in it, which stays, or no such folder.
+
+        Raises:
+            LockTimeoutError: A writer held the folder for longer than the store waits.
+        """
 
     def location(self, key: str) -> str:
         """Where a person finds the blob; information only, never read back."""
@@ -83,6 +141,21 @@ class LockingBlobStore(BlobStore, Protocol):
         Raises:
             LockTimeoutError: Another holder kept it for longer than the store waits.
         """
+
+
+@runtime_checkable
+class StampingBlobStore(BlobStore, Protocol):
+    """A `BlobStore` that tells cheaply what has changed since one looked last."""
+
+    def stamp(self, folder: str) -> int | None:
+        """A number that is another one after any blob of the folder was put or deleted, by whomever.
+
+        None when that cannot be told: there is no such folder, or it has changed this very moment. A change that is no
+        put, such as another program's writing into a file, may leave the number as it is; `files` tells those too.
+        """
+
+    def files(self, folder: str) -> "_Files":
+        """Every blob of a folder, in no order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +206,31 @@ def check_query_id(query_id: object) -> str:
     return _check_part(query_id, "query_id")
 
 
+def check_folder(folder: object) -> str:
+    """The name itself when it may be that of a folder: what a `query_id` may be, or the store's own folder.
+
+    Raises:
+        InvalidIdError: Anything else.
+    """
+    return OWN_FOLDER if folder == OWN_FOLDER else _check_part(folder, "The folder of a key")
+
+
 def check_key(key: object) -> tuple[str, str]:
     """Folder and name of a key.
 
     Raises:
         InvalidIdError: Not exactly two parts, or a part that is outside the allow-list.
     """
+    match = _KEY.fullmatch(key) if isinstance(key, str) else None
+    if match is not None:
+        return match[1], match[2]
     if not isinstance(key, str) or key.count("/") != 1:
-        raise InvalidIdError("A blob key must be text of the form folder/name")
+        raise InvalidIdError("A blob key is not allowed; use text of the form folder/name")
     folder, name = key.split("/")
-    return _check_part(folder, "The folder of a key"), _check_part(name, "The name of a key")
+    return check_folder(folder), _check_part(name, "The name of a key")
 
 
 def _check_part(part: object, what: str) -> str:
-    if not isinstance(part, str) or not _PART.fullmatch(part) or _DEVICE.fullmatch(part):
+    if not isinstance(part, str) or not _PART.fullmatch(part):
         raise InvalidIdError(f"{what} is not allowed; {_RULE}")
     return part

@@ -4,15 +4,17 @@ import itertools
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from llm_common.errors import PointerNotFoundError, StoreError
-from llm_common.storage.blob import check_key, check_query_id
-from llm_common.storage.flock import lock_file, unlock_file
-from llm_common.storage.folder import LOCK_NAME, Folder, Trust, as_store_errors, open_folder
+from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError
+from llm_common.storage.blob import FolderSurvey, StampedFile, check_folder, check_key, check_query_id
+from llm_common.storage.flock import in_turn, lock_file, unlock_file
+from llm_common.storage.folder import LOCK_NAME, Folder, Trust, as_store_errors, open_folder, remove_directory
 
 __all__ = ["Durability", "FileBlobStore"]
 
@@ -21,6 +23,19 @@ Durability = Literal["full", "rename"]
 _log = logging.getLogger(__name__)
 
 _REMOVALS = 8  # of a folder within the time that it takes to open one
+
+
+_Files: TypeAlias = list[StampedFile]  # `list` is a method below
+
+
+class _Held(threading.local):
+    """The folder that this thread has locked last, and still holds."""
+
+    name: str | None = None
+    folder: Folder | None = None
+
+    def set(self, name: str | None, folder: Folder | None) -> None:
+        self.name, self.folder = name, folder
 
 
 class FileBlobStore:
@@ -60,6 +75,7 @@ class FileBlobStore:
         self._durable = durability == "full"
         self._lock_timeout_s = lock_timeout_s
         self._trust = Trust(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir)
+        self._held = _Held()
 
     @property
     def base_dir(self) -> Path:
@@ -103,15 +119,53 @@ class FileBlobStore:
         Other things in the folder are left out and counted in the log. Temporary files that a killed writer left more
         than an hour ago are removed on the way.
         """
-        check_query_id(folder)
+        return {f"{folder}/{name}": size for name, size, _ in sorted(self.files(folder))}
+
+    def files(self, folder: str) -> "_Files":
+        """Every plain file of a folder, otherwise as `list`; see `StampingBlobStore.files`."""
+        check_folder(folder)
         try:
             with as_store_errors("list"), self._open(folder) as opened:
-                sizes, odd = opened.sizes()
+                files, odd = opened.files()
         except PointerNotFoundError:
-            return {}
+            return []
         if odd:
             _log.warning("left out %d entries of a store folder that are not plain files", odd)
-        return {f"{folder}/{name}": sizes[name] for name in sorted(sizes)}
+        return files
+
+    def stamp(self, folder: str) -> int | None:
+        """Changes with the names in a folder; see `StampingBlobStore.stamp`."""
+        with suppress(PointerNotFoundError), as_store_errors("list"), self._open(check_folder(folder)) as opened:
+            return opened.stamp()
+        return None
+
+    def folders(self) -> Iterator[str]:
+        """Every directory, or link, whose name a query can have; see `BlobStore.folders`."""
+        with suppress(PointerNotFoundError), as_store_errors("list"), os.scandir(self._base_dir) as entries:
+            for entry in entries:
+                with suppress(InvalidIdError):
+                    if not entry.is_file(follow_symlinks=False):
+                        yield check_query_id(entry.name)
+
+    def survey(self, folder: str) -> FolderSurvey:
+        """Everything that stands in a folder; see `BlobStore.survey`."""
+        try:
+            with as_store_errors("list"), self._open(check_folder(folder)) as opened:
+                found = opened.survey()
+        except PointerNotFoundError:
+            return FolderSurvey({})
+        return FolderSurvey(
+            {f"{folder}/{name}": found.sizes[name] for name in sorted(found.sizes)},
+            found.temporaries,
+            tuple(sorted(found.unsafe)),
+            tuple(sorted(found.hidden)),
+        )
+
+    def sweep(self, folder: str) -> None:
+        """Removes temporary files that a killed writer left more than an hour ago."""
+        with suppress(PointerNotFoundError), as_store_errors("delete"), self._open(check_folder(folder)) as opened:
+            for name in opened.survey().temporaries:
+                opened.remove(name)
 
     def delete(self, key: str, *, settle: bool = True) -> None:
         """Removes a file; see `BlobStore.delete`."""
@@ -122,8 +176,11 @@ class FileBlobStore:
                 opened.sync()
 
     def remove_folder(self, folder: str) -> None:
-        """Removes a folder in which nothing is left but its lock; no error when there is more, or no folder."""
-        if self.list(folder) or not (self._base_dir / check_query_id(folder)).is_dir():
+        """Removes what killed writers left in a folder, its lock and, unless more is in it, the folder itself."""
+        path = self._base_dir / check_folder(folder)
+        with as_store_errors("delete"):
+            there = path.is_dir()
+        if not there:
             return
         with (
             self.lock(folder),
@@ -131,10 +188,9 @@ class FileBlobStore:
             as_store_errors("delete"),
             self._open(folder) as opened,
         ):
-            if opened.names() <= {LOCK_NAME}:
-                opened.remove(LOCK_NAME)
-                with suppress(OSError):  # somebody has come in since
-                    (self._base_dir / folder).rmdir()
+            opened.remove_temporaries()  # writers of pairs hold the lock
+            opened.remove(LOCK_NAME)  # whoever waits for it notices, and makes a new one
+            remove_directory(path, durable=self._durable)
 
     @contextmanager
     def lock(self, folder: str, *, shared: bool = False) -> Iterator[None]:
@@ -142,15 +198,11 @@ class FileBlobStore:
 
         A shared lock on a folder that no writer ever locked holds nothing, so that a read-only store can be read.
         """
-        check_query_id(folder)
-        descriptor = None
-        with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
-            descriptor = self._lock_folder(folder, shared=shared)
-        try:
+        check_folder(folder)
+        with ExitStack() as held:
+            with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
+                self._enter(folder, shared=shared, held=held)
             yield
-        finally:
-            if descriptor is not None:
-                unlock_file(descriptor)
 
     def location(self, key: str) -> str:
         """The absolute path of the file."""
@@ -158,27 +210,40 @@ class FileBlobStore:
         return str(self._base_dir / folder / name)
 
     def _open(self, folder: str, *, create: bool = False) -> AbstractContextManager[Folder]:
+        """The folder, which is open already for the thread that holds its lock."""
+        if self._held.name == folder and self._held.folder is not None:
+            return nullcontext(self._held.folder)
         return open_folder(str(self._base_dir), folder, create=create, durable=self._durable, trust=self._trust)
 
-    def _lock_folder(self, folder: str, *, shared: bool) -> int:
-        path = self._base_dir / folder / LOCK_NAME
+    def _enter(self, folder: str, *, shared: bool, held: ExitStack) -> None:
+        """Locks the folder until `held` is closed."""
+        path = f"{self._base_dir}/{folder}/{LOCK_NAME}"
+        deadline = time.monotonic() + self._lock_timeout_s
+        if not shared:
+            held.enter_context(in_turn(path, timeout_s=self._lock_timeout_s))
+        removals = 0
+        while True:
+            with ExitStack() as files:
+                opened = files.enter_context(self._open(folder, create=not shared))
+                try:
+                    descriptor = opened.open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+                except FileNotFoundError:  # `remove_folder` of another may come between the folder and its lock
+                    removals += 1
+                    if removals > _REMOVALS:
+                        raise
+                    continue
+                files.callback(unlock_file, descriptor)
+                lock_file(descriptor, shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s)
+                if _is_current(descriptor, path):
+                    files.callback(self._held.set, self._held.name, self._held.folder)
+                    self._held.set(folder, opened)
+                    held.push(files.pop_all())
+                    return
 
-        def open_once() -> int:
-            with self._open(folder, create=not shared) as opened:
-                return opened.open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
 
-        def open_file() -> int:
-            """Tries again, since `remove_folder` of another may come between the folder and its lock."""
-            for _ in range(_REMOVALS):
-                with suppress(FileNotFoundError):
-                    return open_once()
-            return open_once()
-
-        def is_current(descriptor: int) -> bool:
-            """False when the folder was deleted, or replaced, while this one waited."""
-            try:
-                return os.path.samestat(os.fstat(descriptor), path.lstat())
-            except FileNotFoundError:
-                return False
-
-        return lock_file(open_file, is_current=is_current, shared=shared, timeout_s=self._lock_timeout_s)
+def _is_current(descriptor: int, path: str) -> bool:
+    """False when the folder was deleted, or replaced, while its lock was waited for."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))  # noqa: PTH116 - hot
+    except FileNotFoundError:
+        return False

@@ -1,51 +1,81 @@
-"""Locks on files that end with their process: flock(2) with a deadline."""
+"""Locks on files that end with their process: flock(2) with a deadline, and turns among the threads of one process."""
 
 import os
 import random
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 from llm_common.errors import LockTimeoutError
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["lock_file", "unlock_file"]
+__all__ = ["in_turn", "lock_file", "unlock_file"]
 
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.008
 
 
-def lock_file(
-    open_file: Callable[[], int], is_current: Callable[[int], bool], *, shared: bool, timeout_s: float
-) -> int:
-    """The descriptor of a file that is now locked; `unlock_file` ends it, and so does the end of the process.
+class _Turn:
+    """The right of one thread of this process to ask for a lock; the others wait without asking."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_turns: "WeakValueDictionary[tuple[int, str], _Turn]" = WeakValueDictionary()
+
+
+@contextmanager
+def in_turn(path: str, *, timeout_s: float) -> Iterator[None]:
+    """A block that one thread of this process at a time is in.
+
+    It spares them the intervals at which `lock_file` asks, and replaces no lock: a forked child has turns of its own.
+
+    Raises:
+        LockTimeoutError: Others were in it all the time.
+    """
+    turn = _turns.setdefault((os.getpid(), path), _Turn())
+    if not turn.lock.acquire(timeout=timeout_s):
+        raise _timeout(timeout_s)
+    try:
+        yield
+    finally:
+        turn.lock.release()
+
+
+def lock_file(descriptor: int, *, shared: bool, deadline: float, timeout_s: float) -> None:
+    """Locks an open file; `unlock_file` ends it, and so does the end of the process.
 
     The kernel's own waiting cannot be timed, so this asks again, at random and ever longer intervals up to 8 ms: short
     enough that nobody starves behind busy writers.
 
     Args:
-        open_file: Opens the file; called again when the one that was locked has been removed meanwhile.
-        is_current: Whether a descriptor is still the file of that name.
+        descriptor: The file.
         shared: True admits other shared holders.
-        timeout_s: Seconds to wait.
+        deadline: When to give up, by `time.monotonic`.
+        timeout_s: How long the caller waits in all, for the error.
 
     Raises:
         LockTimeoutError: Others held it all the time.
-        OSError: The file system has no locks (ENOLCK, EOPNOTSUPP), or the file cannot be opened.
+        OSError: The file system has no locks (ENOLCK, EOPNOTSUPP).
     """
-    deadline = time.monotonic() + timeout_s
+    wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    pause = _FIRST_PAUSE_S
     while True:
-        descriptor = open_file()
         try:
-            _wait(descriptor, shared=shared, deadline=deadline, timeout_s=timeout_s)
-            if is_current(descriptor):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+            fcntl.flock(descriptor, wanted)
+        except BlockingIOError as exc:
+            if time.monotonic() >= deadline:
+                raise _timeout(timeout_s) from exc
+        else:
+            return
+        time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
+        pause = min(pause * 2, _LONGEST_PAUSE_S)
 
 
 def unlock_file(descriptor: int) -> None:
@@ -56,19 +86,8 @@ def unlock_file(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _wait(descriptor: int, *, shared: bool, deadline: float, timeout_s: float) -> None:
-    wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-    pause = _FIRST_PAUSE_S
-    while True:
-        try:
-            fcntl.flock(descriptor, wanted)
-        except BlockingIOError as exc:
-            if time.monotonic() >= deadline:
-                raise LockTimeoutError(
-                    f"Another writer held this part of the store for {timeout_s:g} s; raise lock_timeout_s, "
-                    "or end the process that hangs"
-                ) from exc
-        else:
-            return
-        time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
-        pause = min(pause * 2, _LONGEST_PAUSE_S)
+def _timeout(timeout_s: float) -> LockTimeoutError:
+    return LockTimeoutError(
+        f"Another writer held this part of the store for {timeout_s:g} s; raise lock_timeout_s, "
+        "or end the process that hangs"
+    )

@@ -7,12 +7,14 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from llm_common.errors import PointerNotFoundError, StoreError, StoreFullError, UnsafePathError
+from llm_common.storage.blob import StampedFile
 
 if sys.platform != "win32":
     import fcntl
@@ -20,11 +22,14 @@ if sys.platform != "win32":
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking, so that opening a fifo returns
 
-__all__ = ["LOCK_NAME", "Folder", "Trust", "as_store_errors", "open_folder"]
+__all__ = ["LOCK_NAME", "Folder", "Standing", "Trust", "as_store_errors", "open_folder", "remove_directory"]
 
 LOCK_NAME = ".lock"
 _TEMPORARY_PREFIX = ".tmp-"
 _TEMPORARY_LIFE_S = 3600.0  # no healthy write takes an hour
+_SECOND_NS = 1_000_000_000
+_FINE_GRAIN_NS = 50_000_000
+_COARSE_GRAIN_NS = 2_100_000_000
 _NOT_OURS = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -38,20 +43,39 @@ class Trust:
     unsafe_dir: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What stands in a folder beside its lock: sizes of plain and of old temporary files, and names of the rest."""
+
+    sizes: dict[str, int]
+    temporaries: dict[str, int]
+    unsafe: list[str]
+    hidden: list[str]
+
+
 class Folder:
-    """Reads, writes, lists and removes the files of one directory; made by `open_folder`."""
+    """Reads, writes, lists and removes the files of one directory; made by `open_folder`, closed by its block."""
 
     def __init__(self, descriptor: int, *, owners: frozenset[int], trust: Trust) -> None:
         self._descriptor = descriptor
         self._owners = owners
         self._trust = trust
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
     def read(self, name: str) -> bytes:
         """The bytes of a plain file."""
-        descriptor = self.open(name, os.O_RDONLY)
+        descriptor, size = self._open(name, os.O_RDONLY)
         try:
-            chunks, size = [], os.fstat(descriptor).st_size + 1
-            while chunk := os.read(descriptor, size):
+            data = os.read(descriptor, size + 1)
+            if len(data) == size:
+                return data
+            chunks = [data]
+            while chunk := os.read(descriptor, size + 1):
                 chunks.append(chunk)
             return b"".join(chunks)
         finally:
@@ -96,13 +120,20 @@ class Folder:
         """Makes the names of the folder survive a power failure; a refused flush is never tried again."""
         _flush(self._descriptor)
 
-    def sizes(self) -> tuple[dict[str, int], int]:
-        """Size by name of every plain file that is not hidden, and how many other visible entries there are."""
-        sizes: dict[str, int] = {}
+    def stamp(self) -> int | None:
+        """A number that is another one after every change of the folder's names, None while one might not show."""
+        return _stamp(os.fstat(self._descriptor), time.time_ns()) or None
+
+    def files(self) -> tuple[list[StampedFile], int]:
+        """Every plain file that is not hidden, and how many other visible entries there are."""
+        files: list[StampedFile] = []
         odd = 0
+        now_ns = time.time_ns()
+        long_ago_ns = now_ns - _COARSE_GRAIN_NS
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
-                if entry.name.startswith("."):
+                name = entry.name
+                if name.startswith("."):
                     self._sweep(entry)
                     continue
                 try:
@@ -110,15 +141,39 @@ class Folder:
                 except FileNotFoundError:
                     continue
                 if self._is_ours(status):
-                    sizes[entry.name] = status.st_size
+                    changed_ns = status.st_ctime_ns
+                    stamp = hash((changed_ns, status.st_ino)) if changed_ns < long_ago_ns else _stamp(status, now_ns)
+                    files.append((name, status.st_size, stamp))
                 else:
                     odd += 1
-        return sizes, odd
+        return files, odd
 
-    def names(self) -> set[str]:
-        """Every entry, whatever it is."""
+    def survey(self) -> "Standing":
+        """Everything in the folder; nothing is changed."""
+        found = Standing({}, {}, [], [])
         with os.scandir(self._descriptor) as entries:
-            return {entry.name for entry in entries}
+            for entry in entries:
+                if entry.name == LOCK_NAME:
+                    continue
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    if entry.name.startswith(_TEMPORARY_PREFIX):
+                        if status.st_mtime < time.time() - _TEMPORARY_LIFE_S:
+                            found.temporaries[entry.name] = status.st_size
+                    elif entry.name.startswith("."):
+                        found.hidden.append(entry.name)
+                    elif self._is_ours(status):
+                        found.sizes[entry.name] = status.st_size
+                    else:
+                        found.unsafe.append(entry.name)
+        return found
+
+    def remove_temporaries(self) -> None:
+        """Removes every temporary file; for a caller that knows of no other writer."""
+        with os.scandir(self._descriptor) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(_TEMPORARY_PREFIX)]
+        for name in names:
+            self.remove(name)
 
     def open(self, name: str, flags: int) -> int:
         """A descriptor of a plain file.
@@ -126,9 +181,14 @@ class Folder:
         Raises:
             UnsafePathError: Something else has that name, or a file that others could alter.
         """
+        return self._open(name, flags)[0]
+
+    def _open(self, name: str, flags: int) -> tuple[int, int]:
+        """The descriptor and the size of a plain file."""
         descriptor = os.open(name, flags | _FILE, 0o600, dir_fd=self._descriptor)
-        if self._is_ours(os.fstat(descriptor)):
-            return descriptor
+        status = os.fstat(descriptor)
+        if self._is_ours(status):
+            return descriptor, status.st_size
         os.close(descriptor)
         raise UnsafePathError(
             "A stored file is no plain file of this store's owner with a single name; remove it, "
@@ -150,8 +210,7 @@ class Folder:
                     self.remove(entry.name)
 
 
-@contextmanager
-def open_folder(base: str, name: str, *, create: bool, durable: bool, trust: Trust) -> Iterator[Folder]:
+def open_folder(base: str, name: str, *, create: bool, durable: bool, trust: Trust) -> Folder:
     """The opened folder of a store.
 
     Args:
@@ -167,36 +226,46 @@ def open_folder(base: str, name: str, *, create: bool, durable: bool, trust: Tru
         UnsafePathError: The base or the folder is open to others.
     """
     path = f"{base}/{name}"
-    if create and not os.path.exists(path):  # noqa: PTH110 - on the way of every save
-        _make(Path(path), durable=durable)
-    owner = _owner_of(base, trust)
-    descriptor = os.open(path, _DIRECTORY)
     try:
-        owners = frozenset({os.geteuid(), owner})
-        if os.fstat(descriptor).st_uid not in owners and not trust.unsafe_dir:
-            raise UnsafePathError("A folder of the store belongs to another user; set allow_unsafe_dir to accept that")
-        yield Folder(descriptor, owners=owners, trust=trust)
-    finally:
-        os.close(descriptor)
+        return _open(base, path, trust)
+    except FileNotFoundError:
+        if not create:
+            raise
+    _make(Path(path), durable=durable)
+    return _open(base, path, trust)
 
 
-@contextmanager
-def as_store_errors(action: str) -> Iterator[None]:
+def _open(base: str, path: str, trust: Trust) -> Folder:
+    owners = frozenset({os.geteuid(), _owner_of(base, trust)})
+    descriptor = os.open(path, _DIRECTORY)
+    if trust.unsafe_dir or os.fstat(descriptor).st_uid in owners:
+        return Folder(descriptor, owners=owners, trust=trust)
+    os.close(descriptor)
+    raise UnsafePathError("A folder of the store belongs to another user; set allow_unsafe_dir to accept that")
+
+
+class as_store_errors:  # noqa: N801 - reads as a function; a generator would take longer than what it guards
     """Turns what the system refuses within the block into `StoreError` classes.
 
     Args:
         action: What was tried, as a verb for the text; for `write` a missing file is no missing pointer.
     """
-    try:
-        yield
-    except OSError as exc:
-        raise _store_error(exc, action) from exc
+
+    def __init__(self, action: str) -> None:
+        self._action = action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise _store_error(error, self._action) from error
 
 
 def _store_error(error: OSError, action: str) -> StoreError:
     code = errno.errorcode.get(error.errno or 0, "unknown error")
     if error.errno == errno.ENOENT and action != "write":
-        return PointerNotFoundError("Nothing is stored under this key")
+        return PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
     if error.errno in _FULL:
         return StoreFullError(f"No room left in the store ({code}); nothing was changed: free some and save again")
     if error.errno in _NOT_OURS:
@@ -217,6 +286,14 @@ def _owner_of(base: str, trust: Trust) -> int:
     return status.st_uid
 
 
+def remove_directory(path: Path, *, durable: bool) -> None:
+    """Removes an empty directory; no error when there is something in it."""
+    with suppress(OSError):  # somebody has come in since
+        path.rmdir()
+        if durable:
+            _flush_directory(path.parent)
+
+
 def _make(path: Path, *, durable: bool) -> None:
     """Makes a directory and its missing parents, each 0700; a link that dangles is left to the open that follows."""
     missing = [path, *itertools.takewhile(lambda parent: not parent.exists(), path.parents)]
@@ -224,11 +301,26 @@ def _make(path: Path, *, durable: bool) -> None:
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         if durable:
-            parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                _flush(parent)
-            finally:
-                os.close(parent)
+            _flush_directory(directory.parent)
+
+
+def _flush_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _flush(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _stamp(status: os.stat_result, now_ns: int) -> int:
+    """A number that is another one after every change, 0 while the next change might bear the same time.
+
+    The time of the last change of an inode is the kernel's: no program can set it. But it has a grain, of up to 10 ms,
+    or of seconds on old file systems. Two changes within a grain look alike, so what changed just now has no stamp.
+    """
+    changed_ns = status.st_ctime_ns
+    grain_ns = _FINE_GRAIN_NS if changed_ns % _SECOND_NS else _COARSE_GRAIN_NS
+    return 0 if now_ns - changed_ns < grain_ns else hash((changed_ns, status.st_ino))
 
 
 def _flush(descriptor: int) -> None:

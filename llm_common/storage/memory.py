@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from llm_common.errors import LockTimeoutError, PointerNotFoundError
-from llm_common.storage.blob import check_key, check_query_id
+from llm_common.storage.blob import OWN_FOLDER, FolderSurvey, check_folder, check_key
 
 __all__ = ["MemoryBlobStore"]
 
@@ -39,7 +39,7 @@ class MemoryBlobStore:
         folder, _ = check_key(key)
         data = self._folders.get(folder, {}).get(key)
         if data is None:
-            raise PointerNotFoundError("Nothing is stored under this key")
+            raise PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
         return data
 
     def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
@@ -50,8 +50,25 @@ class MemoryBlobStore:
 
     def list(self, folder: str) -> dict[str, int]:
         """Size in bytes of every blob of a folder by its key, in key order."""
-        blobs = dict(self._folders.get(check_query_id(folder), {}))
+        blobs = dict(self._folders.get(check_folder(folder), {}))
         return {key: len(blobs[key]) for key in sorted(blobs)}
+
+    def folders(self) -> Iterator[str]:
+        """Every folder that has blobs."""
+        return iter([folder for folder, blobs in list(self._folders.items()) if blobs and folder != OWN_FOLDER])
+
+    def survey(self, folder: str) -> FolderSurvey:
+        """As `list`: nothing else can be here."""
+        return FolderSurvey(self.list(folder))
+
+    def sweep(self, folder: str) -> None:
+        """Nothing, since puts leave no temporaries."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Forgets a folder that has no blobs."""
+        with self.lock(folder):
+            if not self._folders.get(folder):
+                self._folders.pop(folder, None)
 
     def delete(self, key: str, *, settle: bool = True) -> None:  # noqa: ARG002 - nothing here outlives power
         """Removes a blob; no error when there is none."""
@@ -65,7 +82,7 @@ class MemoryBlobStore:
         Raises:
             LockTimeoutError: Another thread kept it for longer than the store waits.
         """
-        lock = self._locks[check_query_id(folder)]
+        lock = self._locks[check_folder(folder)]
         if not lock.acquire(timeout=self._lock_timeout_s):
             raise LockTimeoutError(
                 f"Another thread held the folder for {self._lock_timeout_s:g} s; raise lock_timeout_s or find out why"

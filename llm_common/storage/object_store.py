@@ -21,7 +21,7 @@ except ImportError as exc:
 from obstore import exceptions
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, StoreFullError
-from llm_common.storage.blob import BlobVersion, check_key, check_query_id
+from llm_common.storage.blob import BlobVersion, FolderSurvey, check_folder, check_key, check_query_id
 
 if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
@@ -132,12 +132,29 @@ class ObjectBlobStore:
 
         Each thousand is as of one instant.
         """
-        check_query_id(folder)
+        check_folder(folder)
         found = _answer("be listed", lambda: self._store.list_with_delimiter(folder))
         sizes = {item["path"]: item["size"] for item in found["objects"] if _is_key(item["path"])}
         if odd := len(found["objects"]) - len(sizes):
             _log.warning("left out %d objects of a store folder whose names are no keys", odd)
         return dict(sorted(sizes.items()))
+
+    def folders(self) -> Iterator[str]:
+        """Every folder that has blobs; each thousand is as of one instant."""
+        found = _answer("be listed", self._store.list_with_delimiter)
+        for path in found["common_prefixes"]:
+            with suppress(InvalidIdError):
+                yield check_query_id(path)
+
+    def survey(self, folder: str) -> FolderSurvey:
+        """As `list`: nothing else can be here that a store would leave."""
+        return FolderSurvey(self.list(folder))
+
+    def sweep(self, folder: str) -> None:
+        """Nothing, since puts leave no temporaries."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Nothing, since a folder is but the beginning of keys."""
 
     def delete(self, key: str, *, settle: bool = True) -> None:  # noqa: ARG002 - a deletion is durable
         """Removes an object; no error when there is none."""
@@ -210,7 +227,7 @@ def _store_error(error: Exception, action: str) -> StoreError:
     told = f" ({' '.join(codes)})" if codes else ""
     no_bucket = not _BUCKET_MISSING.isdisjoint(codes)
     if isinstance(error, FileNotFoundError) and action != "be written" and not no_bucket:
-        return PointerNotFoundError("Nothing is stored under this key")
+        return PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
     if not _FULL.isdisjoint(codes) or "No space left on device" in said:
         return StoreFullError(f"No room left in the object store{told}; nothing was changed: free some and save again")
     if isinstance(error, FileNotFoundError) or no_bucket:

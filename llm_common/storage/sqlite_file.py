@@ -74,7 +74,7 @@ def _store_error(code: int, path: Path) -> StoreError:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreError(f"{path} is damaged, or no SQLite file; move it away, or put a backup in its place")
     if code == sqlite3.SQLITE_FULL:
-        return StoreFullError(f"no room left for {path}; nothing was written")
+        return StoreFullError(f"no room left for {path}; free some, nothing was written")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LockTimeoutError(f"other processes kept {path} locked; raise lock_timeout_s, or end the one that hangs")
     return StoreError(f"SQLite cannot use {path} (error {code}); check the file, its folder and their rights")

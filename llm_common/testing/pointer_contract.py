@@ -106,3 +106,76 @@ class ContextPointerStoreContract:
         with pytest.raises(ResultTooLargeError):
             await _save(store, "x" * 2_000_000)
         assert store.list_detailed(query_id="q").model_dump() == {"pointers": (), "skipped": 0}
+
+    async def test_a_result_whose_time_is_over_is_gone(self, store: ContextPointerStore) -> None:
+        """For every reader, before and after `gc`, which removes it and nothing else."""
+        over, kept = [await _save(store, 1, args={"n": n}, ttl_s=ttl_s) for n, ttl_s in ((1, 1e-6), (2, 1e6))]
+        for _ in range(2):
+            assert store.list(query_id="q") == [kept]
+            _assert_missing(store, over, "expired")
+            removed = await store.gc()
+        assert (removed.expired, removed.passed_over) == (0, 0)
+        assert store.load_result(pointer=kept) == 1
+        again = await _save(store, "again", args={"n": 1})
+        assert store.load_result(pointer=over) == "again"
+        assert again.expires_at is None
+
+    async def test_a_pin_outlasts_time_and_saves(self, store: ContextPointerStore) -> None:
+        """Until it is taken back."""
+        pointer = await _save(store, 1)
+        pinned = store.pin(pointer)
+        assert store.list(query_id="q") == [store.pin(pinned)] == [pointer.model_copy(update={"pinned": True})]
+        again = await _save(store, "again", ttl_s=1e-6)
+        assert again.pinned
+        await store.gc()
+        assert store.load_result(pointer=pointer) == "again"
+        store.unpin(pointer)
+        _assert_missing(store, pointer, "expired")
+        for use in (store.pin, store.unpin):
+            with pytest.raises(PointerNotFoundError) as caught:
+                use(pointer)
+            assert caught.value.reason == "expired"
+
+    async def test_a_miss_says_why(self, store: ContextPointerStore) -> None:
+        """Erased, or never known; nothing at all is remembered on request."""
+        erased, forgotten = [await _save(store, n, args={"n": n}) for n in range(2)]
+        store.delete(query_id="q", pointer_ids=[forgotten.pointer_id], remember=False)
+        store.delete(query_id="q")
+        assert list(store._blobs.list("q")) == []  # noqa: SLF001 - what no face shows
+        _assert_missing(store, erased, "erased")
+        _assert_missing(store, forgotten, "unknown")
+        _assert_missing(store, erased.model_copy(update={"query_id": "r"}), "unknown")
+        with pytest.raises(PointerNotFoundError):
+            store.pin(erased)
+
+    async def test_damage_is_named_and_repaired(self, store: ContextPointerStore) -> None:
+        """Once, and without touching what is whole."""
+        bad, lost, whole = [await _save(store, n, args={"n": n}) for n in range(3)]
+        assert (await store.verify()).model_dump() == {"queries": 1, "pointers": 3, "findings": ()}
+        blobs = store._blobs  # noqa: SLF001 - damages what no face lets damage
+        blobs.put(f"q/{bad.pointer_id}.result.json", b"7")
+        blobs.delete(f"q/{lost.pointer_id}.result.json")
+        blobs.put("q/aaaaaaaaaaaa.result.json", b"1")
+        blobs.put("q/notes.txt", b"mine")
+        kinds = {
+            ("aaaaaaaaaaaa.result.json", "orphan_result"),
+            (f"{bad.pointer_id}.result.json", "digest_mismatch"),
+            (f"{lost.pointer_id}.result.json", "missing_result"),
+            ("notes.txt", "foreign"),
+        }
+        for repair in (False, True):
+            report = await store.verify(repair=repair)
+            assert {(finding.name, finding.kind) for finding in report.findings} == kinds
+            assert report.is_clean is repair
+        report = await store.verify()
+        assert report.is_clean
+        assert [finding.name for finding in report.findings] == ["notes.txt"]
+        assert store.list(query_id="q") == [whole]
+        assert blobs.get("q/notes.txt") == b"mine"
+
+
+def _assert_missing(store: ContextPointerStore, pointer: ContextPointer, reason: str) -> None:
+    with pytest.raises(PointerNotFoundError) as caught:
+        store.load_result(pointer=pointer)
+    assert caught.value.reason == reason
+    assert "again" not in str(caught.value)

@@ -170,9 +170,10 @@ def test_links_swapped_in_at_any_instant_lead_nowhere_f_018(blobs: FileBlobStore
 
     flipping = threading.Thread(target=flip)
     flipping.start()
-    seen = set()
+    seen: set[bytes] = set()
     try:
-        for _ in range(2_000):
+        deadline = time.monotonic() + 10
+        while not {b"inside", b"UnsafePathError"} <= seen and time.monotonic() < deadline:
             try:
                 seen.add(blobs.get("q/a"))
             except (UnsafePathError, PointerNotFoundError) as exc:
@@ -476,3 +477,89 @@ def test_no_descriptor_is_left_open(blobs: FileBlobStore) -> None:
         with pytest.raises(PointerNotFoundError):
             blobs.get("q/none")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_under_its_lock_a_folder_is_opened_once(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, opened = os.open, []
+
+    def count(path: str, flags: int, *args: int, **more: int) -> int:
+        if flags & os.O_DIRECTORY:
+            opened.append(path)
+        return real(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", count)
+    with blobs.lock("q"):
+        blobs.put("q/b", b"1", settle=False)
+        assert blobs.get("q/b") == b"1"
+        blobs.put("q/c", b"1")
+        assert list(blobs.get_many(["q/b", "q/none"])) == [b"1", None]
+        blobs.delete("q/b")
+    assert len(opened) == 1
+    blobs.put("other/b", b"1")
+    assert blobs.get("q/c") == b"1"
+    assert len(opened) > 2
+
+
+def test_what_is_locked_in_one_thread_is_opened_anew_in_another(blobs: FileBlobStore) -> None:
+    with blobs.lock("q"):
+        reading = threading.Thread(target=lambda: blobs.put("q/b", blobs.get("q/a")))
+        reading.start()
+        reading.join()
+    assert blobs.get("q/b") == b"inside"
+
+
+def test_threads_take_turns_at_a_folder_and_give_up_in_time_f_070(blobs: FileBlobStore) -> None:
+    order: list[int] = []
+
+    def write(number: int) -> None:
+        with FileBlobStore(blobs.base_dir, lock_timeout_s=20).lock("q"):
+            order.append(number)
+            order.append(number)
+
+    with blobs.lock("q"):
+        writers = [threading.Thread(target=write, args=[number]) for number in range(8)]
+        for writer in writers:
+            writer.start()
+        with pytest.raises(LockTimeoutError), FileBlobStore(blobs.base_dir, lock_timeout_s=0.1).lock("q"):
+            pytest.fail("entered a folder that another thread holds")
+        assert order == []
+    for writer in writers:
+        writer.join()
+    assert sorted(order[::2]) == list(range(8))
+    assert order[::2] == order[1::2]
+
+
+def test_a_stamp_tells_every_change_and_none_while_the_next_might_not_show(blobs: FileBlobStore) -> None:
+    def settled() -> int:
+        time.sleep(0.1)
+        stamp = blobs.stamp("q")
+        assert stamp is not None
+        return stamp
+
+    stamps = [settled(), settled()]
+    assert stamps[0] == stamps[1]
+    changes: list[Callable[[], None]] = [
+        lambda: blobs.put("q/a", b"inside"),
+        lambda: blobs.put("q/b", b"1"),
+        lambda: blobs.delete("q/b"),
+        lambda: os.utime(blobs.base_dir / "q", ns=(0, 0)),
+    ]
+    for change in changes:
+        change()
+        assert blobs.stamp("q") is None
+        stamps.append(settled())
+    assert len(set(stamps)) == 5
+    assert blobs.stamp("none") is None
+
+
+def test_a_file_that_was_just_changed_has_no_stamp(blobs: FileBlobStore) -> None:
+    blobs.put("q/b", b"1")
+    assert {name: stamp for name, _, stamp in blobs.files("q")}["b"] == 0
+    time.sleep(0.1)
+    before = {name: stamp for name, _, stamp in blobs.files("q")}
+    assert all(before.values())
+    (blobs.base_dir / "q" / "b").write_bytes(b"2")
+    time.sleep(0.1)
+    after = {name: stamp for name, _, stamp in blobs.files("q")}
+    assert after["a"] == before["a"]
+    assert after["b"] != before["b"]

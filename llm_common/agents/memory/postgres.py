@@ -257,11 +257,11 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
     except (errors.QueryCanceled, errors.LockNotAvailable) as exc:
         raise LockTimeoutError(f"the server took over {timeout_s:g} s; raise timeout_s, or see what holds it") from exc
     except errors.DiskFull as exc:
-        raise StoreFullError("no room left on the database server; nothing was written") from exc
+        raise StoreFullError("no room left on the database server; free some, nothing was written") from exc
     except psycopg.OperationalError as exc:
         raise StoreError("the database server cannot be reached; check conninfo and the server") from exc
     except psycopg.Error as exc:
-        raise StoreError(f"the database server refused ({exc.sqlstate}); its log and the cause say why") from exc
+        raise StoreError(f"the database server refused ({exc.sqlstate}); see its log and the cause") from exc
 
 
 def _fused(by_words: list[tuple[int, float]], by_vector: list[int]) -> list[tuple[int, float]]:

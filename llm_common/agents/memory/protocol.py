@@ -169,4 +169,6 @@ def check_session_id(session_id: object) -> str:
         and session_id.isprintable()
     ):
         return session_id
-    raise InvalidIdError(f"a session id is 1 to {_MAX_SESSION_ID_CHARS} printable characters, not all of them blank")
+    raise InvalidIdError(
+        f"a session id is not allowed; use 1 to {_MAX_SESSION_ID_CHARS} printable characters, not all blank"
+    )

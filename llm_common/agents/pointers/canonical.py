@@ -32,16 +32,17 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from llm_common.errors import UnserialisableError
 
-__all__ = ["MAX_DEPTH", "Json", "json_text", "stable_json", "to_plain"]
+__all__ = ["MAX_DEPTH", "Json", "json_text", "key_text", "opened", "stable_json", "to_plain"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Read = TypeVar("Read")
 
 MAX_DEPTH = 300
 """Levels of nesting that are accepted: three times what real outputs have, and safe for every recursive JSON reader."""
@@ -88,9 +89,41 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
     return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
+def opened(value: object) -> object:
+    """A value that is no plain data itself, one step nearer to it, by the table at the top of this module.
+
+    Raises:
+        UnserialisableError: As for `to_plain`.
+    """
+
+    def step() -> object:
+        if isinstance(value, dict):
+            return dict(value.items())
+        return list(value) if isinstance(value, list | tuple) else _opened(value)
+
+    return _guarded(value, step)
+
+
+def key_text(key: object) -> str:
+    """The text that a mapping's key is in JSON.
+
+    Raises:
+        UnserialisableError: As for `to_plain`.
+    """
+    if isinstance(key, str) and not isinstance(key, Enum):
+        return str.__str__(key)
+    plain = _canonical(key, _name_of_number)
+    return plain if isinstance(plain, str) else json_text(plain, sort_keys=True)
+
+
 def _canonical(value: object, non_finite: Callable[[float], Json]) -> Json:
+    return _guarded(value, lambda: _plain(value, 0, non_finite))
+
+
+def _guarded(value: object, read: Callable[[], Read]) -> Read:
+    """What reading the value gives, with whatever its own methods raise as our error."""
     try:
-        return _plain(value, 0, non_finite)
+        return read()
     except UnserialisableError:
         raise
     except Exception as exc:  # what a foreign object's methods raise is unknown
@@ -109,7 +142,7 @@ def _plain(value: object, depth: int, non_finite: Callable[[float], Json]) -> Js
     if isinstance(value, dict):
         plain: dict[str, Json] = {}
         for key, item in value.items():
-            plain[_key_text(key)] = _plain(item, depth + 1, non_finite)
+            plain[key_text(key)] = _plain(item, depth + 1, non_finite)
         if len(plain) != len(value):
             raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
         return plain
@@ -174,13 +207,6 @@ _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     (AbstractSet, lambda elements: sorted(elements, key=stable_json)),
     (deque, list),
 )
-
-
-def _key_text(key: object) -> str:
-    if isinstance(key, str) and not isinstance(key, Enum):
-        return str.__str__(key)
-    plain = _canonical(key, _name_of_number)
-    return plain if isinstance(plain, str) else json_text(plain, sort_keys=True)
 
 
 def _no_number(_: float) -> None:

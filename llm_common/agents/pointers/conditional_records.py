@@ -32,10 +32,12 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
+from llm_common.agents.pointers.clock import moment_of
 from llm_common.agents.pointers.encoding import encode_json
 from llm_common.agents.pointers.pointer import ContextPointer, digest_of
 from llm_common.agents.pointers.records import RecordWriter, describes, meta_bytes, meta_key, parse_meta, result_key
@@ -83,10 +85,20 @@ class ConditionalPointerRecords:
         """
         for look in _looks(self._blobs, query_id, pointer_id):
             if look.meta_version is None or look.payload is None:
-                raise PointerNotFoundError("Nothing is stored under this pointer")
+                raise PointerNotFoundError("Nothing is stored under this pointer; use one that the store lists")
             if look.record is not None:
                 return look.record, look.payload
         raise CorruptPointerError("A stored result is not what was saved; restore its object from a copy")
+
+    load_still = load
+
+    def still(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are whole at any instant
+        """A block in which pairs can be looked at as if nobody wrote."""
+        return nullcontext()
+
+    def abandoned(self, keys: Iterable[str], *, before: datetime) -> list[str]:
+        """Which of these intents are from before that moment, or are none; no writer is on its way for so long."""
+        return [key for key in keys if _is_from(self._blobs, key, before)]
 
 
 class _OvertakenError(Exception):
@@ -121,6 +133,27 @@ class _Attempt:
         if not committed:
             raise _OvertakenError
 
+    def update(self, pointer: ContextPointer) -> None:
+        """Puts the record that `recover` gave with other facts about how long it stays; it describes the same result.
+
+        Raises:
+            _OvertakenError: Others have put a record since `recover`.
+        """
+        if self._put_known(pointer) is None:
+            raise _OvertakenError
+
+    def finish(self, query_id: str, pointer_id: str, *, before: datetime) -> None:
+        """Puts the record of whatever result is there, then drops the intents from before that moment.
+
+        That is what their writers would have done next, had they lived.
+        """
+        intents = _intents(self._blobs.list(query_id), query_id, pointer_id)
+        dead = [key for key in intents if _is_from(self._blobs, key, before)]
+        if dead:
+            self._settle(query_id, pointer_id)
+        for key in dead:
+            self._blobs.delete(key)
+
     def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
         """Removes a pair and what killed writers left of it."""
         if self._keys is None:
@@ -137,18 +170,23 @@ class _Attempt:
         while self._blobs.put_if(key, payload, replaces=known) is None:
             record = self._settle(pointer.query_id, pointer.pointer_id)
             if record is not None:
-                return record == pointer
+                return _pinned_as(pointer, record) == pointer
             next(tries)
             known = self._blobs.version(key)  # nobody stands for these bytes
         return True
 
     def _put_meta(self, pointer: ContextPointer) -> bool:
         """Whether the pointer was committed, if only for a moment; False when the id belongs to another call."""
-        known = self._metas[pointer.pointer_id]
-        if self._blobs.put_if(meta_key(pointer.query_id, pointer.pointer_id), _fresh_meta(pointer), replaces=known):
+        if self._put_known(pointer):
             return True
         record = self._settle(pointer.query_id, pointer.pointer_id)
         return record is not None and _call(record) == _call(pointer)
+
+    def _put_known(self, pointer: ContextPointer) -> BlobVersion | None:
+        """Puts a record in place of the one that `recover` read; None when there is another by now."""
+        known = self._metas[pointer.pointer_id]
+        meta = meta_key(pointer.query_id, pointer.pointer_id)
+        return self._blobs.put_if(meta, _fresh_meta(pointer), replaces=known)
 
     def _settle(self, query_id: str, pointer_id: str) -> ContextPointer | None:
         """The record of the result that is there, put anew as its meta; None for no result, or for one of no save."""
@@ -193,7 +231,7 @@ def _look(blobs: ConditionalBlobStore, query_id: str, pointer_id: str) -> _Look:
     described = committed is not None and describes(committed, payload)
     record = committed if described else None
     if record is None or record.result_sha256 is None:  # one of an older version describes whatever is there
-        record = _intended(blobs, query_id, pointer_id, payload) or record
+        record = _pinned_as(committed, _intended(blobs, query_id, pointer_id, payload)) or record
     return _Look(meta_version, result_version, payload, record)
 
 
@@ -221,6 +259,26 @@ def _read_meta(
 def _intents(keys: Iterable[str], query_id: str, pointer_id: str) -> list[str]:
     start = f"{query_id}/{pointer_id}."
     return [key for key in keys if key.startswith(start) and key.endswith(".next")]
+
+
+def _pinned_as(committed: ContextPointer | None, record: ContextPointer | None) -> ContextPointer | None:
+    """The record with the pin of the one that it replaces: a pin is of the id, whoever saves under it."""
+    if committed is None or record is None or committed.pinned == record.pinned:
+        return record
+    return record.model_copy(update={"pinned": committed.pinned})
+
+
+def _is_from(blobs: ConditionalBlobStore, key: str, before: datetime) -> bool:
+    """Whether an intent was put before that moment; one that is damaged can be no one's."""
+    query_id, name = key.split("/")
+    try:
+        pointer = parse_meta(blobs.get(key), query_id=query_id, pointer_id=name.partition(".")[0])
+    except PointerNotFoundError:
+        return False
+    except CorruptPointerError:
+        return True
+    created_at = moment_of(pointer.created_at)
+    return created_at is None or created_at < before
 
 
 def _fresh_meta(pointer: ContextPointer) -> bytes:

@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import islice
 
 from llm_common.agents.pointers.fence import one_line
-from llm_common.agents.pointers.redaction import is_secret_key, redact_text
+from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
 
 __all__ = ["MAX_DIGEST_CHARS", "describe_result"]
 
@@ -20,10 +20,12 @@ MAX_DIGEST_CHARS = 640
 
 _SHAPE_CHARS = 120
 _NUMBER_CHARS = 60
-_READ_CHARS = 2 * MAX_DIGEST_CHARS  # redaction and white space take some away
+_TEXT_CHARS = MAX_DIGEST_CHARS + 100  # white space takes some away
+_READ_CHARS = 2 * MAX_DIGEST_CHARS  # so does redaction, and what may be the beginning of a secret at its end
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _KEYS = 12
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class _Head:
             )
 
 
-def describe_result(value: object, *, size_bytes: int) -> str:
+def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR) -> str:
     """One line of at most `MAX_DIGEST_CHARS` that tells a result's shape, its numbers and how its text begins.
 
     The same value gives the same line. Only the head of the value is read, so that the work is bounded however large
@@ -54,17 +56,20 @@ def describe_result(value: object, *, size_bytes: int) -> str:
     Args:
         value: Plain data; tuples and enum members count as what they are in JSON, other objects are passed over.
         size_bytes: Size of the stored result, told in the line.
+        redactor: Tells the secrets.
     """
     value = _read_json(value)
     head = _Head()
-    for key, item in islice(_leaves("", value), _READ_NODES):
+    for key, item in islice(_leaves(value, redactor), _READ_NODES):
         if head.chars >= _READ_CHARS:
             break
         head.add(key, item)
-    shape = one_line(f"{_shape(value)}, {size_bytes:,} bytes", max_chars=_SHAPE_CHARS)
-    numbers = one_line(", ".join(head.numbers), max_chars=_NUMBER_CHARS)
-    front = "; ".join(filter(None, (shape, numbers)))
-    text = one_line(redact_text(" ".join(head.texts)), max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
+    shape = redactor.beginning(f"{_shape(value)}, {size_bytes:,} bytes", max_chars=_READ_CHARS)
+    numbers = redactor.beginning(", ".join(head.numbers), max_chars=_READ_CHARS) if head.numbers else ""
+    fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(numbers, max_chars=_NUMBER_CHARS)
+    front = "; ".join(filter(None, fronts))
+    words = redactor.beginning(" ".join(head.texts), max_chars=_TEXT_CHARS)
+    text = one_line(words, max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
     return f"{front}; {text}" if text else front
 
 
@@ -91,17 +96,20 @@ def _keys(value: Mapping[str, object]) -> str:
     return " ".join(str(key) for key in islice(value, _KEYS))
 
 
-def _leaves(key: str, value: object) -> Iterator[tuple[str, object]]:
+def _leaves(value: object, redactor: Redactor) -> Iterator[tuple[str, object]]:
     """Every scalar in document order with the nearest key above it."""
-    waiting: list[tuple[str, object]] = [(key, value)]
+    waiting: list[tuple[str, object]] = [("", value)]
     while waiting:
         key, value = waiting.pop()
-        if is_secret_key(key):
+        if redactor.is_secret_key(key):
             continue
-        if isinstance(value, Mapping):
+        kind = type(value)
+        if kind in _SCALARS:
+            yield key, value
+        elif isinstance(value, dict | Mapping):  # the first kind is found at once
             children = [(str(name), item) for name, item in islice(value.items(), _READ_NODES)]
             waiting.extend(reversed(children))
         elif isinstance(value, Sequence) and not isinstance(value, str):
-            waiting.extend(reversed([(key, item) for item in value[:_READ_NODES]]))
+            waiting.extend([(key, item) for item in reversed(value[:_READ_NODES])])
         else:
             yield key, value.value if isinstance(value, Enum) else value

@@ -10,8 +10,8 @@ from typing import Any
 from llm_common.agents.pointers.canonical import Json, json_text, to_plain
 from llm_common.agents.pointers.digest import describe_result
 from llm_common.agents.pointers.encoding import encode_json
-from llm_common.agents.pointers.pointer import ContextPointer, call_digest, deterministic_summary, digest_of
-from llm_common.agents.pointers.redaction import redact_text
+from llm_common.agents.pointers.pointer import ContextPointer, call_digest, digest_of, summary_line
+from llm_common.agents.pointers.redaction import Redactor
 
 __all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Draft"]
 
@@ -50,28 +50,36 @@ class Draft:
         result: object,
         source_urls: Iterable[str] | None,
         max_result_bytes: int,
+        redactor: Redactor,
+        redact_results: bool,
+        small: bool = False,
     ) -> "Draft":
         """The draft of a call, a snapshot that later changes of `args` and `result` do not reach.
+
+        Nothing that the redactor knows for a secret is in it, but for the result, unless that is to be redacted too.
 
         Raises:
             UnserialisableError: JSON cannot stand for the arguments or the result.
             ResultTooLargeError: The result takes more than `max_result_bytes`.
         """
-        plain = to_plain(dict(args))
-        assert isinstance(plain, dict)
-        encoded = encode_json(result, max_bytes=max_result_bytes)
+        shown = redactor.args(args)
+        told = _without_secret_error(result, redactor)
+        if redact_results:
+            whole = to_plain(told)
+            told = redactor.data(whole, encoded=encode_json(whole, max_bytes=max_result_bytes).data)
+        encoded = encode_json(told, max_bytes=max_result_bytes, small=small)
         return cls(
             query_id=query_id,
             task_id=task_id,
             tool_name=tool_name,
-            args=_cut(plain),
+            args=_cut(shown),
             args_sha256=digest_of(args),
             call_sha256=call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id),
             payload=encoded.data,
             payload_sha256=hashlib.sha256(encoded.data).hexdigest(),
-            summary=deterministic_summary(tool_name=tool_name, args=plain),
-            digest=describe_result(encoded.value, size_bytes=len(encoded.data)),
-            source_urls=_web_urls(source_urls, encoded.value),
+            summary=summary_line(tool_name=redactor.text(tool_name), args=shown),
+            digest=describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor),
+            source_urls=_web_urls(source_urls, encoded.value, redactor),
         )
 
     @property
@@ -93,7 +101,9 @@ class Draft:
             pointer.args_sha256 or digest_of(pointer.args),
         )
 
-    def pointer(self, *, pointer_id: str, created_at: str, result_path: str) -> ContextPointer:
+    def pointer(
+        self, *, pointer_id: str, created_at: str, result_path: str, expires_at: str | None, pinned: bool
+    ) -> ContextPointer:
         """The pointer under that id."""
         return ContextPointer(
             pointer_id=pointer_id,
@@ -109,6 +119,8 @@ class Draft:
             result_sha256=self.payload_sha256,
             digest=self.digest,
             args_sha256=self.args_sha256,
+            expires_at=expires_at,
+            pinned=pinned,
         )
 
 
@@ -126,9 +138,18 @@ def _beginning(value: Json) -> Json:
     return text[: _KEPT_CHARS - 1] + "…"
 
 
-def _web_urls(named: Iterable[str] | None, result: object) -> list[str]:
+def _without_secret_error(result: object, redactor: Redactor) -> object:
+    """The result of a tool that failed with the secrets out of its `error`; any other result as it is."""
+    error = getattr(result, "__dict__", {}).get("error")
+    if not isinstance(error, str) or redactor.text(error) == error:
+        return result
+    plain = to_plain(result)
+    return plain | {"error": redactor.text(error)} if isinstance(plain, dict) else plain
+
+
+def _web_urls(named: Iterable[str] | None, result: object, redactor: Redactor) -> list[str]:
     """The web addresses that the caller names, then those that the result lists as its `source_urls`, each once."""
     listed = result.get("source_urls") if isinstance(result, dict) else None
     urls = chain(named or (), listed if isinstance(listed, list | tuple) else ())
-    kept = (redact_text(url) for url in urls if isinstance(url, str) and _URL.fullmatch(url))
+    kept = (redactor.text(url) for url in urls if isinstance(url, str) and _URL.fullmatch(url))
     return list(islice(dict.fromkeys(kept), MAX_SOURCE_URLS))

@@ -1,7 +1,10 @@
 """`ObjectContextPointerStore`: results in an object store, for agents on many machines."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
 from llm_common.agents.pointers.store import DEFAULT_MAX_RESULT_BYTES, ContextPointerStore
 from llm_common.storage.object_store import ObjectBlobStore, open_object_store
 
@@ -23,16 +26,58 @@ class ObjectContextPointerStore(ContextPointerStore):
     Args:
         store: An obstore store; its prefix is the root of the keys.
         max_result_bytes: A larger result is refused.
+        redactor: See `ContextPointerStore`.
+        redact_results: See `ContextPointerStore`.
+        ttl_s: See `ContextPointerStore`.
+        max_bytes_per_query: See `ContextPointerStore`.
+        clock: See `ContextPointerStore`.
     """
 
-    def __init__(self, store: "ObjectStore", *, max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES) -> None:
-        super().__init__(ObjectBlobStore(store), max_result_bytes=max_result_bytes)
+    def __init__(
+        self,
+        store: "ObjectStore",
+        *,
+        max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
+        redactor: Redactor = DEFAULT_REDACTOR,
+        redact_results: bool = False,
+        ttl_s: float | None = None,
+        max_bytes_per_query: int | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        super().__init__(
+            ObjectBlobStore(store),
+            max_result_bytes=max_result_bytes,
+            redactor=redactor,
+            redact_results=redact_results,
+            ttl_s=ttl_s,
+            max_bytes_per_query=max_bytes_per_query,
+            clock=clock,
+        )
 
     @classmethod
-    def from_url(cls, url: str, *, max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES, **options: Any) -> Self:
+    def from_url(
+        cls,
+        url: str,
+        *,
+        max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
+        redactor: Redactor = DEFAULT_REDACTOR,
+        redact_results: bool = False,
+        ttl_s: float | None = None,
+        max_bytes_per_query: int | None = None,
+        clock: Callable[[], datetime] | None = None,
+        **options: Any,
+    ) -> Self:
         """The store at an address such as `s3://bucket/prefix`; see `open_object_store` for the options.
 
         Raises:
             StoreError: No store that obstore knows, or an option that it does not.
         """
-        return cls(open_object_store(url, **options), max_result_bytes=max_result_bytes)
+        return cls(
+            open_object_store(url, **options),
+            max_result_bytes=max_result_bytes,
+            redactor=redactor,
+            redact_results=redact_results,
+            ttl_s=ttl_s,
+            max_bytes_per_query=max_bytes_per_query,
+            clock=clock,
+        )

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.agents.pointers.canonical import Json, json_text, stable_json, to_plain
+from llm_common.agents.pointers.canonical import Json, json_text, stable_json
 from llm_common.agents.pointers.fence import one_line
-from llm_common.agents.pointers.redaction import REDACTED, is_secret_key, redact_text
+from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
 from llm_common.errors import PointerNotFoundError, UnsafePathError
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "compute_pointer_id",
     "deterministic_summary",
     "digest_of",
+    "summary_line",
 ]
 
 KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
@@ -28,7 +29,6 @@ KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit"
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 _SUMMARY_CHARS = 300
 _VALUE_CHARS = 120
-_READ_CHARS = 2_000  # more of a value than is shown, so that redaction sees secrets whole
 _OTHER_ARGS = 3
 
 
@@ -40,7 +40,7 @@ class ContextPointer(BaseModel):
         query_id: What the user asked, as an id; names the folder.
         task_id: Task of the plan, if any.
         tool_name: Tool that gave the result.
-        args: What the tool was called with, as plain data; cut short when they take over 8 KB.
+        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB.
         created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is time order.
         summary: One line about the call; see `deterministic_summary`.
         result_path: Where a person finds the result. Information only: loading goes by the ids.
@@ -48,7 +48,11 @@ class ContextPointer(BaseModel):
         result_bytes: Size of the stored result; None in files of older versions.
         result_sha256: SHA-256 of the stored result, which loading verifies; None in files of older versions.
         digest: One line about the result; see `describe_result`.
-        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when those are cut.
+        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when those are cut or
+            redacted. Like the id it is taken over the secrets too, since both tell whether two calls are the same:
+            whoever knows the rest of the arguments can test a guess, so a short password can be found by trying.
+        expires_at: When it stops being there, in the form of `created_at`; None for never.
+        pinned: Whether it stays all the same, also when its query is full.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,6 +70,8 @@ class ContextPointer(BaseModel):
     result_sha256: str | None = None
     digest: str = ""
     args_sha256: str | None = None
+    expires_at: str | None = None
+    pinned: bool = False
 
 
 def check_pointer_id(pointer_id: str) -> str:
@@ -78,7 +84,7 @@ def check_pointer_id(pointer_id: str) -> str:
     if _POINTER_ID.fullmatch(pointer_id):
         return pointer_id
     if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
-        raise PointerNotFoundError("A pointer id has 12 to 16 lower-case hexadecimal digits; nothing has this one")
+        raise PointerNotFoundError("Nothing has this id; use one that the store gave: 12 to 16 lower-case hex digits")
     raise UnsafePathError("This is no pointer id; use one that the store gave")
 
 
@@ -114,7 +120,13 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(stable_json(value).encode("utf-8")).hexdigest()
 
 
-def deterministic_summary(*, tool_name: str, args: Mapping[str, Any], key_args: Sequence[str] = KEY_ARGS) -> str:
+def deterministic_summary(
+    *,
+    tool_name: str,
+    args: Mapping[str, Any],
+    key_args: Sequence[str] = KEY_ARGS,
+    redactor: Redactor = DEFAULT_REDACTOR,
+) -> str:
     """One line of at most 300 characters that tells one call from another, such as `web_search query=foo count=3`.
 
     The tool's name, then `key=value` for the key arguments that are present, else for the first three of the sorted
@@ -125,22 +137,24 @@ def deterministic_summary(*, tool_name: str, args: Mapping[str, Any], key_args: 
         tool_name: Name of the tool.
         args: What it was called with.
         key_args: Names of the arguments worth showing, in the order of their mention.
+        redactor: Tells the secrets.
 
     Raises:
         UnserialisableError: JSON cannot stand for the arguments.
     """
-    plain = to_plain(dict(args))
-    assert isinstance(plain, dict)
-    names = [key for key in key_args if plain.get(key) is not None] or sorted(plain)[:_OTHER_ARGS]
-    shown = [f"{_shown(key)}={_shown_value(key, plain[key])}" for key in names if plain[key] is not None]
+    return summary_line(tool_name=redactor.text(tool_name), args=redactor.args(args), key_args=key_args)
+
+
+def summary_line(*, tool_name: str, args: Mapping[str, Json], key_args: Sequence[str] = KEY_ARGS) -> str:
+    """`deterministic_summary` of a name and plain arguments that hold no secrets any more."""
+    names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:_OTHER_ARGS]
+    shown = [f"{_shown(key)}={_shown_value(args[key])}" for key in names if args[key] is not None]
     return one_line(" ".join([_shown(tool_name), *shown]), max_chars=_SUMMARY_CHARS)
 
 
-def _shown_value(key: str, value: Json) -> str:
-    if is_secret_key(key):
-        return REDACTED
+def _shown_value(value: Json) -> str:
     return _shown(str(value) if isinstance(value, str | bool) else json_text(value))
 
 
 def _shown(text: str) -> str:
-    return one_line(redact_text(text[:_READ_CHARS]), max_chars=_VALUE_CHARS)
+    return one_line(text, max_chars=_VALUE_CHARS)

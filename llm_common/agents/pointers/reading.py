@@ -215,7 +215,9 @@ def _look_apart(payload: bytes, request: dict[str, Any]) -> _Piece:
     except subprocess.TimeoutExpired as exc:
         raise _stopped("time") from exc
     except OSError as exc:
-        raise StoreError(f"no process could be started to read a result ({type(exc).__name__})") from exc
+        raise StoreError(
+            f"no process could be started to read it ({type(exc).__name__}); free some and try again"
+        ) from exc
     if done.returncode:
         raise _stopped("memory or depth")
     answer = json.loads(done.stdout)

@@ -12,10 +12,15 @@ killed writer, can tell which version is whole. Each step is settled on disk bef
 """
 
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from datetime import datetime
+from itertools import product
+from sys import intern
+from types import UnionType
+from typing import Protocol, TypeVar, get_args, get_origin
 
+import orjson
 from pydantic import ValidationError
 
 from llm_common.agents.pointers.encoding import decode_json, encode_json
@@ -35,6 +40,22 @@ __all__ = [
 ]
 
 Changed = TypeVar("Changed")
+
+_FIELDS = [*ContextPointer.model_fields]
+_ALL_FIELDS = set(_FIELDS)
+_EXACT_TYPES = frozenset(
+    product(
+        *(
+            get_args(field.annotation)
+            if get_origin(field.annotation) is UnionType
+            else (get_origin(field.annotation) or field.annotation,)
+            for field in ContextPointer.model_fields.values()
+        )
+    )
+)
+"""The types that the fields of a pointer can have, all together, when each is of the very type that it should have."""
+
+_EXACT_ARGS = frozenset({str, int, bool, type(None)})
 
 _TRIES = 3
 """A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
@@ -61,13 +82,45 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
     Raises:
         CorruptPointerError: The bytes are no commit record, or that of another pointer.
     """
-    try:
-        pointer = ContextPointer.model_validate(decode_json(data))
-    except ValidationError as exc:
-        raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
+    pointer = _exact(data, query_id, pointer_id) or _validated(decode_json(data))
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
         raise CorruptPointerError("A stored pointer is that of another place; move its file back")
     return pointer
+
+
+def _exact(data: bytes, query_id: str, pointer_id: str) -> ContextPointer | None:
+    """The pointer when its fields are all there and need no conversion, so that validation would change nothing.
+
+    Its arguments are flat and without floats, since orjson makes floats of integers over 64 bits.
+    """
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    if type(fields) is not dict or [*fields] != _FIELDS or tuple(map(type, fields.values())) not in _EXACT_TYPES:
+        return None
+    flat = _EXACT_ARGS.issuperset(map(type, fields["args"].values()))
+    if not flat or not {str}.issuperset(map(type, fields["source_urls"])):
+        return None
+    if fields["query_id"] != query_id or fields["pointer_id"] != pointer_id:
+        return None
+    pointer = ContextPointer.__new__(ContextPointer)
+    values = pointer.__dict__  # filled in the order of the class: so all pointers share the table of its keys
+    for name, value in fields.items():
+        values[name] = value
+    values["query_id"], values["pointer_id"] = query_id, pointer_id  # one text for all who hold it
+    values["tool_name"] = intern(fields["tool_name"])
+    object.__setattr__(pointer, "__pydantic_fields_set__", _ALL_FIELDS)
+    object.__setattr__(pointer, "__pydantic_extra__", None)
+    object.__setattr__(pointer, "__pydantic_private__", None)
+    return pointer
+
+
+def _validated(fields: object) -> ContextPointer:
+    try:
+        return ContextPointer.model_validate(fields)
+    except ValidationError as exc:
+        raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
 
 
 class RecordWriter(Protocol):
@@ -78,6 +131,12 @@ class RecordWriter(Protocol):
 
     def commit(self, pointer: ContextPointer, payload: bytes, *, replaces: bool) -> None:
         """Makes the pointer and its result the visible version; after `recover` of its id."""
+
+    def update(self, pointer: ContextPointer) -> None:
+        """Puts what `recover` of its id has given, with other facts about how long it stays."""
+
+    def finish(self, query_id: str, pointer_id: str, *, before: datetime) -> None:
+        """Completes or drops what a writer left that was killed before that moment."""
 
     def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
         """Removes a pair; `settle` is as for `BlobStore.delete`."""
@@ -111,9 +170,17 @@ class PointerRecords:
         """
         for _ in range(_TRIES):
             with suppress(CorruptPointerError):
-                return self._load_once(query_id, pointer_id)
-        with self._blobs.lock(query_id, shared=True):
-            return self._load_once(query_id, pointer_id)
+                return self.load_still(query_id, pointer_id)
+        with self.still(query_id):
+            return self.load_still(query_id, pointer_id)
+
+    def still(self, query_id: str) -> AbstractContextManager[None]:
+        """A block during which nobody writes the query's pairs."""
+        return self._blobs.lock(query_id, shared=True)
+
+    def abandoned(self, keys: Iterable[str], *, before: datetime) -> list[str]:  # noqa: ARG002 - the lock tells
+        """Which of these pending records no writer will finish: all, for a caller under the lock."""
+        return list(keys)
 
     def recover(self, query_id: str, pointer_id: str) -> ContextPointer | None:
         """The committed pointer, if any, after what a killed writer left is finished or dropped; under the lock."""
@@ -157,18 +224,32 @@ class PointerRecords:
                 self._blobs.delete(result_key(*keys), settle=False)
             raise
 
+    def update(self, pointer: ContextPointer) -> None:
+        """Puts the record of a pair anew; under the lock, after `recover` of its id."""
+        self._blobs.put(meta_key(pointer.query_id, pointer.pointer_id), meta_bytes(pointer))
+
+    def finish(self, query_id: str, pointer_id: str, *, before: datetime) -> None:  # noqa: ARG002 - the lock tells
+        """Completes or drops what a killed writer left; under the lock."""
+        self.recover(query_id, pointer_id)
+        self._blobs.delete(next_key(query_id, pointer_id), settle=False)
+
     def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
         """Removes a pair; under the lock. What is pending goes first, so that `recover` cannot bring it back."""
         for key in (next_key, meta_key):
             self._blobs.delete(key(query_id, pointer_id), settle=False)
         self._blobs.delete(result_key(query_id, pointer_id), settle=settle)
 
-    def _load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        meta = self._blobs.get(meta_key(query_id, pointer_id))
-        payload = self._blobs.get(result_key(query_id, pointer_id))
-        pending = self._read(next_key, query_id, pointer_id)
-        if pending is not None and describes(pending, payload):
-            return pending, payload
+    def load_still(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        """As `load`, for a caller that keeps writers out, or does not mind a false `CorruptPointerError`."""
+        keys = [key(query_id, pointer_id) for key in (meta_key, result_key, next_key)]
+        meta, payload, pending = self._blobs.get_many(keys)  # in this order, which that of the steps relies on
+        if meta is None or payload is None:
+            meta, payload = self._blobs.get(keys[0]), self._blobs.get(keys[1])
+        if pending is not None:
+            with suppress(CorruptPointerError):
+                announced = parse_meta(pending, query_id=query_id, pointer_id=pointer_id)
+                if describes(announced, payload):
+                    return announced, payload
         committed = parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
         if not describes(committed, payload):
             raise CorruptPointerError("A stored result is not what was saved; restore its file from a copy")
@@ -190,4 +271,4 @@ def describes(pointer: ContextPointer, payload: bytes) -> bool:
 
 def meta_bytes(pointer: ContextPointer) -> bytes:
     """The commit record of a pointer, which `parse_meta` reads."""
-    return encode_json(pointer.model_dump()).data
+    return encode_json(pointer.model_dump(), small=True).data

@@ -1,133 +1,307 @@
-"""Secrets out of text and arguments, before either is shown to a model or a person.
+"""`Redactor`: secrets out of text and data, before either is stored, or shown to a model or a person.
 
-A filter, no proof: it knows the usual names and shapes of secrets. Every pattern runs in time linear in the text.
+A filter, no proof: it knows the names that secrets stand under, the forms in which they are written down, and the
+shapes that services give their keys (`secret_shapes`). Every step takes time linear in the text.
 """
 
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import merge
+from io import StringIO
+from typing import NamedTuple
 
-from llm_common.agents.pointers.canonical import Json, to_plain
+from llm_common.agents.pointers.canonical import Json, json_text, to_plain
+from llm_common.agents.pointers.encoding import encode_json
+from llm_common.agents.pointers.named_secrets import Span, named_secrets
+from llm_common.agents.pointers.secret_shapes import TOKEN_SHAPES, looks_random
 
-__all__ = ["REDACTED", "is_secret_key", "redact_args", "redact_text"]
+__all__ = ["DEFAULT_REDACTOR", "REDACTED", "Redactor", "is_secret_key", "redact_text"]
 
 REDACTED = "[redacted]"
 
 _SECRET_WORDS = frozenset(
     (
-        *("authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt", "passcode", "passphrase"),
-        *("passwd", "password", "passwords", "pwd", "secret", "secrets", "sig", "signature"),
+        *("authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt", "otp", "passcode"),
+        *("passphrase", "passwd", "password", "passwords", "pwd", "secret", "secrets", "sig", "signature"),
     )
 )
 _SECRET_ENDINGS = (
-    *("accesskey", "apikey", "authkey", "authorization", "cookie", "credential", "credentials", "passwd", "password"),
-    *("privatekey", "secret", "secretkey", "sessionkey", "signature", "signingkey", "token"),
+    *("accesskey", "accesstokens", "accountkey", "apikey", "apikeys", "authkey", "authorization", "authtokens"),
+    *("clientkeydata", "cookie", "credential", "credentials", "encryptionkey", "functionskey", "masterkey", "passwd"),
+    *("password", "privatekey", "secret", "secretkey", "sessionkey", "sharedkey", "signature", "signingkey", "sshkey"),
+    *("subscriptionkey", "token"),
 )
+_NAME_PIECES = ("key", "token", "secret", "pass", "pwd", "sig", "credential", "cookie", "auth", "jwt", "otp", "bearer")
 _KEY_CHARS = 64
+_ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")  # but for quotes and backslashes
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_PEM = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]{0,40}-----|\Z)"
-_USERINFO = r"(?<=://)[^\s/?#\"'<>]*@"
-_HEADER = r"(?i)((?:authorization|cookie)[\"']?\s{0,9}[:=]\s{0,9}[\"']?)[^\r\n\"']+"
-_BEARER = r"(?i)\b(bearer\s{1,9})[^\s\"',;]+"
-_BASIC = r"\b([Bb]asic\s{1,9})(?=[a-zA-Z+/_-]*[0-9A-Z=])[A-Za-z0-9+/_=-]{6,}"
-_NAME = (
-    r"(?:api|access|auth|private|secret|session|signing)[_\-. ]?key|token|secret|passw(?:or)?d|passphrase|signature"
-    r"|credentials?|(?<![a-z0-9])(?:sig|pwd)"
-)
-_NAMED = (
-    rf"(?i)((?:{_NAME})[\"']?\s{{0,9}}[:=]\s{{0,9}})(?!\[redacted\])"
-    r"(?:\"(?:[^\"\\]|\\.)*+\"?|'[^']*'?|[^\s&,;\"'})\]]+)"
-)
-_IN_QUERY = r"(?i)([?&](?:key|auth|pass|code)=)[^&#\s\"']+"
-_JWT = r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
-_SERVICE_KEY = (
-    r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|[sr]k_(?:live|test)_\w{8,}|gh[opsur]_\w{16,}|github_pat_\w{16,}"
-    r"|glpat-[\w-]{16,}|hf_\w{16,}|A[KS]IA[0-9A-Z]{16}|xox[a-z]-[\w-]{8,}|AIza[\w-]{30,})"
-)
+_RUN = re.compile(rb"[\w./:+-]{14,}+")  # the shortest token is longer
+
+_WINDOW = 262_144  # characters that one step of a pattern reads, so that other threads get their turns
+_OVERLAP = 65_536  # longer than any secret but those that have no end, which are read on
+_LONGEST_CUT = 512  # characters of a secret that is too short to be known as one
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A pattern, what replaces it, and lower-case pieces without any of which it cannot match."""
+    """A pattern, whose group `secret` is replaced if it has one, and lower-case literals that stand in every match."""
 
     pattern: re.Pattern[str]
-    replacement: str
-    pieces: tuple[str, ...]
+    pieces: tuple[bytes, ...]
+    accepts: Callable[[str], bool] | None = None
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Every match of the text, window by window; a match that reaches the end of its window is read on."""
+        position = 0
+        for window in range(0, len(text), _WINDOW):
+            end = min(window + _WINDOW + _OVERLAP, len(text))
+            while position < end and (match := self.pattern.search(text, max(position, window), end)):
+                if match.end() == end < len(text):
+                    match = self.pattern.match(text, match.start()) or match
+                position = max(match.end(), match.start() + 1)
+                begin, finish = match.span("secret" if "secret" in self.pattern.groupindex else 0)
+                if self.accepts is None or self.accepts(text[begin:finish]):
+                    yield begin, finish, REDACTED
 
 
-_RULES = (
-    _Rule(re.compile(_PEM), REDACTED, ("-----begin",)),
-    _Rule(re.compile(_JWT), REDACTED, ("eyj",)),
-    _Rule(
-        re.compile(_SERVICE_KEY),
-        REDACTED,
-        ("sk-", "k_live", "k_test", "gh", "glpat-", "hf_", "akia", "asia", "xox", "aiza"),
+def _has_digit_or_length(text: str) -> bool:
+    return len(text) >= 16 or any(map(str.isdigit, text))  # noqa: PLR2004 - "bearer of news" is no credential
+
+
+def _rule(pattern: str | re.Pattern[str], *pieces: str, accepts: Callable[[str], bool] | None = None) -> _Rule:
+    return _Rule(re.compile(pattern), tuple(piece.encode() for piece in pieces), accepts)
+
+
+# Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), 3986 (URLs), 6750 and 7617 (bearer,
+# basic); curl(1), netrc(5); Telegram's and Discord's developer pages; the pages named in `secret_shapes`.
+_FORMS = (
+    _rule(
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+        "private key",
     ),
-    _Rule(re.compile(_USERINFO), f"{REDACTED}@", ("://",)),
-    _Rule(re.compile(_HEADER), rf"\1{REDACTED}", ("authorization", "cookie")),
-    _Rule(re.compile(_BEARER), rf"\1{REDACTED}", ("bearer",)),
-    _Rule(re.compile(_BASIC), rf"\1{REDACTED}", ("basic",)),
-    _Rule(
-        re.compile(_NAMED),
-        rf"\1{REDACTED}",
-        ("key", "token", "secret", "passw", "passphrase", "signature", "credential", "sig", "pwd"),
+    _rule(r"Private-Lines: \d{1,4}[\r\n\\rn]{1,6}(?P<secret>[A-Za-z0-9+/=\r\n\\]+)", "private-lines"),
+    _rule(r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){1,4}", "eyj", accepts=lambda t: "." in t),
+    _rule(r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", "://"),
+    _rule(r"://(?P<secret>[^\s/?#\"'<>:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,128}+)@(?=[\w.-]+[:/?#])", "://"),
+    _rule(r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)", "bearer", accepts=_has_digit_or_length),
+    _rule(
+        r"(?i)basic(?<![a-z0-9]basic)\s{1,9}(?P<secret>[A-Za-z0-9+/_-]{6,}+={0,2})",
+        "basic",
+        accepts=lambda text: text.endswith("=") or (looks_random(text) and any(map(str.isdigit, text))),
     ),
-    _Rule(re.compile(_IN_QUERY), rf"\1{REDACTED}", ("key=", "auth=", "pass=", "code=")),
+    _rule(r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)", "key=", "auth=", "pass=", "code="),
+    _rule(
+        r"(?:-u|--user|--proxy-user)(?<![\w-](?:-u))(?:[ =]|\s?[\"'])[\"']?[^\s:\"']{0,100}+:(?!\d{1,9}(?!\S))"
+        r"(?P<secret>[^\s\"']+)",
+        "-u",
+    ),
+    _rule(r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login"),
+)
+_TOKENS = (
+    _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":aa"),
+    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=looks_random),
+    _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
+    _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
+    *(
+        _rule(shape.pattern(), *map(str.lower, shape.prefixes), accepts=looks_random if shape.random else None)
+        for shape in TOKEN_SHAPES
+    ),
 )
 
 
-def is_secret_key(key: str) -> bool:
-    """Whether a name, in any case and with any separators, is one under which secrets are kept.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redactor:
+    """Replaces secrets by `[redacted]`; frozen, so that one may serve every store and thread.
 
-    `api_key`, `X-Api-Key`, `accessToken`, `client.secret`, `Set-Cookie` are; `token_type`, `max_tokens`, `secretary`
-    are not. Only the last 64 characters are looked at.
+    Known are values under the names of secrets, in data and in text (`api_key=…`, `"password": …`, `--token …`, YAML
+    blocks, headers, query strings), passwords in URLs, `Bearer` and `Basic` credentials, private keys, JSON web tokens
+    and the keys of some 50 services. Not known are a password that a sentence tells, `mysql -p…`, what is encrypted,
+    packed or encoded, and card numbers.
+
+    Args:
+        extra_patterns: Further secrets, as regular expressions; the group `secret` of one is replaced, else the whole
+            match. How long they take is their author's care.
+        extra_keys: Further names of secrets, in any case and with any separators, such as `internal_pin`.
     """
-    return _is_secret_key(key[-_KEY_CHARS:])
+
+    extra_patterns: tuple[str | re.Pattern[str], ...] = ()
+    extra_keys: frozenset[str] | tuple[str, ...] = ()
+    _names: frozenset[str] = field(init=False, repr=False)
+    _forms: tuple[_Rule, ...] = field(init=False, repr=False)
+    _name_pieces: tuple[bytes, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        names = frozenset("".join(_words(key)) for key in self.extra_keys) - {""}
+        pieces = (*_NAME_PIECES, *(_words(key)[-1] for key in self.extra_keys if _words(key)))
+        extra = tuple(_Rule(re.compile(pattern), (b"",)) for pattern in self.extra_patterns)
+        object.__setattr__(self, "_names", names)
+        object.__setattr__(self, "_name_pieces", tuple(piece.encode() for piece in pieces))
+        object.__setattr__(self, "_forms", (*_FORMS, *extra))
+
+    def is_secret_key(self, key: str) -> bool:
+        """Whether a name, in any case and with any separators, is one under which secrets are kept.
+
+        `api_key`, `X-Api-Key`, `accessToken`, `client.secret`, `Set-Cookie` are; `token_type`, `max_tokens`,
+        `secretary` are not. Only the last 64 characters are looked at.
+        """
+        return _is_secret_key(key[-_KEY_CHARS:]) or (
+            bool(self._names) and "".join(_words(key[-_KEY_CHARS:])).endswith(tuple(self._names))
+        )
+
+    def text(self, text: str) -> str:
+        """The text with every secret replaced; one that is JSON stays JSON."""
+        return self._text(text, self._active(text.encode("utf-8", "surrogatepass")))
+
+    def beginning(self, text: str, *, max_chars: int) -> str:
+        """The beginning of a text without its secrets, nor the piece of one that the cut would leave at its end."""
+        read = self.text(text[: max_chars + _LONGEST_CUT])
+        return read[: max_chars if len(text) <= max_chars + _LONGEST_CUT else min(max_chars, len(read) - _LONGEST_CUT)]
+
+    def args(self, args: Mapping[str, object]) -> dict[str, Json]:
+        """A plain copy of the arguments without their secrets; see `data`.
+
+        Raises:
+            UnserialisableError: As for `to_plain`.
+        """
+        plain = to_plain(dict(args))
+        redacted = self.data(plain, encoded=encode_json(plain).data)
+        assert isinstance(redacted, dict)
+        return redacted
+
+    def data(self, plain: Json, *, encoded: bytes) -> Json:
+        """Plain data without its secrets: keys and structure stay, values under secret names and in texts are replaced.
+
+        The data itself when it holds none. None, true and false are no secrets under any name.
+
+        Args:
+            plain: The data, which is not changed.
+            encoded: The same as JSON, by which rules that cannot match are left out: most data costs one look.
+        """
+        active = self._active(encoded)
+        return self._data(plain, active) if active.rules or active.names else plain
+
+    def _data(self, value: Json, active: "_Active") -> Json:
+        if isinstance(value, str):
+            return self._text(value, active)
+        if isinstance(value, dict):
+            return self._mapping(value, active)
+        if isinstance(value, list):
+            items = [self._data(item, active) for item in value]
+            return self._after_flags(items) if active.names else items
+        return value
+
+    def _mapping(self, value: dict[str, Json], active: "_Active") -> dict[str, Json]:
+        redacted: dict[str, Json] = {}
+        for key, item in value.items():
+            if key not in active.keys:
+                active.keys[key] = self._text(key, active), active.names and self.is_secret_key(key)
+            shown, secret = active.keys[key]
+            while shown in redacted and shown != key:
+                shown += "'"
+            is_secret = secret and item is not None and not isinstance(item, bool)
+            redacted[shown] = REDACTED if is_secret else self._data(item, active)
+        return redacted
+
+    def _after_flags(self, items: list[Json]) -> list[Json]:
+        """The words of a command line without what follows `--password` and its like."""
+        for number, item in enumerate(items[:-1]):
+            if isinstance(item, str) and item.startswith("--") and self.is_secret_key(item):
+                items[number + 1] = REDACTED
+        return items
+
+    def _text(self, text: str, active: "_Active") -> str:
+        if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
+            redacted = self._data(inner, self._all() if "\\u00" in text else active)
+            return text if redacted == inner else json_text(redacted)
+        if "\\u00" in text and (plainly := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
+            redacted_text = self._text(plainly, active)
+            return text if redacted_text == plainly else redacted_text
+        found = [rule.spans(text) for rule in active.rules if len(text) > _WINDOW or rule.pattern.search(text)]
+        if active.names and (":" in text or "=" in text or "--" in text):
+            found += named_secrets(text, is_secret_key=self.is_secret_key, replacement=REDACTED)
+        return _replaced(text, merge(*found)) if found else text
+
+    def _active(self, data: bytes) -> "_Active":
+        """What could match anywhere in a text, or in a value whose JSON this is."""
+        if rb"\u00" in data:  # letters may be written as escapes
+            return self._all()
+        windows = [data[start : start + _WINDOW + _LONGEST_CUT].lower() for start in range(0, len(data), _WINDOW)]
+        runs = [b"\n".join(found) for window in windows if (found := _RUN.findall(window))]
+        rules = [rule for rule in self._forms if _stands_in(windows, rule.pieces)]
+        if runs:
+            rules += [rule for rule in _TOKENS if _stands_in(runs, rule.pieces)]
+        return _Active(rules, names=_stands_in(windows, self._name_pieces), keys={})
+
+    def _all(self) -> "_Active":
+        return _Active([*self._forms, *_TOKENS], names=True, keys={})
+
+
+class _Active(NamedTuple):
+    """What could match in some data, and what has become of its keys: how each is shown, and whether it is secret."""
+
+    rules: list[_Rule]
+    names: bool
+    keys: dict[str, tuple[str, bool]]
+
+
+DEFAULT_REDACTOR = Redactor()
+
+
+def is_secret_key(key: str) -> bool:
+    """`Redactor.is_secret_key` of the default redactor."""
+    return DEFAULT_REDACTOR.is_secret_key(key)
+
+
+def redact_text(text: str) -> str:
+    """`Redactor.text` of the default redactor."""
+    return DEFAULT_REDACTOR.text(text)
+
+
+def _stands_in(texts: list[bytes], pieces: tuple[bytes, ...]) -> bool:
+    for text in texts:
+        for piece in pieces:
+            if piece in text:
+                return True
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _words(key: str) -> tuple[str, ...]:
+    """The words of a name in lower case; a number at its end, as in `token2`, is none."""
+    words = [word.lower() for word in _WORD.findall(key)]
+    while words and words[-1].isdigit():
+        words.pop()
+    return tuple(words)
 
 
 @lru_cache(maxsize=4096)
 def _is_secret_key(key: str) -> bool:
-    words = [word.lower() for word in _WORD.findall(key)]
-    return not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS)
+    words = _words(key)
+    return not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS) or words == ("auth",)
 
 
-def redact_text(text: str) -> str:
-    """The text with every secret that has a known shape or name replaced by `[redacted]`.
-
-    Known are passwords in URLs, `Bearer` and `Basic` credentials, values after names such as `api_key=` or
-    `"password":`, secrets in query strings, keys of well-known services, JSON web tokens and private keys in PEM form.
-    """
-    lowered = text.lower()
-    for rule in _RULES:
-        if any(piece in lowered for piece in rule.pieces):
-            text = rule.pattern.sub(rule.replacement, text)
-    return text
+def _parsed(text: str) -> Json:
+    """What a text says that is a JSON object or list; None for any other text."""
+    with suppress(ValueError, RecursionError):
+        value: Json = json.loads(text)
+        return value
+    return None
 
 
-def redact_args(args: Mapping[str, object]) -> dict[str, Json]:
-    """A plain copy of the arguments without values under secret names, at any depth, and without secrets in texts.
-
-    Raises:
-        UnserialisableError: As for `to_plain`.
-    """
-    return {key: _redacted(key, value) for key, value in _plain_args(args).items()}
-
-
-def _plain_args(args: Mapping[str, object]) -> dict[str, Json]:
-    plain = to_plain(dict(args))
-    assert isinstance(plain, dict)
-    return plain
-
-
-def _redacted(key: str, value: Json) -> Json:
-    if value is not None and is_secret_key(key):
-        return REDACTED
-    if isinstance(value, str):
-        return redact_text(value)
-    if isinstance(value, dict):
-        return {name: _redacted(name, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_redacted("", item) for item in value]
-    return value
+def _replaced(text: str, spans: Iterable[Span]) -> str:
+    """The text with each stretch, in the order of their starts, replaced once, however many rules found it."""
+    parts = StringIO()  # not a list, whose joining would hold up every other thread
+    position = 0
+    for begin, end, shown in spans:
+        if begin >= position:
+            parts.write(text[position:begin])
+            parts.write(shown)
+        position = max(position, end)
+    parts.write(text[position:])
+    return parts.getvalue()

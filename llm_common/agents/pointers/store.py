@@ -1,25 +1,26 @@
 """`FileContextPointerStore`: results on disk, each behind a small pointer; `ContextPointerStore`: the same anywhere."""
 
-import asyncio
 import logging
-import re
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any, TypeVar
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
-from llm_common.agents.pointers.conditional_records import ConditionalPointerRecords
+from llm_common.agents.pointers.clock import SteadyClock
 from llm_common.agents.pointers.draft import Draft
 from llm_common.agents.pointers.encoding import decode_json, is_small
+from llm_common.agents.pointers.listing import PointerIndex, PointerListing
 from llm_common.agents.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.agents.pointers.records import PointerRecords, RecordWriter, meta_key, parse_meta, result_key
-from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
+from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
+from llm_common.agents.pointers.retention import Retention, has_expired, not_found
+from llm_common.agents.pointers.save_threads import SaveThreads
+from llm_common.agents.pointers.saving import Saver
+from llm_common.agents.pointers.upkeep import StoreUpkeep
+from llm_common.errors import PointerNotFoundError
 from llm_common.storage import ConditionalBlobStore, Durability, FileBlobStore, LockingBlobStore, check_query_id
 
 __all__ = ["DEFAULT_MAX_RESULT_BYTES", "ContextPointerStore", "FileContextPointerStore", "PointerListing"]
@@ -29,20 +30,10 @@ DEFAULT_MAX_RESULT_BYTES = 100_000_000
 
 _log = logging.getLogger(__name__)
 
-_FILE = re.compile(r"[^/]+/([0-9a-f]{12,16})\.(?:[0-9a-f]{16}\.(?=next))?(meta\.json|result\.json|next)")
-_MAX_REPEATS = 0xFFFF
+Report = TypeVar("Report")
 
 
-class PointerListing(BaseModel):
-    """The pointers of a query, oldest first, and how many foreign or damaged files of its folder were passed over."""
-
-    model_config = ConfigDict(frozen=True)
-
-    pointers: tuple[ContextPointer, ...]
-    skipped: int
-
-
-class ContextPointerStore:
+class ContextPointerStore(StoreUpkeep):
     """Keeps results as pairs of blobs, a result and the pointer that commits it.
 
     Every pointer that `list` returns can be loaded, whoever saves, is killed or is saving again at the same time, in
@@ -51,16 +42,37 @@ class ContextPointerStore:
     Args:
         blobs: Where the bytes are kept; what it offers, a lock or conditional puts, keeps writers apart.
         max_result_bytes: A larger result is refused.
+        redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's error before anything
+            is written; made of further patterns and names, it knows yours too.
+        redact_results: True takes them out of results as well, for good: what loads then is the redacted result.
+        ttl_s: Seconds after its last save at which a result is gone; None keeps it until it is deleted.
+        max_bytes_per_query: Most bytes of a query's results together: for a save beyond it the query's oldest go,
+            expired ones first. Looked up anew at each save, since other processes save too. None sets no limit.
+        clock: Tells the time; None takes the system's. Should it go back, what has expired stays so.
+
+    Raises:
+        ValueError: `ttl_s` or `max_bytes_per_query` is not above zero.
     """
 
     def __init__(
-        self, blobs: LockingBlobStore | ConditionalBlobStore, *, max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES
+        self,
+        blobs: LockingBlobStore | ConditionalBlobStore,
+        *,
+        max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
+        redactor: Redactor = DEFAULT_REDACTOR,
+        redact_results: bool = False,
+        ttl_s: float | None = None,
+        max_bytes_per_query: int | None = None,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._blobs = blobs
-        self._records = (
-            PointerRecords(blobs) if isinstance(blobs, LockingBlobStore) else ConditionalPointerRecords(blobs)
-        )
+        super().__init__(blobs, SteadyClock(clock))
+        self._retention = Retention(ttl_s, max_bytes_per_query)
+        self._saver = Saver(blobs, self._records, self._gravestones, self._clock)
+        self._index = PointerIndex(blobs, self._records.load)
+        self._threads = SaveThreads()
         self._max_result_bytes = max_result_bytes
+        self._redactor = redactor
+        self._redact_results = redact_results
 
     async def save(
         self,
@@ -72,6 +84,7 @@ class ContextPointerStore:
         result: Any,
         source_urls: Iterable[str] | None = None,
         keep_repeats: bool = False,
+        ttl_s: float | None = None,
     ) -> ContextPointer:
         """The pointer to a result that is now stored.
 
@@ -79,10 +92,9 @@ class ContextPointerStore:
         pair or the new one. A different call is never replaced: should its id be taken, it gets a longer one.
 
         The event loop stays free: files, waiting and the encoding of large results happen in a thread. A small result
-        (see `is_small`) is encoded before the first await, so later changes do not reach it; a larger one that is
-        plain data is encoded at one instant, a larger foreign object must not be changed until `save` returns. A
-        cancelled save leaves nothing or everything: once its thread has begun it may be committed after the
-        cancellation was reported, and it is never half done.
+        (see `is_small`) is encoded at once, so later changes do not reach it. Of a larger one that is changed meanwhile
+        the stored result is the value at one instant, or the save fails and says so. A cancelled save leaves nothing
+        or everything: once its thread has begun it may be committed after the cancellation was reported.
 
         Args:
             query_id: What the user asked, as an id of 1 to 128 of `A-Za-z0-9_-.`; names the folder.
@@ -92,17 +104,16 @@ class ContextPointerStore:
             result: What the tool returned, likewise.
             source_urls: Web addresses of the result, added before those under its own `source_urls`; kept are http(s)
                 ones of up to 2,000 characters without their secrets, each once, at most 50.
-            keep_repeats: True gives the same call a further pointer when its result differs from the last one; the id
-                is then the 12 digits and a count of four.
+            keep_repeats: True gives a call whose result differs from its last one a further pointer: id and a count.
+            ttl_s: Seconds after which this result is gone, infinity for never; None takes those of the store.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
             UnserialisableError: JSON cannot stand for the arguments or the result.
-            ResultTooLargeError: The result takes more than `max_result_bytes`.
+            ResultTooLargeError: The result takes more than `max_result_bytes` or `max_bytes_per_query`.
             LockTimeoutError: Another writer held the query's folder for too long.
-            StoreFullError: No room left.
-            StoreError: The store could not be written for another reason. After none of these is anything half
-                visible.
+            StoreFullError: No room left on the device, or beside what is pinned in the query.
+            StoreError: It could not be written for another reason. After none of these is anything half visible.
         """
         check_query_id(query_id)
         make_draft = partial(
@@ -114,10 +125,13 @@ class ContextPointerStore:
             result=result,
             source_urls=source_urls,
             max_result_bytes=self._max_result_bytes,
+            redactor=self._redactor,
+            redact_results=self._redact_results,
         )
-        ready = make_draft() if is_small((args, result)) else None
+        ready = await self._threads.here(partial(make_draft, small=True)) if is_small((args, result)) else None
         with span("pointers.save") as current:
-            pointer = await asyncio.to_thread(lambda: self._save(ready or make_draft(), keep_repeats=keep_repeats))
+            save = partial(self._save, keep_repeats=keep_repeats, ttl_s=ttl_s)
+            pointer = await self._threads.beside(lambda: save(ready or make_draft()))
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
 
@@ -136,26 +150,13 @@ class ContextPointerStore:
     def list_detailed(self, *, query_id: str) -> PointerListing:
         """The pointers of a query and how many files were passed over; otherwise as `list`."""
         with span("pointers.list") as current:
-            sizes = self._blobs.list(check_query_id(query_id))
-            matches = [_FILE.fullmatch(key) for key in sizes]
-            skipped = matches.count(None)
-            found: dict[str, set[str]] = {}
-            for match in filter(None, matches):
-                found.setdefault(match[1], set()).add(match[2])
-            metas = self._blobs.get_many(meta_key(query_id, pointer_id) for pointer_id in found)
-            pointers = []
-            for (pointer_id, kinds), meta in zip(found.items(), metas, strict=True):
-                size = sizes.get(result_key(query_id, pointer_id))
-                pointer = None if "next" in kinds else _settled(meta, size, query_id=query_id, pointer_id=pointer_id)
-                pointer = pointer or self._examine(query_id, pointer_id)
-                if pointer is not None:
-                    pointers.append(pointer)
-                else:
-                    skipped += "meta.json" in kinds
-            if skipped:
-                _log.warning("passed over %d foreign or damaged files of a query", skipped)
-            current.set_attribute("pointers", len(pointers))
-        return PointerListing(pointers=tuple(sorted(pointers, key=_age)), skipped=skipped)
+            listing = self._index.read(check_query_id(query_id))
+            now = self._clock.now()
+            if any(has_expired(pointer, now) for pointer in listing.pointers):
+                there = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
+                listing = listing.model_copy(update={"pointers": there})
+            current.set_attribute("pointers", len(listing.pointers))
+        return listing
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
         """The result as plain data: what `json.loads(json.dumps(result))` gives for a result that was plain JSON.
@@ -182,86 +183,22 @@ class ContextPointerStore:
             StoreError: The files cannot be read.
         """
         with span("pointers.load") as current:
-            stored, payload = self._records.load(check_query_id(query_id), check_pointer_id(pointer_id))
+            check_query_id(query_id)
+            check_pointer_id(pointer_id)
+            try:
+                stored, payload = self._records.load(query_id, pointer_id)
+            except PointerNotFoundError as exc:
+                raise self._miss(query_id, pointer_id) from exc
+            if has_expired(stored, self._clock.now()):
+                raise not_found("expired")
             current.set_attribute("result_bytes", len(payload))
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
         return stored, payload
 
-    def delete(self, *, query_id: str, pointer_ids: Collection[str] | None = None) -> int:
-        """How many pointers of a query were removed, with their results; foreign files stay.
-
-        Safe beside readers and writers, and idempotent: what is not there is no error. When it is interrupted, what it
-        has removed is gone and the rest is whole.
-
-        Args:
-            query_id: The query.
-            pointer_ids: Which pointers; None removes all that are there.
-
-        Raises:
-            InvalidIdError: `query_id` is not allowed.
-            LockTimeoutError: Another writer held the query's folder for too long.
-            StoreError: The files cannot be removed.
-        """
-        if not self._blobs.list(check_query_id(query_id)):
-            return 0
-
-        def remove(records: RecordWriter) -> int:
-            stored = {match[1] for match in map(_FILE.fullmatch, self._blobs.list(query_id)) if match}
-            removed = sorted(stored if pointer_ids is None else stored.intersection(pointer_ids))
-            for pointer_id in removed:
-                records.remove(query_id, pointer_id, settle=pointer_id == removed[-1])
-            return len(removed)
-
-        return self._records.write(query_id, remove)
-
-    def _save(self, draft: Draft, *, keep_repeats: bool) -> ContextPointer:
-        def commit(records: RecordWriter) -> ContextPointer:
-            pointer_id, replaces = self._choose_id(records, draft, keep_repeats=keep_repeats)
-            pointer = draft.pointer(
-                pointer_id=pointer_id,
-                created_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-                result_path=self._blobs.location(result_key(draft.query_id, pointer_id)),
-            )
-            records.commit(pointer, draft.payload, replaces=replaces)
-            return pointer
-
-        return self._records.write(draft.query_id, commit)
-
-    def _choose_id(self, records: RecordWriter, draft: Draft, *, keep_repeats: bool) -> tuple[str, bool]:
-        """The id to save under, and whether it replaces a pointer."""
-        for pointer_id in (draft.short_id, draft.long_id):
-            owner = records.recover(draft.query_id, pointer_id)
-            if owner is None or draft.is_of(owner):
-                break
-        else:
-            raise StoreError("Two other calls own both ids of this call; save it under another query_id")
-        if not keep_repeats or owner is None or pointer_id == draft.long_id:
-            return pointer_id, owner is not None
-        return self._choose_repeat(records, draft, owner)
-
-    def _choose_repeat(self, records: RecordWriter, draft: Draft, first: ContextPointer) -> tuple[str, bool]:
-        def repeat(ordinal: int) -> ContextPointer | None:
-            return records.recover(draft.query_id, _repeat_id(draft, ordinal))
-
-        last, beyond = 0, 1
-        while repeat(beyond) is not None:
-            last, beyond = beyond, beyond * 2
-        while beyond - last > 1:
-            middle = (last + beyond) // 2
-            last, beyond = (last, middle) if repeat(middle) is None else (middle, beyond)
-        newest = repeat(last) if last else first
-        if newest is not None and draft.is_of(newest) and newest.result_sha256 == draft.payload_sha256:
-            return newest.pointer_id, True
-        if beyond > _MAX_REPEATS:
-            raise StoreError(f"One call has been saved {_MAX_REPEATS:,} times; use another query_id")
-        return _repeat_id(draft, beyond), False
-
-    def _examine(self, query_id: str, pointer_id: str) -> ContextPointer | None:
-        """The pointer when it loads; for those that a glance could not settle."""
-        with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
-            return self._records.load(query_id, pointer_id)[0]
-        return None
+    def _save(self, draft: Draft, *, keep_repeats: bool, ttl_s: float | None = None) -> ContextPointer:
+        retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
+        return self._saver.save(draft, keep_repeats=keep_repeats, retention=retention)
 
 
 class FileContextPointerStore(ContextPointerStore):
@@ -276,6 +213,12 @@ class FileContextPointerStore(ContextPointerStore):
         durability: `full` or `rename`; see `FileBlobStore`.
         lock_timeout_s: Seconds that a save waits for other writers of its query.
         max_result_bytes: A larger result is refused.
+        redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's error before anything
+            is written; made of further patterns and names, it knows yours too.
+        redact_results: True takes them out of results as well, for good: what loads then is the redacted result.
+        ttl_s: Seconds after its last save at which a result is gone; see `ContextPointerStore`.
+        max_bytes_per_query: Most bytes of a query's results together; see `ContextPointerStore`.
+        clock: Tells the time; see `ContextPointerStore`.
         allow_hard_links: See `FileBlobStore`.
         allow_unsafe_dir: See `FileBlobStore`.
 
@@ -291,6 +234,11 @@ class FileContextPointerStore(ContextPointerStore):
         durability: Durability = "full",
         lock_timeout_s: float = 10.0,
         max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
+        redactor: Redactor = DEFAULT_REDACTOR,
+        redact_results: bool = False,
+        ttl_s: float | None = None,
+        max_bytes_per_query: int | None = None,
+        clock: Callable[[], datetime] | None = None,
         allow_hard_links: bool = False,
         allow_unsafe_dir: bool = False,
     ) -> None:
@@ -301,39 +249,18 @@ class FileContextPointerStore(ContextPointerStore):
             allow_hard_links=allow_hard_links,
             allow_unsafe_dir=allow_unsafe_dir,
         )
-        super().__init__(files, max_result_bytes=max_result_bytes)
+        super().__init__(
+            files,
+            max_result_bytes=max_result_bytes,
+            redactor=redactor,
+            redact_results=redact_results,
+            ttl_s=ttl_s,
+            max_bytes_per_query=max_bytes_per_query,
+            clock=clock,
+        )
         self._files = files
 
     @property
     def base_dir(self) -> Path:
         """The absolute directory of the store."""
         return self._files.base_dir
-
-    def delete(self, *, query_id: str, pointer_ids: Collection[str] | None = None) -> int:
-        """As `ContextPointerStore.delete`; the query's folder goes with its last file."""
-        removed = super().delete(query_id=query_id, pointer_ids=pointer_ids)
-        self._files.remove_folder(query_id)
-        return removed
-
-
-def _repeat_id(draft: Draft, ordinal: int) -> str:
-    return f"{draft.short_id}{ordinal:04x}"
-
-
-def _settled(meta: bytes | None, size: int | None, *, query_id: str, pointer_id: str) -> ContextPointer | None:
-    """The pointer when its record is whole and its result has the size that it tells."""
-    if meta is None or not size:
-        return None
-    with suppress(CorruptPointerError):
-        pointer = parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
-        if pointer.result_bytes in (None, size):
-            return pointer
-    return None
-
-
-def _age(pointer: ContextPointer) -> tuple[str, str]:
-    """Sorts by time, whichever way an older version wrote it, then by id."""
-    moment = pointer.created_at
-    with suppress(ValueError, OverflowError):
-        moment = datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
-    return moment, pointer.pointer_id

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_common.errors import PointerNotFoundError
-from llm_common.storage import BlobVersion
+from llm_common.storage import BlobVersion, FolderSurvey
 
 Program = Callable[["ObjectModel"], Hashable]
 Objects = tuple[tuple[str, bytes], ...]
@@ -90,6 +90,18 @@ class ObjectModel:
     def list(self, folder: str) -> dict[str, int]:
         found: Any = self.answer("list", folder)
         return dict(found)
+
+    def folders(self) -> Iterator[str]:
+        return iter(sorted({key.partition("/")[0] for key in self._objects}))
+
+    def survey(self, folder: str) -> FolderSurvey:
+        return FolderSurvey(self.list(folder))
+
+    def sweep(self, folder: str) -> None:
+        pass
+
+    def remove_folder(self, folder: str) -> None:
+        pass
 
     def delete(self, key: str, *, settle: bool = True) -> None:
         self.answer("delete", key)

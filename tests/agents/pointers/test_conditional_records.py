@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents.pointers import conditional_records
-from llm_common.agents.pointers import store as store_module
+from llm_common.agents.pointers import clock, conditional_records
+from llm_common.agents.pointers.conditional_records import ConditionalPointerRecords
 from llm_common.agents.pointers.draft import Draft
 from llm_common.agents.pointers.encoding import decode_json, encode_json
 from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.records import meta_key, result_key
+from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR
 from llm_common.agents.pointers.store import ContextPointerStore
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError
 from llm_common.storage import BlobVersion
@@ -39,7 +40,7 @@ class RepeatableChance:
         self.count += 1
         return f"{self.number:02x}{self.count:0{size * 2 - 2}x}"
 
-    def now(self, zone: object) -> datetime:
+    def now(self) -> datetime:
         self.count += 1
         return START + timedelta(seconds=self.number, microseconds=self.count)
 
@@ -49,7 +50,7 @@ def chance(monkeypatch: pytest.MonkeyPatch) -> RepeatableChance:
     chance = RepeatableChance()
     monkeypatch.setattr(conditional_records, "secrets", SimpleNamespace(token_hex=chance.token_hex))
     monkeypatch.setattr(conditional_records, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
-    monkeypatch.setattr(store_module, "datetime", SimpleNamespace(now=chance.now, fromisoformat=datetime.fromisoformat))
+    monkeypatch.setattr(clock, "_system_time", chance.now)
     return chance
 
 
@@ -62,6 +63,8 @@ def draft_of(result: Any, name: str = "call") -> Draft:
         result=result,
         source_urls=None,
         max_result_bytes=10**6,
+        redactor=DEFAULT_REDACTOR,
+        redact_results=False,
     )
     return dataclasses.replace(draft, call_sha256=SHORT + draft.call_sha256[12:])  # every call wants the same id
 
@@ -81,7 +84,7 @@ def load(blobs: ObjectModel) -> Hashable:
 
 
 def remove(blobs: ObjectModel) -> Hashable:
-    return ContextPointerStore(blobs).delete(query_id="q")
+    return ConditionalPointerRecords(blobs).write("q", lambda writer: writer.remove("q", SHORT, settle=True))
 
 
 def stored(chance: RepeatableChance, *programs: Program, objects: Objects = ()) -> Objects:
@@ -286,6 +289,26 @@ def test_a_removal_beside_a_writer_leaves_nothing_torn_s0_18(
     explore(chance, [save("one"), remove], check, objects=stored(chance, *before), afterwards=NEXT)
 
 
+def pin(blobs: ObjectModel) -> Hashable:
+    (known,) = ContextPointerStore(blobs).list(query_id="q")
+    return ContextPointerStore(blobs).pin(known).pinned
+
+
+def test_a_pin_beside_a_writer_is_kept_and_loses_no_result_s0_05_s0_21(chance: RepeatableChance) -> None:
+    """Whichever of the two puts its record first, and wherever either is killed."""
+
+    def check(state: State, visible: Visible) -> None:
+        assert set(visible.results.values()) <= {"old", "one"}
+        (pointer,) = ContextPointerStore(ObjectModel(state.objects)).list(query_id="q")
+        if state.outcomes[0] != RUNNING:
+            assert visible.results == {SHORT: "one"}
+        if state.outcomes[1] != RUNNING:
+            assert pointer.pinned
+        assert state.outcomes[1] in (RUNNING, True)
+
+    explore(chance, [save("one"), pin], check, objects=stored(chance, OLD))
+
+
 class Careless(ObjectModel):
     """A store through which a step of the protocol is done wrong."""
 
@@ -387,7 +410,7 @@ def test_a_removal_takes_what_killed_writers_left(chance: RepeatableChance) -> N
     blobs, _ = pair(chance)
     blobs.put(f"q/{SHORT}.{'0' * 16}.next", b"half")
     assert Visible(blobs.objects).results == {SHORT: "old"}
-    assert remove(blobs) == 1
+    remove(blobs)
     assert blobs.objects == ()
 
 

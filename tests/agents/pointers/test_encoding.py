@@ -110,8 +110,46 @@ def test_numbers_that_older_files_may_hold_are_none_f_033() -> None:
 def test_weighs_what_encoding_would_take() -> None:
     assert is_small({"a": [1, "x" * 1000]})
     assert not is_small("x" * 300_000)
-    assert not is_small([0] * 5_000)
+    assert is_small([0] * 5_000)
+    assert not is_small([0] * 50_000)
+    assert not is_small(b"x" * 300_000)
     assert not is_small({"rows": [Row(date(2025, 1, 2))] * 5_000})
-    loop: list[object] = []
-    loop.append(loop)
-    assert not is_small(loop)
+    bomb: list[object] = ["ha"]
+    for _ in range(20):
+        bomb = [bomb] * 10
+    assert not is_small(bomb)
+
+
+NUMBERS = st.one_of(
+    st.integers(),
+    st.integers(2**63 - 3, 2**64 + 3),
+    st.integers(-(2**64) - 3, -(2**63) + 3),
+    st.integers(10**17, 10**40),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(0, 1).map(lambda share: share / 1e4),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(NUMBERS, st.text(), NUMBERS.map(str), st.dictionaries(NUMBERS.map(str), NUMBERS, max_size=2)))
+)
+def test_the_fast_reader_reads_what_the_standard_library_reads_s0_14(value: list[object]) -> None:
+    text = json.dumps(value)
+    assert repr(decode_json(text.encode())) == repr(json.loads(text))
+    spaced = json.dumps(value, indent=1, ensure_ascii=False)
+    assert repr(decode_json(spaced.encode("utf-8", "surrogatepass"))) == repr(json.loads(spaced))
+
+
+@pytest.mark.parametrize("offset", range(24))
+def test_a_long_integer_is_found_wherever_it_stands_s0_14(offset: int) -> None:
+    for text in ("18446744073709551616", "-9223372036854775809", "1" * 19, "9" * 4_000):
+        data = " " * offset + "[0.0123456789012345678, " + text + ", 5.5]"
+        assert decode_json(data.encode()) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "text", ["-0", "-0.0", "1e400", "0.1e-400", '"\\ud800"', '"\\ud83d\\ude00"', '{"a": 1, "a": 2}', "1E5", "[1.0, 1]"]
+)
+def test_both_readers_agree_at_the_edges_s0_14(text: str) -> None:
+    assert repr(decode_json(text.encode())) == repr(json.loads(text))

@@ -1,0 +1,177 @@
+"""What `bench_store.py` measures: `Ours`, and `Floor`, what keeping a result costs at the least.
+
+The floor is the system calls and the encoder in a bare loop. A save opens the folder, locks it, looks whether the
+pointer is there, and puts two files in place by a temporary one and a rename: the result and a record that commits it.
+A load reads both files, a listing every record. Nothing is checked, redacted, described or moved off the event loop.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.agents.pointers.store import FileContextPointerStore
+from llm_common.storage import Durability
+
+__all__ = ["ARGS", "TOOL_NAME", "Floor", "Ours", "Subject"]
+
+TOOL_NAME = "web_search"
+ARGS = {"query": "event loops that never wait", "count": 10}
+_NOTHING_BUT_THIS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+class Subject(Protocol):
+    """Keeps results by a query and a number."""
+
+    name: str
+
+    async def save(self, query: str, number: int, value: object) -> None:
+        """Keeps a result that was not there."""
+
+    async def load(self, query: str, number: int) -> object:
+        """The result as it was saved."""
+
+    async def list(self, query: str) -> int:
+        """How many results a listing of the query shows."""
+
+    async def drop(self, query: str) -> None:
+        """Removes the results of a query."""
+
+    def reopen(self) -> "Subject":
+        """The same results behind a new object, which has none of them in memory."""
+
+
+class Ours:
+    """The store, through its public methods."""
+
+    def __init__(self, name: str, base: Path, *, durability: Durability) -> None:
+        self.name, self._base, self._durability = name, base, durability
+        self._store = FileContextPointerStore(base, durability=durability)
+        self._pointers: dict[tuple[str, int], ContextPointer] = {}
+
+    async def save(self, query: str, number: int, value: object) -> None:
+        self._pointers[query, number] = await self._store.save(
+            query_id=query, task_id=None, tool_name=TOOL_NAME, args=ARGS | {"page": number}, result=value
+        )
+
+    async def load(self, query: str, number: int) -> object:
+        value: object = self._store.load_result(pointer=self._pointers[query, number])
+        return value
+
+    async def list(self, query: str) -> int:
+        return len(self._store.list(query_id=query))
+
+    async def drop(self, query: str) -> None:
+        self._store.delete(query_id=query)
+
+    def reopen(self) -> "Ours":
+        fresh = Ours(self.name, self._base, durability=self._durability)
+        fresh._pointers = self._pointers
+        return fresh
+
+
+class Floor:
+    """Results in a directory, a folder for each query.
+
+    Args:
+        base: The directory.
+        fsync: Whether a save survives a power failure: both files are flushed, then the folder.
+        sha256: Whether results are hashed, when saved and when loaded.
+    """
+
+    def __init__(self, name: str, base: Path, *, fsync: bool = False, sha256: bool = False) -> None:
+        self.name, self._base, self._fsync, self._sha256 = name, base, fsync, sha256
+
+    async def save(self, query: str, number: int, value: object) -> None:
+        path = f"{self._base}/{query}"
+        try:
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            os.makedirs(path)  # noqa: PTH103
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(".lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            os.close(os.open(_meta(number), os.O_RDONLY, dir_fd=folder))
+        except FileNotFoundError:
+            data = orjson.dumps(value)
+            sha256 = hashlib.sha256(data).hexdigest() if self._sha256 else "0" * 64
+            self._put(folder, f"{number:012x}.result.json", data)
+            self._put(folder, _meta(number), orjson.dumps(_record(query, number, len(data), sha256)))
+            if self._fsync:
+                os.fsync(folder)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        os.close(lock)
+        os.close(folder)
+
+    async def load(self, query: str, number: int) -> object:
+        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)
+        record = orjson.loads(_read(folder, _meta(number)))
+        data = _read(folder, f"{number:012x}.result.json")
+        os.close(folder)
+        if self._sha256:
+            assert hashlib.sha256(data).hexdigest() == record["result_sha256"]
+        value: object = orjson.loads(data)
+        return value
+
+    async def list(self, query: str) -> int:
+        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(".meta.json")]
+        records = [orjson.loads(_read(folder, name)) for name in names]
+        os.close(folder)
+        return len(records)
+
+    async def drop(self, query: str) -> None:
+        shutil.rmtree(self._base / query)
+
+    def reopen(self) -> "Floor":
+        return self
+
+    def _put(self, folder: int, name: str, data: bytes) -> None:
+        temporary = f".tmp-{name}"
+        file = os.open(temporary, _NOTHING_BUT_THIS, 0o600, dir_fd=folder)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        if self._fsync:
+            os.fsync(file)
+        os.close(file)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _meta(number: int) -> str:
+    return f"{number:012x}.meta.json"
+
+
+def _read(folder: int, name: str) -> bytes:
+    file = os.open(name, os.O_RDONLY, dir_fd=folder)
+    data = os.read(file, os.fstat(file).st_size)
+    os.close(file)
+    return data
+
+
+def _record(query: str, number: int, size: int, sha256: str) -> dict[str, object]:
+    """A commit record with the fields of a pointer, and about as long as one."""
+    return {
+        "pointer_id": f"{number:012x}",
+        "query_id": query,
+        "task_id": None,
+        "tool_name": TOOL_NAME,
+        "args": ARGS | {"page": number},
+        "created_at": "2025-01-01T00:00:00.000000+00:00",
+        "summary": "web_search query=event loops that never wait count=10",
+        "result_path": f"/{'p' * 70}",
+        "source_urls": [],
+        "result_bytes": size,
+        "result_sha256": sha256,
+        "digest": "words " * 112,
+        "args_sha256": "0" * 64,
+        "expires_at": None,
+        "pinned": False,
+    }

@@ -1,0 +1,197 @@
+"""`PointerIndex`: which pointers a query has, found without reading their results."""
+
+import logging
+import re
+import threading
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.agents.pointers.records import meta_key, parse_meta
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, UnsafePathError
+from llm_common.storage import BlobStore, StampedFile, StampingBlobStore
+
+__all__ = ["PointerIndex", "PointerListing", "parse_key"]
+
+_log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"([0-9a-f]{12,16})\.(?:[0-9a-f]{16}\.(?=next))?(meta\.json|result\.json|next)")
+_CANONICAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
+_MAX_KNOWN = 100_000  # pointers that are remembered, but those of the query that was listed last in any case
+_ALWAYS_CHECKED = 256
+_CHECKED_EVERY_S = 1.0
+_CHECK_SHARE = 10
+
+
+class PointerListing(BaseModel):
+    """The pointers of a query, oldest first, and how many foreign or damaged files of its folder were passed over."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pointers: tuple[ContextPointer, ...]
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A listing and what it was made of: the folder's stamp, and those of the records, in the listing's order."""
+
+    listing: PointerListing
+    folder_stamp: int | None
+    stamps: "array[int]"
+    checked_s: float
+    took_s: float
+
+
+class PointerIndex:
+    """Lists the pointers of a query that can be loaded, and remembers what it has read.
+
+    Where the store of the blobs can tell what has changed, a listing costs as much as what is new. A save, in whatever
+    process, shows at once. So does a file that another program has written into, in a query of up to 256 pointers; in
+    a larger one such a change shows within a second, or within ten times the time that looking at all files takes.
+
+    Args:
+        blobs: Where the pairs are.
+        load: `load` of their records, for pairs that a glance cannot settle.
+    """
+
+    def __init__(self, blobs: BlobStore, load: Callable[[str, str], tuple[ContextPointer, bytes]]) -> None:
+        self._blobs = blobs
+        self._load = load
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def read(self, query_id: str) -> PointerListing:
+        """The pointers that are there now.
+
+        Raises:
+            StoreError: The folder cannot be read.
+        """
+        if not isinstance(self._blobs, StampingBlobStore):
+            sizes = self._blobs.list(query_id)
+            return _told(self._look(query_id, None, [(key.partition("/")[2], size, 0) for key, size in sizes.items()]))
+        known = self._known.get(query_id)
+        stamp = self._blobs.stamp(query_id)
+        if known is None or stamp is None or stamp != known.folder_stamp or _is_due(known):
+            known = self._look(query_id, known, self._blobs.files(query_id), stamp)
+            self._remember(query_id, known)
+        return _told(known)
+
+    def _look(self, query_id: str, known: _Known | None, files: list[StampedFile], stamp: int | None = None) -> _Known:
+        """What the files say; a record that has still the stamp that is known is not read again."""
+        began = time.monotonic()
+        records, results, pending, skipped = _sorted_out(files)
+        files.clear()  # of a large query they take more room than what follows
+        pointers = self._read(query_id, records, {} if known is None else _unchanged(known, records))
+        settled = []
+        for pointer_id, pointer in pointers:
+            size = results.pop(pointer_id, None)
+            if pointer is not None and size and pointer.result_bytes in (None, size) and pointer_id not in pending:
+                settled.append(pointer)
+                continue
+            stamp = None
+            if examined := self._examine(query_id, pointer_id):
+                settled.append(examined)
+            else:
+                skipped += 1
+        settled.sort(key=_age)
+        stamps = array("q", [records.get(pointer.pointer_id, 0) for pointer in settled])
+        listing = PointerListing(pointers=tuple(settled), skipped=skipped)
+        now = time.monotonic()
+        return _Known(listing, stamp, stamps, checked_s=now, took_s=now - began)
+
+    def _read(
+        self, query_id: str, records: Mapping[str, int], same: Mapping[str, ContextPointer]
+    ) -> Iterator[tuple[str, ContextPointer | None]]:
+        """Each record with its pointer, None for a damaged one."""
+        yield from same.items()
+        changed = sorted(records.keys() - same.keys())
+        metas = self._blobs.get_many(meta_key(query_id, pointer_id) for pointer_id in changed)
+        for pointer_id, meta in zip(changed, metas, strict=True):
+            yield pointer_id, _parsed(meta, query_id=query_id, pointer_id=pointer_id)
+
+    def _remember(self, query_id: str, known: _Known) -> None:
+        with self._guard:
+            self._known.pop(query_id, None)
+            self._known[query_id] = known
+            room = _MAX_KNOWN - len(known.stamps)
+            for other in list(reversed(self._known))[1:]:
+                room -= len(self._known[other].stamps) + 1
+                if room < 0:
+                    del self._known[other]
+
+    def _examine(self, query_id: str, pointer_id: str) -> ContextPointer | None:
+        """The pointer when it loads; for those that a glance could not settle."""
+        with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
+            return self._load(query_id, pointer_id)[0]
+        return None
+
+
+def parse_key(key: str) -> tuple[str, str] | None:
+    """The pointer that owns a blob, and what of it the blob is: `meta.json`, `result.json` or `next`; else None."""
+    match = _NAME.fullmatch(key.partition("/")[2])
+    return (match[1], match[2]) if match else None
+
+
+def _sorted_out(files: list[StampedFile]) -> tuple[dict[str, int], dict[str, int], set[str], int]:
+    """The stamp of each record, the size of each result, the ids with a pending record, and how many are foreign."""
+    records: dict[str, int] = {}
+    results: dict[str, int] = {}
+    pending = set()
+    skipped = 0
+    for name, size, stamp in files:
+        pointer_id, _, kind = name.partition(".")
+        if not _NAME.fullmatch(name):
+            skipped += 1
+        elif kind == "meta.json":
+            records[pointer_id] = stamp
+        elif kind == "result.json":
+            results[pointer_id] = size
+        else:
+            pending.add(pointer_id)
+    return records, results, pending, skipped
+
+
+def _unchanged(known: _Known, records: dict[str, int]) -> dict[str, ContextPointer]:
+    """The pointers whose records have the stamps that they had."""
+    return {
+        pointer.pointer_id: pointer
+        for pointer, stamp in zip(known.listing.pointers, known.stamps, strict=True)
+        if stamp and records.get(pointer.pointer_id) == stamp
+    }
+
+
+def _is_due(known: _Known) -> bool:
+    """Whether it is time to look for what other programs have written into files."""
+    age_s = time.monotonic() - known.checked_s
+    return len(known.stamps) <= _ALWAYS_CHECKED or age_s > max(_CHECKED_EVERY_S, known.took_s * _CHECK_SHARE)
+
+
+def _told(known: _Known) -> PointerListing:
+    if known.listing.skipped:
+        _log.warning("passed over %d foreign or damaged files of a query", known.listing.skipped)
+    return known.listing
+
+
+def _parsed(meta: bytes | None, *, query_id: str, pointer_id: str) -> ContextPointer | None:
+    if meta is not None:
+        with suppress(CorruptPointerError):
+            return parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
+    return None
+
+
+def _age(pointer: ContextPointer) -> tuple[str, str]:
+    """Sorts by time, whichever way an older version wrote it, then by id."""
+    moment = pointer.created_at
+    if _CANONICAL.fullmatch(moment):
+        return moment, pointer.pointer_id
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
+    return moment, pointer.pointer_id

@@ -1,0 +1,156 @@
+"""What secrets look like: one table of the shapes by which a service's keys are known, each with its source.
+
+A shape is a few literal beginnings and what may follow. The literals are looked for first, which is quick, and only
+where one stands the pattern runs, in time linear in the text. What has no shape of its own (an AWS secret key, a
+Twilio auth token, a password) is known by the name that it stands under; see `redaction`.
+
+Card and account numbers are left alone: they authorise nothing alone, and most digits that pass their checksum are
+something else. A caller who holds them gives a pattern of his own.
+"""
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["TOKEN_SHAPES", "TokenShape", "looks_random"]
+
+_REST = r"[A-Za-z0-9_-]"
+_RUN = re.compile(r"[A-Za-z0-9]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenShape:
+    """How the keys of one service look.
+
+    Attributes:
+        name: The service.
+        prefixes: Literal beginnings; none of them may follow a letter or a digit.
+        rest: Pattern of what follows.
+        source: Where the service, or a register of it, tells the shape.
+        random: Whether a word such as `sk-container-class` looks the same, so that only random text counts.
+    """
+
+    name: str
+    prefixes: tuple[str, ...]
+    rest: str
+    source: str
+    random: bool = True
+
+    def pattern(self) -> re.Pattern[str]:
+        """Matches a key as a whole; the literal comes first, so that the engine finds it quickly."""
+        starts = "|".join(rf"{literal}(?<![A-Za-z0-9]{literal})" for literal in map(re.escape, self.prefixes))
+        return re.compile(rf"(?:{starts}){self.rest}")
+
+
+def looks_random(text: str) -> bool:
+    """Whether a text is made of mixed cases, or of digits within a long run, as keys are and identifiers are not."""
+    if not (text.islower() or text.isupper()):
+        return any(map(str.isalpha, text))
+    return any(map(str.isdigit, text)) and _RUN.search(text) is not None
+
+
+_REGISTER = "docs.github.com/code-security/secret-scanning/introduction/supported-secret-scanning-patterns"
+
+TOKEN_SHAPES = (
+    TokenShape("OpenAI, Anthropic, OpenRouter", ("sk-",), rf"{_REST}{{16,}}", "platform.openai.com/docs/api-reference"),
+    TokenShape("Groq", ("gsk_",), r"[A-Za-z0-9]{32,}", "console.groq.com/docs"),
+    TokenShape("xAI", ("xai-",), r"[A-Za-z0-9]{32,}", "docs.x.ai"),
+    TokenShape("Perplexity", ("pplx-",), r"[A-Za-z0-9]{32,}", "docs.perplexity.ai"),
+    TokenShape("Replicate", ("r8_",), r"[A-Za-z0-9]{30,}", "replicate.com/docs/topics/security/api-tokens"),
+    TokenShape("NVIDIA", ("nvapi-",), rf"{_REST}{{32,}}", "docs.api.nvidia.com"),
+    TokenShape("LangSmith", ("lsv2_",), r"[A-Za-z0-9_]{32,}", "docs.smith.langchain.com"),
+    TokenShape("Tavily", ("tvly-",), rf"{_REST}{{20,}}", "docs.tavily.com"),
+    TokenShape("Hugging Face", ("hf_", "api_org_"), r"\w{16,}", "huggingface.co/docs/hub/security-tokens"),
+    TokenShape(
+        "Google API key", ("AIza",), rf"{_REST}{{30,}}", "cloud.google.com/docs/authentication/api-keys", random=False
+    ),
+    TokenShape(
+        "Google OAuth", ("GOCSPX-", "ya29.", "1//0"), r"[\w.-]{20,}", "developers.google.com/identity/protocols"
+    ),
+    TokenShape(
+        "AWS key id",
+        ("AKIA", "ASIA", "ABIA", "ACCA"),
+        r"[0-9A-Z]{16}(?![A-Za-z0-9])",
+        "docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html",
+        random=False,
+    ),
+    TokenShape(
+        "GitHub",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"\w{16,}",
+        "github.blog/2021-04-05-behind-githubs-new-authentication-token-formats",
+    ),
+    TokenShape(
+        "GitLab",
+        (
+            *("glpat-", "gldt-", "glrt-", "glrtr-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "glsoat-"),
+            *("glffct-", "gloas-", "glwt-", "GR1348941"),
+        ),
+        r"[\w.-]{16,}",
+        "docs.gitlab.com/security/tokens",
+    ),
+    TokenShape(
+        "Slack",
+        ("xoxa-", "xoxb-", "xoxc-", "xoxd-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-"),
+        r"[\w%-]{8,}",
+        "docs.slack.dev/authentication/tokens",
+    ),
+    TokenShape(
+        "Slack webhook",
+        ("hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/"),
+        r"[\w/]{20,}",
+        "docs.slack.dev/messaging/sending-messages-using-incoming-webhooks",
+    ),
+    TokenShape(
+        "Discord webhook",
+        ("discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
+        r"\d{5,}/[\w-]{20,}",
+        "discord.com/developers/docs/resources/webhook",
+    ),
+    TokenShape(
+        "Stripe",
+        ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
+        r"[\w+/=]{8,}",
+        "docs.stripe.com/keys",
+    ),
+    TokenShape("Twilio", ("SK",), r"[0-9a-f]{32}(?!\w)", "twilio.com/docs/iam/api-keys", random=False),
+    TokenShape(
+        "SendGrid", ("SG.",), r"[\w-]{16,32}\.[\w-]{16,64}", "twilio.com/docs/sendgrid/ui/account-and-settings/api-keys"
+    ),
+    TokenShape("Mailgun", ("key-",), r"[0-9a-f]{32}", "documentation.mailgun.com", random=False),
+    TokenShape("npm", ("npm_",), r"[A-Za-z0-9]{30,}", "docs.npmjs.com/about-access-tokens"),
+    TokenShape("PyPI", ("pypi-AgE",), rf"{_REST}{{16,}}", "pypi.org/help/#apitoken"),
+    TokenShape("RubyGems", ("rubygems_",), r"[0-9a-f]{32,}", "guides.rubygems.org/api-key-scopes"),
+    TokenShape("Docker Hub", ("dckr_pat_", "dckr_oat_"), rf"{_REST}{{20,}}", "docs.docker.com/security/access-tokens"),
+    TokenShape(
+        "DigitalOcean",
+        ("dop_v1_", "doo_v1_", "dor_v1_"),
+        r"[0-9a-f]{32,}",
+        "docs.digitalocean.com/reference/api/create-personal-access-token",
+    ),
+    TokenShape("Databricks", ("dapi",), r"[0-9a-f]{32}(?:-\d+)?", "docs.databricks.com/dev-tools/auth/pat"),
+    TokenShape(
+        "HashiCorp Vault",
+        ("hvs.", "hvb.", "hvr."),
+        rf"{_REST}{{20,}}",
+        "developer.hashicorp.com/vault/docs/concepts/tokens",
+    ),
+    TokenShape("Doppler", ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa."), r"[\w.-]{20,}", "docs.doppler.com"),
+    TokenShape("Pulumi", ("pul-",), r"[0-9a-f]{32,}", "pulumi.com/docs/pulumi-cloud/access-management/access-tokens"),
+    TokenShape("age", ("AGE-SECRET-KEY-1",), r"[0-9A-Z]{40,}", "c2sp.org/age", random=False),
+    TokenShape("Shopify", ("shpat_", "shpca_", "shppa_", "shpss_"), r"[0-9A-Fa-f]{32}", "shopify.dev/docs/apps/auth"),
+    TokenShape("Square", ("sq0atp-", "sq0csp-"), rf"{_REST}{{20,}}", "developer.squareup.com/docs"),
+    TokenShape("Sentry", ("sntrys_", "sntryu_"), r"[\w+/=-]{20,}", "docs.sentry.io/account/auth-tokens"),
+    TokenShape("Grafana", ("glsa_", "glc_"), r"[\w+/=-]{20,}", "grafana.com/docs/grafana/latest/administration"),
+    TokenShape("New Relic", ("NRAK-",), r"[A-Z0-9]{20,}", "docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys"),
+    TokenShape("Linear", ("lin_api_", "lin_oauth_"), r"[A-Za-z0-9]{32,}", "linear.app/developers"),
+    TokenShape("Notion", ("ntn_", "secret_"), r"[A-Za-z0-9]{40,}", "developers.notion.com/docs/authorization"),
+    TokenShape("Postman", ("PMAK-",), r"[0-9a-f]{24}-[0-9a-f]{20,}", "learning.postman.com/docs"),
+    TokenShape("Figma", ("figd_",), rf"{_REST}{{20,}}", "figma.com/developers/api"),
+    TokenShape("Supabase", ("sbp_", "sb_secret_"), rf"{_REST}{{20,}}", "supabase.com/docs/guides/api/api-keys"),
+    TokenShape("PlanetScale", ("pscale_tkn_", "pscale_pw_"), r"[\w.-]{20,}", "planetscale.com/docs"),
+    TokenShape("Tailscale", ("tskey-",), rf"{_REST}{{16,}}", "tailscale.com/kb/1277/key-prefixes"),
+    TokenShape("Fly.io", ("fm2_", "fo1_"), r"[\w+/=-]{30,}", "fly.io/docs/security/tokens"),
+    TokenShape("Heroku", ("HRKU-",), rf"{_REST}{{30,}}", _REGISTER),
+    TokenShape("Atlassian", ("ATATT3", "ATCTT3"), r"[\w=-]{20,}", _REGISTER),
+    TokenShape("Dynatrace", ("dt0c01.",), r"[A-Z0-9]{20,}\.[A-Z0-9]{40,}", "docs.dynatrace.com", random=False),
+)

@@ -1,0 +1,23 @@
+"""What a campaign tells beside passing: its figures, which stand in the output of `make torture`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+ShowFigures = Callable[..., None]
+
+
+@pytest.fixture
+def show_figures(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> ShowFigures:
+    """Writes figures by name behind the test's own name; in a short run they are left out."""
+    full = request.node.get_closest_marker("torture") is not None
+    terminal = request.config.get_terminal_writer()
+
+    def show(**figures: Any) -> None:
+        if full:
+            with capsys.disabled():
+                told = ", ".join(f"{name} {value}" for name, value in figures.items())
+                terminal.line(f"\n{request.node.name}: {told}")
+
+    return show

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bench_store import FLOOR, FULL, RENAME, Limit, Setting, main, measure_listings, report
+from benchmarks.store_measuring import Sample, quiet_place, search_hits
+from benchmarks.store_subjects import Floor, Ours
+from benchmarks.store_table import Column, Table, replace_between_markers
+
+
+def test_smallest_run_shows_a_row_for_each_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["--sizes", "1KB", "--rounds", "1", "--folder", str(tmp_path), "--only", "load"])
+    printed = capsys.readouterr().out
+    rows = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("|")]
+    assert rows.count(FLOOR) == rows.count(RENAME) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_listings_are_measured_cold_and_hot(tmp_path: Path) -> None:
+    setting = Setting(quiet_place(tmp_path), rounds=2, payloads={}, pointers=5, peers=[])
+    [table], limits = measure_listings(setting)
+    assert [*table.columns] == ["cold, CPU", "cold, wall", "hot, CPU", "hot, wall"]
+    assert {len(column.samples[RENAME]) for column in table.columns.values()} == {2}
+    assert [limit.most for limit in limits] == [1.7, 0.5]
+
+
+@pytest.mark.parametrize("size", [1_000, 32_000])
+async def test_floor_writes_as_much_as_the_store(tmp_path: Path, size: int) -> None:
+    value = search_hits(size)
+    for subject in (Floor(FLOOR, tmp_path / FLOOR), Ours(FULL, tmp_path / FULL, durability="full")):
+        await subject.save("q", 1, value)
+        assert await subject.load("q", 1) == value
+    floor, ours = ({kind: _size(tmp_path / name, kind) for kind in ("result", "meta")} for name in (FLOOR, FULL))
+    assert size <= floor["result"] <= size + 1_000
+    assert floor["result"] == ours["result"]
+    assert floor["meta"] == pytest.approx(ours["meta"], rel=0.25)
+
+
+def test_table_shows_medians_and_the_median_of_the_rounds_ratios() -> None:
+    samples = {
+        "floor": [Sample(0.001, 0.1), Sample(0.002, 0.1), Sample(0.004, 0.1)],
+        "ours": [Sample(0.002, 0.1), Sample(0.006, 0.1), Sample(0.006, 0.1)],
+    }
+    table = Table(
+        "Save",
+        {"CPU": Column("cpu_s", samples), "other": Column("wall_s", {"ours": samples["ours"]})},
+        {"ours": "floor"},
+    )
+    assert table.markdown().splitlines() == [
+        "**Save**",
+        "",
+        "|       | CPU             | other  |",
+        "| ----- | --------------- | ------ |",
+        "| floor | 2.00 ms         | -      |",
+        "| ours  | 6.00 ms (2.00x) | 100 ms |",
+    ]
+
+
+def test_limit_that_is_not_kept_ends_the_run_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    report([], [Limit("kept", 1.5, 1.5)], where="here", write=False)
+    with pytest.raises(SystemExit, match="over a limit"):
+        report([], [Limit("kept", 1.5, 1.5), Limit("broken", 1.51, 1.5)], where="here", write=False)
+    assert "OVER" in capsys.readouterr().out
+
+
+def test_only_what_stands_between_the_markers_is_replaced(tmp_path: Path) -> None:
+    document = tmp_path / "benchmarks.md"
+    document.write_text("before\n<!-- bench_store: start -->\nold\n<!-- bench_store: end -->\nafter\n")
+    for _ in range(2):
+        replace_between_markers(document, "new")
+    assert document.read_text() == "before\n<!-- bench_store: start -->\nnew\n<!-- bench_store: end -->\nafter\n"
+    document.write_text("no markers")
+    with pytest.raises(SystemExit, match="bench_store: start"):
+        replace_between_markers(document, "new")
+
+
+def _size(folder: Path, kind: str) -> int:
+    [file] = folder.rglob(f"*.{kind}.json")
+    return file.stat().st_size

@@ -1,0 +1,249 @@
+"""Secrets of every known shape go in where an agent puts them; none comes out where the library writes or speaks."""
+
+import json
+import os
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from llm_common.agents import (
+    AgenticExecutor,
+    ContextPointer,
+    ContextRelevanceSelector,
+    ExecutionPlan,
+    FileContextPointerStore,
+    LexicalRelevanceSelector,
+    PlannedTask,
+    SubTask,
+    ToolContextManager,
+    ToolRegistry,
+    ToolResult,
+    ToolSelector,
+    format_selected_contexts,
+    read_context,
+)
+from llm_common.agents.context import ContextSelector, DataPoolSnapshot, MemorySnippet
+from llm_common.errors import LLMCommonError
+from llm_common.testing import ScriptedClient
+from tests.agents.context.samples import NOON, memory, request_of
+from tests.secret_samples import SAMPLES, Sample
+
+HAYSTACKS = 10  # samples share a query: a listing of all of them is one prompt
+
+
+@pytest.fixture(params=[pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.torture)])
+def samples(request: pytest.FixtureRequest) -> tuple[Sample, ...]:
+    """Samples of every kind; all of them at full size."""
+    return SAMPLES[:: request.param]
+
+
+def found_in(data: bytes | str, samples: tuple[Sample, ...] = SAMPLES) -> list[str]:
+    """The names of the samples whose secrets stand in the data, plainly or as JSON writes them."""
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return [
+        sample.name
+        for sample in samples
+        if any(form in text for secret in sample.secrets if secret for form in (secret, json.dumps(secret)[1:-1]))
+    ]
+
+
+def call_of(sample: Sample) -> dict[str, Any]:
+    text = sample.text
+    return {
+        "args": {"query": text, "note": [text, {"deep": text}], "body": json.dumps({"inner": text})},
+        "result": {"text": text, "rows": [{"a": text}, text], "body": json.dumps({"inner": [text]}), text: 1},
+        "source_urls": [f"https://h.example/x?note={text}", text],
+    }
+
+
+def bytes_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """Every byte that goes to a file descriptor, whatever becomes of the file."""
+    chunks: list[bytes] = []
+    write = os.write
+
+    def recording(descriptor: int, data: Any) -> int:
+        chunks.append(bytes(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", recording)
+    yield chunks
+    monkeypatch.undo()
+
+
+async def save_all(store: FileContextPointerStore, samples: tuple[Sample, ...]) -> list[ContextPointer]:
+    return [
+        await store.save(query_id=f"q{number % HAYSTACKS}", task_id=None, tool_name="fetch", **call_of(sample))
+        for number, sample in enumerate(samples)
+    ]
+
+
+async def test_no_byte_on_disk_holds_a_secret_when_results_are_redacted(
+    tmp_path: Path, samples: tuple[Sample, ...], written: list[bytes]
+) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename", redact_results=True)
+    for sample in samples:
+        call = call_of(sample)
+        pointer = await store.save(query_id="q", task_id=None, tool_name="fetch", **call)
+        await store.save(query_id="q", task_id=None, tool_name="fetch", **call)
+        loaded = store.load_result(pointer=pointer)
+        assert list(loaded)[:3] == ["text", "rows", "body"]
+        assert list(json.loads(loaded["body"])) == ["inner"]
+    assert len(written) > 4 * len(samples)
+    assert found_in(b"\n".join(written)) == []
+    assert found_in(b"\n".join(bytes_below(tmp_path).values())) == []
+
+
+async def test_only_results_hold_secrets_when_they_are_not_redacted_f_046(
+    tmp_path: Path, samples: tuple[Sample, ...]
+) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename")
+    await save_all(store, samples)
+    files = bytes_below(tmp_path)
+    assert found_in(b"\n".join(data for path, data in files.items() if not path.endswith(".result.json"))) == []
+    results = b"\n".join(data for path, data in files.items() if path.endswith(".result.json"))
+    assert len(found_in(results)) == len(samples)
+
+
+async def test_the_harness_finds_what_a_naive_store_writes(tmp_path: Path, samples: tuple[Sample, ...]) -> None:
+    for number, sample in enumerate(samples):
+        (tmp_path / f"{number}.json").write_text(json.dumps(call_of(sample)), encoding="utf-8")
+    assert len(found_in(b"\n".join(bytes_below(tmp_path).values()))) == len(samples)
+
+
+async def test_a_failed_tool_tells_no_secret_though_results_are_kept_as_they_are(
+    tmp_path: Path, samples: tuple[Sample, ...]
+) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename")
+    for sample in samples:
+        failed = ToolResult(success=False, data={"status": 401}, error=f"refused: {sample.text}")
+        pointer = await store.save(query_id="q", task_id=None, tool_name="fetch", args={}, result=failed)
+        assert store.load_result(pointer=pointer)["data"] == {"status": 401}
+        assert found_in(b"\n".join(bytes_below(tmp_path).values())) == []
+
+
+def prompts_of(client: ScriptedClient) -> str:
+    return "\n".join(str(message.content) for call in client.calls for message in call.messages)
+
+
+@pytest.mark.parametrize("include_digest", [False, True])
+async def test_no_prompt_of_the_relevance_selector_holds_a_secret(
+    tmp_path: Path, samples: tuple[Sample, ...], include_digest: bool
+) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename")
+    await save_all(store, samples)
+    client = ScriptedClient([], default='{"pointer_ids": []}')
+    selector = ContextRelevanceSelector(client, include_digest=include_digest)
+    for number in range(HAYSTACKS):
+        pointers = store.list(query_id=f"q{number}")
+        await selector.select(query="what came back?", pointers=pointers)
+        detailed = await LexicalRelevanceSelector().select_detailed(query="what came back?", pointers=pointers)
+        assert found_in(detailed.model_dump_json()) == []
+    assert len(client.calls) == HAYSTACKS
+    assert found_in(prompts_of(client)) == []
+
+
+async def test_no_prompt_made_of_redacted_results_holds_a_secret(tmp_path: Path, samples: tuple[Sample, ...]) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename", redact_results=True)
+    await save_all(store, samples)
+    manager = ToolContextManager(pointer_store=store)
+    client = ScriptedClient([], default='{"calls": []}')
+    task = PlannedTask(id=1, description="go on", sub_tasks=[SubTask(id=1, description="read")])
+    for number in range(HAYSTACKS):
+        pointers = await manager.resume(f"q{number}")
+        shown = format_selected_contexts(pointers=pointers, store=store, max_chars=500_000)
+        assert shown.count("<<<") == len(pointers)
+        assert found_in(shown) == []
+        pool = DataPoolSnapshot(memory_hits=(MemorySnippet(**memory(number, shown).model_dump()),))
+        request = request_of(400_000, "what came back?").model_copy(update={"now": NOON})
+        bundle = await ContextSelector().select(request, pool)
+        assert found_in(repr(bundle)) == []
+        context = {"outputs": [pointer.model_dump() for pointer in pointers]}
+        await ToolSelector(client).select_detailed(task=task, tool_registry=ToolRegistry([search]), context=context)
+        for pointer in pointers:
+            reading = await read_context(pointer.pointer_id, load=manager.load_payload, limit_tokens=4_000)
+            assert found_in(reading.rendered) == []
+    assert len(client.calls) == HAYSTACKS
+    assert found_in(prompts_of(client)) == []
+
+
+def search(query: str) -> str:
+    """Finds things."""
+    raise RuntimeError(f"refused: {query}")
+
+
+def damage(path: Path, text: str) -> None:
+    path.write_text(json.dumps(text), encoding="utf-8")
+
+
+class Unknown:
+    """A tool's argument that cannot be stored."""
+
+
+async def test_no_error_log_or_span_of_the_store_holds_a_secret(
+    tmp_path: Path, samples: tuple[Sample, ...], caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+) -> None:
+    caplog.set_level("DEBUG")
+    store = FileContextPointerStore(tmp_path / "base", durability="rename", max_result_bytes=10_000)
+    told: list[str] = []
+    for number, sample in enumerate(samples):
+        call = {"query_id": f"q{number}", "task_id": None, "tool_name": "fetch", "result": sample.text} | call_of(
+            sample
+        )
+        for change in (
+            {"query_id": sample.text},
+            {"args": {"password": sample.text, sample.text: iter("")}},
+            {"args": {"note": sample.text, "bad": Unknown()}},
+            {"result": [sample.text, (number for number in range(3))]},
+            {"result": "x" * 10_001 + sample.text},
+        ):
+            with pytest.raises(LLMCommonError) as caught:
+                await store.save(**(call | change))
+            told += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+        pointer = await store.save(**call)
+        damage(Path(pointer.result_path), sample.text)
+        with pytest.raises(LLMCommonError) as caught:
+            store.load_result(pointer=pointer)
+        told += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+        store.list(query_id=f"q{number}")
+    assert found_in("\n".join(told)) == []
+    assert found_in(caplog.text) == []
+    spans = exported.get_finished_spans()
+    assert len(spans) >= 3 * len(samples)
+    assert found_in("\n".join(span.to_json() for span in spans)) == []
+
+
+async def test_no_error_log_or_span_of_a_tool_holds_a_secret(
+    tmp_path: Path, samples: tuple[Sample, ...], caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+) -> None:
+    """The one exception is the cause of a tool's error, which is the tool's own and stays with it."""
+    caplog.set_level("DEBUG")
+    registry = ToolRegistry([search])
+    told: list[str] = []
+    for sample in samples:
+        for name, args in (("search", {"query": sample.text}), ("search", {"query": [sample.text]})):
+            with pytest.raises(LLMCommonError) as caught:
+                await registry.execute(name, args)
+            told += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value, chain=False)]
+        client = ScriptedClient([json.dumps({"calls": [{"tool": "search", "args": {"query": sample.text}}]})])
+        executor = AgenticExecutor(
+            client,
+            registry,
+            context_manager=ToolContextManager(
+                pointer_store=FileContextPointerStore(tmp_path / "base", durability="rename")
+            ),
+        )
+        task = PlannedTask(id=1, description="go on", sub_tasks=[])
+        results = await executor.execute_plan(ExecutionPlan(tasks=[task]), query_id="q")
+        told += [str(result.error) for result in results]
+    assert found_in("\n".join(told)) == []
+    assert found_in(caplog.text) == []
+    assert found_in("\n".join(span.to_json() for span in exported.get_finished_spans())) == []
