@@ -277,7 +277,8 @@ class AgenticExecutor:
             return record
         saved, pointer = await self._save(call, output, task_id, query_id)
         if turn is not None and pointer is not None and not await turn.keeps(call.tool, output):
-            record["output"] = await turn.preview(pointer, output)
+            shown = await self.context_manager.as_stored(output)
+            record["output"] = await turn.preview(pointer, shown)
         return record | saved
 
     def _execution(self, call: ToolCall) -> Awaitable[Any]:

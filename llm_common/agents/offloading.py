@@ -131,7 +131,7 @@ class OffloadTurn:
 
         Args:
             pointer: Where the result is stored.
-            result: The result itself.
+            result: What of it may be shown; see `ToolContextManager.as_stored`.
         """
         room = self._room()
         granted = self._policy.preview_tokens if room is None else min(self._policy.preview_tokens, room)
@@ -185,7 +185,7 @@ async def offload(
     if await turn.keeps(tool_name, result):
         return result
     pointer = await context.save_context(tool_name, args, result, task_id, query_id)
-    return await turn.preview(pointer, result)
+    return await turn.preview(pointer, await context.as_stored(result))
 
 
 def _text_of(result: object) -> str:

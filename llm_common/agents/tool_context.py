@@ -109,7 +109,7 @@ class ToolContextManager:
         task_id: str | int | None = None,
         query_id: str | None = None,
     ) -> ContextPointer:
-        """The pointer to a result that is now on disk.
+        """A copy of the pointer to a result that is now on disk.
 
         Every call is kept: the same call with another result gets a pointer of its own; with the same result it keeps
         its one pointer, which becomes the newest. When saving fails there is no pointer and `size` is what it was.
@@ -121,9 +121,6 @@ class ToolContextManager:
                 pointer, as those of a `ToolResult` do.
             task_id: Task of the plan; a number counts as its text.
             query_id: Query that the call serves; None files it under `session_id`.
-
-        Returns:
-            A copy of the pointer.
 
         Raises:
             StoreError: Nothing was saved; its subclasses say why.
@@ -143,6 +140,10 @@ class ToolContextManager:
             if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:  # else it has changed meanwhile
                 self._cache.put(_key(pointer), payload)
         return pointer.model_copy(deep=True)
+
+    async def as_stored(self, result: Any) -> Any:
+        """A result as the store keeps it, without the secrets that the store takes out; raises as `save_context`."""
+        return await self._store.as_stored(result)
 
     def get_all_pointers(self) -> list[ContextPointer]:
         """Every pointer of the session, in save order."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
 from llm_common.agents.pointers.reading import ContextReading
-from llm_common.agents.pointers.store import ContextPointerStore
+from llm_common.agents.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.agents.tools.reader import ReadBackTool
 from llm_common.agents.tools.result import ToolResult
@@ -114,6 +114,15 @@ async def test_what_was_read_back_is_never_offloaded_again_s4_08(tmp_path: Path)
     assert shown is reading
     assert isinstance(shown, ContextReading)
     assert manager.size == 1
+
+
+@pytest.mark.parametrize("redact_results", [True, False])
+async def test_a_preview_shows_no_secret_that_the_store_takes_out_s4_08(tmp_path: Path, redact_results: bool) -> None:
+    manager = ToolContextManager(pointer_store=FileContextPointerStore(tmp_path, redact_results=redact_results))
+    rows = [{"password": "correct horse", "city": "Oslo"}, *ROWS]
+    turn = OffloadTurn(OffloadPolicy(threshold_tokens=500), query="which city?")
+    shown = await offload(rows, tool_name="users", args={}, context=manager, turn=turn, query_id="q")
+    assert ("correct horse" not in shown.preview) is redact_results
 
 
 async def test_a_result_that_cannot_be_stored_raises_and_leaves_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from llm_common.agents.pointers.encoding import encode_json
 from llm_common.agents.pointers.pointer import ContextPointer, call_digest, digest_of, summary_line
 from llm_common.agents.pointers.redaction import Redactor
 
-__all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Draft"]
+__all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Draft", "told_of"]
 
 MAX_ARGS_BYTES = 8_192
 MAX_SOURCE_URLS = 50
@@ -63,10 +63,7 @@ class Draft:
             ResultTooLargeError: The result takes more than `max_result_bytes`.
         """
         shown = redactor.args(args)
-        told = _without_secret_error(result, redactor)
-        if redact_results:
-            whole = to_plain(told)
-            told = redactor.data(whole, encoded=encode_json(whole, max_bytes=max_result_bytes).data)
+        told = told_of(result, redactor, redact_results=redact_results, max_bytes=max_result_bytes)
         encoded = encode_json(told, max_bytes=max_result_bytes, small=small)
         return cls(
             query_id=query_id,
@@ -136,6 +133,20 @@ def _beginning(value: Json) -> Json:
     if len(text) <= _KEPT_CHARS:
         return value
     return text[: _KEPT_CHARS - 1] + "…"
+
+
+def told_of(result: object, redactor: Redactor, *, redact_results: bool, max_bytes: int) -> object:
+    """The result as it may be told: without secrets where results are redacted, else those of a failed tool's error.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the result.
+        ResultTooLargeError: It takes more than `max_bytes`.
+    """
+    told = _without_secret_error(result, redactor)
+    if not redact_results:
+        return told
+    whole = to_plain(told)
+    return redactor.data(whole, encoded=encode_json(whole, max_bytes=max_bytes).data)
 
 
 def _without_secret_error(result: object, redactor: Redactor) -> object:

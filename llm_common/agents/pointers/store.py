@@ -1,5 +1,6 @@
 """`FileContextPointerStore`: results on disk, each behind a small pointer; `ContextPointerStore`: the same anywhere."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
 from llm_common.agents.pointers.clock import SteadyClock
-from llm_common.agents.pointers.draft import Draft
+from llm_common.agents.pointers.draft import Draft, told_of
 from llm_common.agents.pointers.encoding import decode_json, is_small
 from llm_common.agents.pointers.listing import PointerIndex, PointerListing
 from llm_common.agents.pointers.pointer import ContextPointer, check_pointer_id
@@ -128,12 +129,28 @@ class ContextPointerStore(StoreUpkeep):
             redactor=self._redactor,
             redact_results=self._redact_results,
         )
-        ready = await self._threads.here(partial(make_draft, small=True)) if is_small((args, result)) else None
+        ready = await self._threads.here(lambda: make_draft(small=True) if is_small((args, result)) else None)
         with span("pointers.save") as current:
             save = partial(self._save, keep_repeats=keep_repeats, ttl_s=ttl_s)
             pointer = await self._threads.beside(lambda: save(ready or make_draft()))
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
+
+    async def as_stored(self, result: Any) -> Any:
+        """A result with the secrets out that a save of it takes out: what may be shown of it beside what is stored.
+
+        Raises:
+            UnserialisableError: JSON cannot stand for the result.
+            ResultTooLargeError: It takes more than `max_result_bytes`.
+        """
+        told = partial(
+            told_of,
+            result,
+            self._redactor,
+            redact_results=self._redact_results,
+            max_bytes=self._max_result_bytes,
+        )
+        return await asyncio.to_thread(told) if self._redact_results else told()
 
     def list(self, *, query_id: str) -> list[ContextPointer]:
         """The pointers of a query that can be loaded, by `created_at`, then id; none for an unknown query.

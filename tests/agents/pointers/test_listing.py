@@ -254,6 +254,6 @@ async def test_a_query_of_many_pointers_is_listed_fast_in_little_memory_l8(
     settle()
     listed, cold_s, warm_s, floor_s, memory_mb = map(float, run(LIST, tmp_path).split())
     assert listed == count + 1
-    assert cold_s < max(2.5, floor_s)  # of a machine that is busy with other things
+    assert cold_s < max(2.5, 2 * floor_s)  # a bare loop's time stands for a machine that is busy
     assert warm_s < 0.3
     assert memory_mb < 250
