@@ -5,6 +5,7 @@ The face of `llm_common.agents.pointers`, whose modules may move; import from he
 
 from typing import TYPE_CHECKING
 
+from llm_common.agents.pointers.housekeeping import GcReport
 from llm_common.agents.pointers.local_selection import LexicalRelevanceSelector
 from llm_common.agents.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.agents.pointers.redaction import Redactor
@@ -17,6 +18,7 @@ from llm_common.agents.pointers.rendering import (
 )
 from llm_common.agents.pointers.selection import ContextRelevanceSelector
 from llm_common.agents.pointers.store import FileContextPointerStore
+from llm_common.agents.pointers.verification import StoreFinding, StoreReport
 
 if TYPE_CHECKING:
     from llm_common.agents.pointers.object_store import (
@@ -29,12 +31,15 @@ __all__ = [
     "ContextRelevanceSelector",
     "DroppedId",
     "FileContextPointerStore",
+    "GcReport",
     "LexicalRelevanceSelector",
     "PointerChoice",
     "Redactor",
     "RelevanceSelection",
     "RenderedBlock",
     "RenderedContexts",
+    "StoreFinding",
+    "StoreReport",
     "compute_pointer_id",
     "deterministic_summary",
     "format_selected_contexts",

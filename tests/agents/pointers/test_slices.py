@@ -213,10 +213,6 @@ async def test_the_loop_keeps_turning_while_a_large_result_is_saved_l11(
 ) -> None:
     monkeypatch.undo()
     value = {"rows": rows(80_000)} if name == "nested" else "line of text\n" * 1_600_000
-    whole_s = time.process_time()
-    orjson.dumps(value)
-    whole_s = time.process_time() - whole_s
     store = FileContextPointerStore(tmp_path, durability="rename")
     stall_s = await _longest_cpu_stall(store.save(query_id="q", task_id=None, tool_name="t", args={}, result=value))
     assert stall_s < 0.06
-    assert whole_s > 0
