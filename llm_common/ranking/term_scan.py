@@ -36,7 +36,7 @@ Totals = dict[int, float]
 Weights = tuple[float, ...]
 """What a word weighs in each field."""
 
-Gains = Sequence[tuple[int, float]]
+Gains = dict[int, float]
 """What a word adds to the documents that hold it, by their places."""
 
 
@@ -160,21 +160,21 @@ def _count(stem: str, columns: Sequence[Sequence[str]], weights: Weights) -> Tot
     counts = _counter(stem)
     totals: Totals = {}
     for texts, weight in zip(columns, weights, strict=True) if columns else ():
-        for place, times in counts(texts):
+        for place, times in counts(texts).items():
             totals[place] = totals.get(place, 0.0) + weight * times
     return totals
 
 
 def _gains(totals: Totals, burdens: Sequence[float]) -> Gains:
     rarity = math.log1p((len(burdens) - len(totals) + 0.5) / (len(totals) + 0.5))
-    return [(place, rarity * total / (total + burdens[place])) for place, total in totals.items()]
+    return {place: rarity * total / (total + burdens[place]) for place, total in totals.items()}
 
 
 def _relative(stems: Iterable[str], gains: dict[str, Gains], size: int) -> list[float]:
     """The summed gains of the stems over the largest such sum."""
     totals = [0.0] * size
     for stem in stems:
-        for place, gain in gains.get(stem, ()):
+        for place, gain in gains.get(stem, {}).items():
             totals[place] += gain
     top = max(totals, default=0.0)
     return [total / top for total in totals] if top else totals
@@ -185,18 +185,18 @@ def _without_marks(found: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _counter(stem: str) -> Callable[[Iterable[str]], list[tuple[int, int]]]:
+def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
     """What counts a stem in each of many texts, by its place, where there is any; without a call of ours for each."""
     if len(stem) >= _TELLING or not stem.isascii():
-        return lambda texts: [(place, times) for place, text in enumerate(texts) if (times := text.count(stem))]
+        return lambda texts: {place: times for place, text in enumerate(texts) if (times := text.count(stem))}
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
     find = re.compile(
         rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
-    return lambda texts: [
-        (place, times) for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
-    ]
+    return lambda texts: {
+        place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
+    }
 
 
 def _stem(word: str) -> str:
