@@ -6,6 +6,7 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import pairwise
 from types import TracebackType
 from typing import Self
@@ -21,8 +22,6 @@ MAX_QUERY_TERMS = 64
 
 _LONGEST_IDENTIFIER = 64  # what is longer is encoded data, whose pieces would only be noise
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
-_WORD = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+")
-_CJK_START = re.compile(rf"[{_CJK}]")
 _SEAM = re.compile(
     r"_+"
     r"|(?<=[^\W\dA-Z_])(?=[A-Z])"  # user|Name
@@ -57,12 +56,19 @@ def query_terms(query: str) -> list[str]:
     return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
 
 
+@cache
+def _words_and_cjk() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What finds words, and what tells those of scripts without spaces; so wide ranges take milliseconds to compile."""
+    return re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+"), re.compile(rf"[{_CJK}]")
+
+
 def _words(text: str) -> list[str]:
     words: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text)):
+    word_pattern, cjk = _words_and_cjk()
+    for word in word_pattern.findall(unicodedata.normalize("NFKC", text)):
         if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(word) > _LONGEST_IDENTIFIER:
             words.append(word)
-        elif _CJK_START.match(word):
+        elif cjk.match(word):
             words += [*word, *map("".join, pairwise(word))]
         else:
             parts = [part for part in _SEAM.split(word) if part]

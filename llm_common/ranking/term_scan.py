@@ -9,18 +9,22 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
+from operator import add
 from typing import Final
 
 from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.subqueries import split_request
 
-__all__ = ["TermScanner", "folded", "scan", "search_stems"]
+__all__ = ["TermScanner", "folded", "folded_all", "scan", "scan_columns", "search_stems"]
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
 _REMEMBERED_STEMS: Final = 64
+
+_SEPARATOR: Final = "\n"  # neither a letter nor a mark, so that no text is folded in the light of its neighbours
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
@@ -45,6 +49,14 @@ def folded(text: str) -> str:
     if not text.isascii():
         text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
     return text.lower()
+
+
+def folded_all(texts: Sequence[str]) -> list[str]:
+    """The texts, `folded`; thousands of short ones at once, which takes a third of the time."""
+    joined = _SEPARATOR.join(texts)
+    if joined.count(_SEPARATOR) != len(texts) - 1:
+        return [folded(text) for text in texts]
+    return folded(joined).split(_SEPARATOR)
 
 
 def search_stems(text: str) -> tuple[str, ...]:
@@ -85,25 +97,23 @@ class TermScanner:
         """
         if not documents:
             return []
+        columns = [*zip(*documents, strict=True)]
         searched = self._searched
-        if searched.documents != [*documents]:
-            searched = searched.followed_by(documents)
+        if searched.columns != columns:
+            searched = searched.followed_by(columns)
             if searched.chars <= self._max_chars:
                 self._searched = searched
-        stems = search_stems(request)
-        gains = searched.gains(stems)
-        whole = _relative(stems, gains, len(documents))
-        parts = [_relative(search_stems(part), gains, len(documents)) for part in split_request(request)]
-        if not parts:
-            return whole
-        both = [value + max(of_parts) for value, *of_parts in zip(whole, *parts, strict=True)]
-        top = max(both, default=0.0)
-        return [value / top for value in both] if top else both
+        return searched.scores(request)
 
 
 def scan(request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
     """As `TermScanner.scan`, for documents that are searched once."""
-    return TermScanner(weights=weights, max_chars=0).scan(request, documents)
+    return scan_columns(request, [*zip(*documents, strict=True)], weights=weights) if documents else []
+
+
+def scan_columns(request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
+    """As `scan`, for the first fields of all documents, their second ones, and so on; quicker for thousands."""
+    return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(request)
 
 
 class _Searched:
@@ -113,37 +123,51 @@ class _Searched:
     """
 
     def __init__(
-        self, documents: Sequence[Sequence[str]], totals: dict[str, Totals], *, weights: Weights, length_share: float
+        self, columns: Sequence[Sequence[str]], totals: dict[str, Totals], *, weights: Weights, length_share: float
     ) -> None:
-        self.documents = [*documents]
+        self.columns = columns
         self._totals = totals
         self._gains: dict[str, Gains] = {}
         self._weights = weights
         self._length_share = length_share
-        lengths = [sum(map(len, fields)) for fields in documents]
+        lengths = [0] * len(columns[0]) if columns else []
+        for texts in columns:
+            lengths = [*map(add, lengths, map(len, texts))]
         self.chars = sum(lengths)
         average = self.chars / len(lengths) if self.chars else 1.0
         self._burdens = [_SATURATION * (1 - length_share + length_share * length / average) for length in lengths]
 
-    def followed_by(self, documents: Sequence[Sequence[str]]) -> "_Searched":
+    def followed_by(self, columns: Sequence[Sequence[str]]) -> "_Searched":
         """The same for the next documents, with the words carried over if half of these are known at their places."""
-        known, totals = self.documents, self._totals
-        new = [place for place, fields in enumerate(documents) if place >= len(known) or known[place] != fields]
-        if len(documents) < len(known) or 2 * len(new) > len(documents):
+        size, known, totals = len(columns[0]), [*zip(*self.columns, strict=True)], self._totals
+        documents = enumerate(zip(*columns, strict=True))
+        new = [place for place, fields in documents if place >= len(known) or known[place] != fields]
+        if size < len(known) or 2 * len(new) > size:
             totals = {}
-        columns = _columns([documents[place] for place in new])
+        fresh = [[texts[place] for place in new] for texts in columns] if totals else []
         carried: dict[str, Totals] = {}
         for stem, before in totals.items():
             carried[stem] = {place: before[place] for place in before.keys() - new}
-            carried[stem] |= {new[place]: total for place, total in _count(stem, columns, self._weights).items()}
-        return _Searched(documents, carried, weights=self._weights, length_share=self._length_share)
+            carried[stem] |= {new[place]: total for place, total in _count(stem, fresh, self._weights).items()}
+        return _Searched(columns, carried, weights=self._weights, length_share=self._length_share)
 
-    def gains(self, stems: Sequence[str]) -> dict[str, Gains]:
+    def scores(self, request: str) -> list[float]:
+        """How well each document answers the request."""
+        stems, size = search_stems(request), len(self._burdens)
+        gains = self._gains_of(stems)
+        whole = _relative(stems, gains, size)
+        parts = [_relative(search_stems(part), gains, size) for part in split_request(request)]
+        if not parts:
+            return whole
+        both = [value + max(of_parts) for value, *of_parts in zip(whole, *parts, strict=True)]
+        top = max(both, default=0.0)
+        return [value / top for value in both] if top else both
+
+    def _gains_of(self, stems: Sequence[str]) -> dict[str, Gains]:
         """What each of the stems adds to the documents that hold it."""
         known, totals = self._gains, self._totals
-        missing = [stem for stem in stems if stem not in totals]
-        columns = _columns(self.documents) if missing else []
-        totals = totals | {stem: _count(stem, columns, self._weights) for stem in missing}
+        missing = (stem for stem in stems if stem not in totals)
+        totals = totals | {stem: _count(stem, self.columns, self._weights) for stem in missing}
         gains = {stem: known[stem] if stem in known else _gains(totals[stem], self._burdens) for stem in stems}
         if len(totals) > _REMEMBERED_STEMS:
             self._totals, self._gains = {stem: totals[stem] for stem in stems}, gains
@@ -152,17 +176,12 @@ class _Searched:
         return gains
 
 
-def _columns(documents: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    return list(zip(*documents, strict=True))
-
-
 def _count(stem: str, columns: Sequence[Sequence[str]], weights: Weights) -> Totals:
     counts = _counter(stem)
-    totals: Totals = {}
+    totals = [0.0] * len(columns[0]) if columns else []
     for texts, weight in zip(columns, weights, strict=True) if columns else ():
-        for place, times in counts(texts).items():
-            totals[place] = totals.get(place, 0.0) + weight * times
-    return totals
+        totals = [total + weight * times for total, times in zip(totals, counts(texts), strict=True)]
+    return {place: total for place, total in enumerate(totals) if total}
 
 
 def _gains(totals: Totals, burdens: Sequence[float]) -> Gains:
@@ -185,18 +204,16 @@ def _without_marks(found: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
-    """What counts a stem in each of many texts, by its place, where there is any; without a call of ours for each."""
+def _counter(stem: str) -> Callable[[Sequence[str]], Iterable[int]]:
+    """What counts a stem in each of many texts; without a call of ours for each."""
     if len(stem) >= _TELLING or not stem.isascii():
-        return lambda texts: {place: times for place, text in enumerate(texts) if (times := text.count(stem))}
+        return lambda texts: map(str.count, texts, repeat(stem))
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
     find = re.compile(
         rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
-    return lambda texts: {
-        place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
-    }
+    return lambda texts: [len(find(text)) if stem in text else 0 for text in texts]
 
 
 def _stem(word: str) -> str:

@@ -116,6 +116,8 @@ def _estimate(value: object) -> float:
             waiting.extend([(inner, weight * max(1, count / _GLANCED_ITEMS)) for inner in items])
             total += weight * (count + _FOREIGN_BYTES)
         total += weight * _NODE_BYTES
+    if not waiting:
+        return total
     unseen = sum([weight for _, weight in waiting])
     item = waiting[-1][0]
     for _ in range(MAX_DEPTH):  # down one branch, for what is small at the top and multiplies below

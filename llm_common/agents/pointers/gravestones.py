@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class _Stone(BaseModel):
     """One blob: which tags died, when and of what; the oldest first."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     salt: str = Field(default_factory=lambda: secrets.token_hex(16))
     gone: dict[str, tuple[Reason, date]] = Field(default_factory=dict)

@@ -39,7 +39,7 @@ class GcReport(BaseModel):
         forgotten: Pointers of which it is no longer known that they expired or were erased.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     queries: int = 0
     passed_over: int = 0

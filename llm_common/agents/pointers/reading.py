@@ -47,7 +47,7 @@ class ResultPart(BaseModel):
         regex: Python pattern, `^` and `$` at line ends; gives the matches with their places and what is around them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     path: str | None = Field(default=None, max_length=2_000)
     filter: str | None = Field(default=None, max_length=1_000)
@@ -77,7 +77,7 @@ class ContextReading(BaseModel):
         cursor: Asks for the next piece, together with the same part; None after the last one.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     text: str

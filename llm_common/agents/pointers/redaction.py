@@ -51,20 +51,25 @@ _LONGEST_CUT = 512  # characters of a secret that is too short to be known as on
 class _Rule:
     """A pattern, whose group `secret` is replaced if it has one, and lower-case literals that stand in every match."""
 
-    pattern: re.Pattern[str]
+    expression: str | re.Pattern[str]
     pieces: tuple[bytes, ...]
     accepts: Callable[[str], bool] | None = None
 
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when a text first holds one of the literals, since few texts ever do."""
+        return _compiled(self.expression)
+
     def spans(self, text: str) -> Iterator[Span]:
         """Every match of the text, window by window; a match that reaches the end of its window is read on."""
-        position = 0
+        pattern, position = self.pattern, 0
         for window in range(0, len(text), _WINDOW):
             end = min(window + _WINDOW + _OVERLAP, len(text))
-            while position < end and (match := self.pattern.search(text, max(position, window), end)):
+            while position < end and (match := pattern.search(text, max(position, window), end)):
                 if match.end() == end < len(text):
-                    match = self.pattern.match(text, match.start()) or match
+                    match = pattern.match(text, match.start()) or match
                 position = max(match.end(), match.start() + 1)
-                begin, finish = match.span("secret" if "secret" in self.pattern.groupindex else 0)
+                begin, finish = match.span("secret" if "secret" in pattern.groupindex else 0)
                 if self.accepts is None or self.accepts(text[begin:finish]):
                     yield begin, finish, REDACTED
 
@@ -73,8 +78,11 @@ def _has_digit_or_length(text: str) -> bool:
     return len(text) >= 16 or any(map(str.isdigit, text))  # noqa: PLR2004 - "bearer of news" is no credential
 
 
-def _rule(pattern: str | re.Pattern[str], *pieces: str, accepts: Callable[[str], bool] | None = None) -> _Rule:
-    return _Rule(re.compile(pattern), tuple(piece.encode() for piece in pieces), accepts)
+def _rule(expression: str, *pieces: str, accepts: Callable[[str], bool] | None = None) -> _Rule:
+    return _Rule(expression, tuple(piece.encode() for piece in pieces), accepts)
+
+
+_compiled = lru_cache(maxsize=None)(re.compile)
 
 
 # Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), 3986 (URLs), 6750 and 7617 (bearer,
@@ -109,7 +117,7 @@ _TOKENS = (
     _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
     _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
     *(
-        _rule(shape.pattern(), *map(str.lower, shape.prefixes), accepts=looks_random if shape.random else None)
+        _rule(shape.expression(), *map(str.lower, shape.prefixes), accepts=looks_random if shape.random else None)
         for shape in TOKEN_SHAPES
     ),
 )

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.redaction import REDACTED
-from llm_common.ranking import Embedder, folded, scan, standing_out
+from llm_common.ranking import Embedder, standing_out
+from llm_common.ranking.term_scan import folded_all, scan_columns
 
 __all__ = ["RankedPointer", "rank_pointers", "selection_cap"]
 
@@ -61,16 +63,16 @@ def rank_pointers(
         embedder: Knows which texts mean something alike; None ranks without.
         limit: Most pointers to return; None returns all.
     """
-    pool = sorted(pointers, key=lambda pointer: pointer.created_at)[::-1]
-    documents = [(folded(pointer.summary), folded(pointer.digest)) for pointer in pool]
+    pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
+    texts = [folded_all([pointer.summary for pointer in pool]), folded_all([pointer.digest for pointer in pool])]
     parts: dict[str, Sequence[float]] = {
-        "words": scan(query, documents, weights=_FIELD_WEIGHTS),
+        "words": scan_columns(query, texts, weights=_FIELD_WEIGHTS),
         "recency": [_RECENCY_WEIGHT * math.exp(-age / _RECENCY_DECAY) for age in range(len(pool))],
     }
     if embedder:
         likeness = standing_out(embedder.similarities(query, [pointer.summary for pointer in pool]))
         parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
-    scores = [math.fsum(values) for values in zip(*parts.values(), strict=True)]
+    scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
     best = heapq.nlargest(_LINKING, range(len(pool)), key=scores.__getitem__)
     lifts = {"named": _named_by(best, pool), "names": _naming(best, pool)}
     for lifted in lifts.values():
@@ -79,7 +81,7 @@ def rank_pointers(
     most = len(pool) if limit is None else limit
     return [
         RankedPointer(pool[place], scores[place], _parts_at(place, parts, lifts))
-        for place in heapq.nsmallest(most, range(len(pool)), key=lambda place: -scores[place])
+        for place in heapq.nlargest(most, range(len(pool)), key=scores.__getitem__)
     ]
 
 
@@ -110,11 +112,16 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
     An argument of many pointers, such as a date, leads to none of them in particular.
     """
     text = _spaced(" ".join(pool[place].digest for place in best))
+    named: dict[str, str] = {}  # by the argument as it stands; "" where the text does not name it
     owners: dict[str, list[int]] = {}
     for place, pointer in enumerate(pool):
-        for name in _names(pointer.args) if pointer.args else ():
-            if name in text:
-                owners.setdefault(name, []).append(place)
+        for value in _strings(pointer.args) if pointer.args else ():
+            if value not in named:
+                named[value] = name if (name := _name(value)) in text else ""
+            if name := named[value]:
+                places = owners.setdefault(name, [])
+                if place not in places[-1:]:
+                    places.append(place)
     lifted: dict[int, float] = {}
     for places in owners.values():
         for place in places:
@@ -124,17 +131,22 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
 
 def _naming(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
     """The pointers, other than the best, whose digests name an argument of one of the best."""
-    names = {name for place in best for name in _names(pool[place].args)}
+    names = {name for place in best for value in _strings(pool[place].args) if (name := _name(value))}
     lifted: dict[int, float] = {}
     lowered = [pointer.digest.lower() for pointer in pool] if names else []
     for name in names:
         near: Sequence[int] = range(len(pool))
-        for word in sorted(name.split(), key=len, reverse=True)[:2]:  # most digests lack one, which is quickly seen
+        for word in sorted(name.split(), key=_rarity, reverse=True)[:2]:  # most digests lack one, which is quickly seen
             near = [place for place in near if word in lowered[place]]
         stands_in = _finder(name)
         found = [place for place in near if stands_in(lowered[place]) and place not in best]
         lifted |= {place: max(lifted.get(place, 0.0), _LINK_WEIGHT / len(found)) for place in found}
     return lifted
+
+
+def _rarity(word: str) -> tuple[bool, int]:
+    """More for what fewer texts are likely to hold: numbers and codes first, then long words."""
+    return not word.isalpha(), len(word)
 
 
 def _finder(name: str) -> Callable[[str], object]:
@@ -144,26 +156,27 @@ def _finder(name: str) -> Callable[[str], object]:
     return re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"])).search
 
 
-def _names(args: Mapping[str, object]) -> set[str]:
-    """The strings among the arguments that are long enough to tell something, short enough to be a name; spaced."""
-    found: set[str] = set()
+def _strings(args: Mapping[str, object]) -> list[str]:
+    """The strings among the arguments, those in containers last."""
+    found: list[str] = []
     rest: list[Iterable[object]] = [args.values()]
     for items in rest:  # which grows as containers are met
         for item in items:
             if isinstance(item, str):
-                if _SHORTEST_NAME <= len(item.strip()) <= _LONGEST_NAME and item != REDACTED:
-                    found.add(_spaced_name(item))
+                found.append(item)
             elif isinstance(item, dict):
                 rest.append(item.values())
             elif isinstance(item, list):
                 rest.append(item)
-    found.discard(" ")  # of marks alone
     return found
 
 
 @lru_cache(maxsize=_CACHED_NAMES)
-def _spaced_name(name: str) -> str:
-    return _spaced(name)
+def _name(text: str) -> str:
+    """The text, spaced, where it is long enough to tell something and short enough to be a name; else nothing."""
+    if not _SHORTEST_NAME <= len(text.strip()) <= _LONGEST_NAME or text == REDACTED:
+        return ""
+    return _spaced(text) if _WORD.search(text) else ""
 
 
 def _spaced(text: str) -> str:

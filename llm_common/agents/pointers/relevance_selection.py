@@ -26,7 +26,7 @@ SelectionStatus = Literal["ok", "empty", "no_candidates", "error", "timeout", "i
 class PointerChoice(BaseModel):
     """Why one candidate was kept (`chosen`) or was not."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     reason: ChoiceReason
@@ -35,7 +35,7 @@ class PointerChoice(BaseModel):
 class DroppedId(BaseModel):
     """An entry of the model's list that was ignored: not an id of a candidate that it was shown, or there before."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     reason: Literal["unknown", "repeat"]
@@ -60,7 +60,7 @@ class RelevanceSelection(BaseModel):
         cached: Whether the reply came from the selector's cache; its `attempts` are then those that came before it.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointers: list[ContextPointer] = []
     status: SelectionStatus

@@ -58,7 +58,7 @@ class RenderedBlock(BaseModel):
             could not load it, a line says so when there is room.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     tool_name: str
@@ -70,7 +70,7 @@ class RenderedBlock(BaseModel):
 class RenderedContexts(BaseModel):
     """The text for the prompt, and what became of each pointer, in the order given."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     text: str
     blocks: tuple[RenderedBlock, ...]

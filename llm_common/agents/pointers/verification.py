@@ -55,7 +55,7 @@ class StoreFinding(BaseModel):
         repaired: Whether it has been put right since.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     query_id: str
     name: str
@@ -73,7 +73,7 @@ class StoreReport(BaseModel):
         findings: Everything else.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     queries: int
     pointers: int

@@ -99,7 +99,7 @@ class ToolSelection(BaseModel):
         problem: What went wrong when `failed`, without anything that a user, tool or model wrote; else "".
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     calls: tuple[ToolCall, ...] = ()
     status: SelectionStatus

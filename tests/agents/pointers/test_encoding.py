@@ -153,3 +153,11 @@ def test_a_long_integer_is_found_wherever_it_stands_s0_14(offset: int) -> None:
 )
 def test_both_readers_agree_at_the_edges_s0_14(text: str) -> None:
     assert repr(decode_json(text.encode())) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("depth", range(295, 306))
+def test_a_value_of_as_many_parts_as_are_looked_at_is_weighed_too_s0_20(depth: int) -> None:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    assert is_small(value)
