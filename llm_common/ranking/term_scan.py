@@ -9,22 +9,19 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
 from operator import add
 from typing import Final
 
 from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.subqueries import split_request
 
-__all__ = ["TermScanner", "folded", "folded_all", "scan", "scan_columns", "search_stems"]
+__all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems"]
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
 _REMEMBERED_STEMS: Final = 64
-
-_SEPARATOR: Final = "\n"  # neither a letter nor a mark, so that no text is folded in the light of its neighbours
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
@@ -49,14 +46,6 @@ def folded(text: str) -> str:
     if not text.isascii():
         text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
     return text.lower()
-
-
-def folded_all(texts: Sequence[str]) -> list[str]:
-    """The texts, `folded`; thousands of short ones at once, which takes a third of the time."""
-    joined = _SEPARATOR.join(texts)
-    if joined.count(_SEPARATOR) != len(texts) - 1:
-        return [folded(text) for text in texts]
-    return folded(joined).split(_SEPARATOR)
 
 
 def search_stems(text: str) -> tuple[str, ...]:
@@ -178,10 +167,11 @@ class _Searched:
 
 def _count(stem: str, columns: Sequence[Sequence[str]], weights: Weights) -> Totals:
     counts = _counter(stem)
-    totals = [0.0] * len(columns[0]) if columns else []
+    totals: Totals = {}
     for texts, weight in zip(columns, weights, strict=True) if columns else ():
-        totals = [total + weight * times for total, times in zip(totals, counts(texts), strict=True)]
-    return {place: total for place, total in enumerate(totals) if total}
+        for place, times in counts(texts).items():
+            totals[place] = totals.get(place, 0.0) + weight * times
+    return totals
 
 
 def _gains(totals: Totals, burdens: Sequence[float]) -> Gains:
@@ -204,16 +194,18 @@ def _without_marks(found: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _counter(stem: str) -> Callable[[Sequence[str]], Iterable[int]]:
-    """What counts a stem in each of many texts; without a call of ours for each."""
+def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
+    """What counts a stem in each of many texts, by its place, where there is any; without a call of ours for each."""
     if len(stem) >= _TELLING or not stem.isascii():
-        return lambda texts: map(str.count, texts, repeat(stem))
+        return lambda texts: {place: times for place, text in enumerate(texts) if (times := text.count(stem))}
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
     find = re.compile(
         rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
-    return lambda texts: [len(find(text)) if stem in text else 0 for text in texts]
+    return lambda texts: {
+        place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
+    }
 
 
 def _stem(word: str) -> str:

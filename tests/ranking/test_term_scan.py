@@ -1,6 +1,7 @@
 """BM25 without an index."""
 
 import random
+import re
 import time
 import weakref
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from llm_common.ranking.term_scan import TermScanner, folded, scan, search_stems
+from llm_common.ranking.term_scan import TermScanner, folded, scan, scan_columns, search_stems
 
 
 def scores(request: str, *texts: str) -> list[float]:
@@ -98,14 +99,41 @@ def test_what_a_scanner_remembers_never_shows(searches: list[tuple[str, list[str
         assert one_for_all.scan(asked, documents) == scan(asked, documents, weights=(1.0,))
 
 
+def plain_scores(stem: str, documents: list[tuple[str, str]]) -> list[float]:
+    """BM25F as one would write it down, for one word of four letters."""
+    totals = [
+        sum(weight * len(re.findall(f"(?<![a-z]){stem}", text)) for weight, text in zip((2, 1), fields, strict=True))
+        for fields in documents
+    ]
+    lengths = [sum(map(len, fields)) for fields in documents]
+    average = sum(lengths) / len(lengths) or 1
+    gains = [
+        total / (total + 1.2 * (0.25 + 0.75 * length / average)) for total, length in zip(totals, lengths, strict=True)
+    ]
+    return [gain / (max(gains) or 1) for gain in gains]
+
+
+_FIELD = st.lists(st.sampled_from(("rain", "train", "rainy", " ", "-", "3", "é", "x")), max_size=6).map("".join)
+
+
+@given(st.lists(st.tuples(_FIELD, _FIELD), max_size=6))
+@hypothesis_settings(max_examples=100)
+def test_documents_score_the_same_by_their_columns_and_by_the_plain_formula(documents: list[tuple[str, str]]) -> None:
+    found = scan("rain", documents, weights=(2.0, 1.0))
+    assert found == scan_columns("rain", [*zip(*documents, strict=True)], weights=(2.0, 1.0))
+    assert found == pytest.approx(plain_scores("rain", documents) if documents else [])
+
+
 @pytest.mark.parametrize(("max_chars", "kept"), [(6, True), (5, False)])
 def test_a_scanner_holds_no_more_text_than_it_may(max_chars: int, kept: bool) -> None:
-    class Document(list[str]):
-        """A list that can be watched."""
+    class Text(str):
+        """A text that can be watched."""
 
-    scanner, watched = TermScanner(weights=(1.0,), max_chars=max_chars), Document(["abcdef"])
+        __slots__ = ("__weakref__",)
+
+    scanner, watched = TermScanner(weights=(1.0,), max_chars=max_chars), Text("abcdef")
     gone = weakref.ref(watched)
-    scanner.scan("abcd", [watched])
+    scanner.scan("abcd", [(watched,)])
     del watched
     assert (gone() is not None) is kept
 

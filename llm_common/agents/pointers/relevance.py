@@ -11,8 +11,8 @@ from operator import attrgetter
 from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.redaction import REDACTED
-from llm_common.ranking import Embedder, standing_out
-from llm_common.ranking.term_scan import folded_all, scan_columns
+from llm_common.ranking import Embedder, folded, standing_out
+from llm_common.ranking.term_scan import scan_columns
 
 __all__ = ["RankedPointer", "rank_pointers", "selection_cap"]
 
@@ -64,9 +64,13 @@ def rank_pointers(
         limit: Most pointers to return; None returns all.
     """
     pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
-    texts = [folded_all([pointer.summary for pointer in pool]), folded_all([pointer.digest for pointer in pool])]
+    lowered = [pointer.digest.lower() for pointer in pool]
+    digests = [
+        text if pointer.digest.isascii() else folded(pointer.digest)
+        for text, pointer in zip(lowered, pool, strict=True)
+    ]
     parts: dict[str, Sequence[float]] = {
-        "words": scan_columns(query, texts, weights=_FIELD_WEIGHTS),
+        "words": scan_columns(query, [[folded(pointer.summary) for pointer in pool], digests], weights=_FIELD_WEIGHTS),
         "recency": [_RECENCY_WEIGHT * math.exp(-age / _RECENCY_DECAY) for age in range(len(pool))],
     }
     if embedder:
@@ -74,7 +78,7 @@ def rank_pointers(
         parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
     scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
     best = heapq.nlargest(_LINKING, range(len(pool)), key=scores.__getitem__)
-    lifts = {"named": _named_by(best, pool), "names": _naming(best, pool)}
+    lifts = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
     for lifted in lifts.values():
         for place, lift in lifted.items():
             scores[place] += lift
@@ -112,16 +116,18 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
     An argument of many pointers, such as a date, leads to none of them in particular.
     """
     text = _spaced(" ".join(pool[place].digest for place in best))
-    named: dict[str, str] = {}  # by the argument as it stands; "" where the text does not name it
+    words = set(text.split())
+    names: dict[str, str] = {}  # that the text holds, by the argument as it stands; nothing for others
     owners: dict[str, list[int]] = {}
     for place, pointer in enumerate(pool):
         for value in _strings(pointer.args) if pointer.args else ():
-            if value not in named:
-                named[value] = name if (name := _name(value)) in text else ""
-            if name := named[value]:
-                places = owners.setdefault(name, [])
-                if place not in places[-1:]:
-                    places.append(place)
+            name = names.get(value)
+            if name is None:
+                name = _name(value)
+                # Most names are ruled out by their last word, which is quicker than to look for the whole.
+                names[value] = name = name if name and name.rsplit(None, 1)[-1] in words and name in text else ""
+            if name and place not in (places := owners.setdefault(name, []))[-1:]:
+                places.append(place)
     lifted: dict[int, float] = {}
     for places in owners.values():
         for place in places:
@@ -129,11 +135,10 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
     return {place: lift for place, lift in lifted.items() if place not in best}
 
 
-def _naming(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
-    """The pointers, other than the best, whose digests name an argument of one of the best."""
+def _naming(best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]) -> dict[int, float]:
+    """The pointers, other than the best, whose digests, here in lower case, name an argument of one of the best."""
     names = {name for place in best for value in _strings(pool[place].args) if (name := _name(value))}
     lifted: dict[int, float] = {}
-    lowered = [pointer.digest.lower() for pointer in pool] if names else []
     for name in names:
         near: Sequence[int] = range(len(pool))
         for word in sorted(name.split(), key=_rarity, reverse=True)[:2]:  # most digests lack one, which is quickly seen
@@ -171,12 +176,15 @@ def _strings(args: Mapping[str, object]) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=_CACHED_NAMES)
 def _name(text: str) -> str:
     """The text, spaced, where it is long enough to tell something and short enough to be a name; else nothing."""
-    if not _SHORTEST_NAME <= len(text.strip()) <= _LONGEST_NAME or text == REDACTED:
-        return ""
-    return _spaced(text) if _WORD.search(text) else ""
+    is_name = _SHORTEST_NAME <= len(text.strip()) <= _LONGEST_NAME and text != REDACTED
+    return _spaced_name(text) if is_name else ""
+
+
+@lru_cache(maxsize=_CACHED_NAMES)
+def _spaced_name(text: str) -> str:
+    return _spaced(text) if _WORD.search(text) else ""  # marks alone are no name
 
 
 def _spaced(text: str) -> str:
