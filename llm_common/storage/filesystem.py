@@ -199,10 +199,13 @@ class FileBlobStore:
         A shared lock on a folder that no writer ever locked holds nothing, so that a read-only store can be read.
         """
         check_folder(folder)
-        with ExitStack() as held:
+        path = f"{self._base_dir}/{folder}/{LOCK_NAME}"
+        with nullcontext() if shared else in_turn(path, timeout_s=self._lock_timeout_s):
+            held = None
             with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
-                self._enter(folder, shared=shared, held=held)
-            yield
+                held = self._locked(folder, path, shared=shared)
+            with held or nullcontext():
+                yield
 
     def location(self, key: str) -> str:
         """The absolute path of the file."""
@@ -215,12 +218,9 @@ class FileBlobStore:
             return nullcontext(self._held.folder)
         return open_folder(str(self._base_dir), folder, create=create, durable=self._durable, trust=self._trust)
 
-    def _enter(self, folder: str, *, shared: bool, held: ExitStack) -> None:
-        """Locks the folder until `held` is closed."""
-        path = f"{self._base_dir}/{folder}/{LOCK_NAME}"
+    def _locked(self, folder: str, path: str, *, shared: bool) -> ExitStack:
+        """What holds the lock of the folder until it is closed."""
         deadline = time.monotonic() + self._lock_timeout_s
-        if not shared:
-            held.enter_context(in_turn(path, timeout_s=self._lock_timeout_s))
         removals = 0
         while True:
             with ExitStack() as files:
@@ -237,8 +237,7 @@ class FileBlobStore:
                 if _is_current(descriptor, path):
                     files.callback(self._held.set, self._held.name, self._held.folder)
                     self._held.set(folder, opened)
-                    held.push(files.pop_all())
-                    return
+                    return files.pop_all()
 
 
 def _is_current(descriptor: int, path: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice
+from itertools import islice, repeat
 
 from llm_common.agents.pointers.fence import one_line
 from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
@@ -37,7 +37,7 @@ class _Head:
     chars: int = 0
 
     def add(self, key: str, value: object) -> None:
-        if isinstance(value, str):
+        if type(value) is str or isinstance(value, str):
             self.texts.append(value[: _READ_CHARS - self.chars])
             self.chars += len(self.texts[-1]) + 1
         elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -64,11 +64,12 @@ def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFA
         if head.chars >= _READ_CHARS:
             break
         head.add(key, item)
-    shape = redactor.beginning(f"{_shape(value)}, {size_bytes:,} bytes", max_chars=_READ_CHARS)
-    numbers = redactor.beginning(", ".join(head.numbers), max_chars=_READ_CHARS) if head.numbers else ""
+    told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(head.numbers), " ".join(head.texts)
+    active = redactor.active(*told)
+    shape, numbers = (redactor.beginning(text, max_chars=_READ_CHARS, active=active) for text in told[:2])
     fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(numbers, max_chars=_NUMBER_CHARS)
     front = "; ".join(filter(None, fronts))
-    words = redactor.beginning(" ".join(head.texts), max_chars=_TEXT_CHARS)
+    words = redactor.beginning(told[2], max_chars=_TEXT_CHARS, active=active)
     text = one_line(words, max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
     return f"{front}; {text}" if text else front
 
@@ -98,18 +99,25 @@ def _keys(value: Mapping[str, object]) -> str:
 
 def _leaves(value: object, redactor: Redactor) -> Iterator[tuple[str, object]]:
     """Every scalar in document order with the nearest key above it."""
-    waiting: list[tuple[str, object]] = [("", value)]
+    waiting: list[Iterator[tuple[object, object]]] = [iter([("", value)])]
+    secret: dict[str, bool] = {}
     while waiting:
-        key, value = waiting.pop()
-        if redactor.is_secret_key(key):
-            continue
-        kind = type(value)
-        if kind in _SCALARS:
-            yield key, value
-        elif isinstance(value, dict | Mapping):  # the first kind is found at once
-            children = [(str(name), item) for name, item in islice(value.items(), _READ_NODES)]
-            waiting.extend(reversed(children))
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            waiting.extend([(key, item) for item in reversed(value[:_READ_NODES])])
+        for name, item in waiting[-1]:
+            key = name if type(name) is str else str(name)
+            if key not in secret:
+                secret[key] = redactor.is_secret_key(key)
+            if secret[key]:
+                continue
+            kind = type(item)
+            if kind in _SCALARS:
+                yield key, item
+            elif isinstance(item, dict | Mapping):  # the first kind is found at once
+                waiting.append(iter([*islice(item.items(), _READ_NODES)]))
+                break
+            elif isinstance(item, Sequence) and not isinstance(item, str):
+                waiting.append(zip(repeat(key), item[:_READ_NODES], strict=False))
+                break
+            else:
+                yield key, item.value if isinstance(item, Enum) else item
         else:
-            yield key, value.value if isinstance(value, Enum) else value
+            waiting.pop()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from llm_common.agents.pointers.canonical import Json, json_text, to_plain
+from llm_common.agents.pointers.canonical import Json, json_text, stable_json, to_plain
 from llm_common.agents.pointers.digest import describe_result
 from llm_common.agents.pointers.encoding import encode_json
-from llm_common.agents.pointers.pointer import ContextPointer, call_digest, digest_of, summary_line
+from llm_common.agents.pointers.pointer import ContextPointer, call_digest_of, digest_of, summary_line, text_digest
 from llm_common.agents.pointers.redaction import Redactor
 
 __all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Draft", "told_of"]
@@ -62,19 +62,24 @@ class Draft:
             UnserialisableError: JSON cannot stand for the arguments or the result.
             ResultTooLargeError: The result takes more than `max_result_bytes`.
         """
-        shown = redactor.args(args)
+        plain = to_plain(dict(args))
+        args_json = encode_json(plain).data
+        stable_args = stable_json(args)
+        active = redactor.active(args_json, tool_name)
+        shown = redactor.data(plain, encoded=args_json, active=active)
+        assert isinstance(shown, dict)
         told = told_of(result, redactor, redact_results=redact_results, max_bytes=max_result_bytes)
         encoded = encode_json(told, max_bytes=max_result_bytes, small=small)
         return cls(
             query_id=query_id,
             task_id=task_id,
             tool_name=tool_name,
-            args=_cut(shown),
-            args_sha256=digest_of(args),
-            call_sha256=call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id),
+            args=_cut(shown, size_bytes=len(args_json if shown is plain else encode_json(shown).data)),
+            args_sha256=text_digest(stable_args),
+            call_sha256=call_digest_of(stable_args, tool_name=tool_name, query_id=query_id, task_id=task_id),
             payload=encoded.data,
             payload_sha256=hashlib.sha256(encoded.data).hexdigest(),
-            summary=summary_line(tool_name=redactor.text(tool_name), args=shown),
+            summary=summary_line(tool_name=redactor.text(tool_name, active=active), args=shown),
             digest=describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor),
             source_urls=_web_urls(source_urls, encoded.value, redactor),
         )
@@ -121,9 +126,9 @@ class Draft:
         )
 
 
-def _cut(args: dict[str, Json]) -> dict[str, Json]:
+def _cut(args: dict[str, Json], *, size_bytes: int) -> dict[str, Json]:
     """The arguments themselves, or the beginnings of the first 24 when all of them take over 8 KB."""
-    if len(encode_json(args).data) <= MAX_ARGS_BYTES:
+    if size_bytes <= MAX_ARGS_BYTES:
         return args
     return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
 

@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, cast
 
 import orjson
@@ -109,8 +109,7 @@ def _estimate(value: object) -> float:
             if count:
                 step = -(-count // _GLANCED_ITEMS)
                 items = islice(item.values(), _GLANCED_ITEMS) if kind is dict else item[::step]
-                each = weight * count / min(count, _GLANCED_ITEMS)
-                waiting.extend([(inner, each) for inner in items])
+                waiting.extend(zip(items, repeat(weight * count / min(count, _GLANCED_ITEMS))))
         elif item is not None and kind is not int and kind is not float and kind is not bool:
             count, items = inside(item, _GLANCED_ITEMS)
             waiting.extend([(inner, weight * max(1, count / _GLANCED_ITEMS)) for inner in items])

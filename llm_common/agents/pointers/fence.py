@@ -41,7 +41,9 @@ def fenced(text: str, nonce: str) -> str:
 
 def one_line(text: str, *, max_chars: int) -> str:
     """The text as one line: control characters, line and direction marks become spaces; cut with `…` where longer."""
-    line = _LINE_BREAKERS.sub(" ", printable(text[: 4 * max_chars])).strip()
+    line = " ".join(text[: 4 * max_chars].split())
+    if not line.isprintable():
+        line = _LINE_BREAKERS.sub(" ", printable(line)).strip()
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
 
 

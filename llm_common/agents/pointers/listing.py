@@ -146,9 +146,10 @@ def _sorted_out(files: list[StampedFile]) -> tuple[dict[str, int], dict[str, int
     results: dict[str, int] = {}
     pending = set()
     skipped = 0
+    named = _NAME.fullmatch
     for name, size, stamp in files:
         pointer_id, _, kind = name.partition(".")
-        if not _NAME.fullmatch(name):
+        if not named(name):
             skipped += 1
         elif kind == "meta.json":
             records[pointer_id] = stamp
@@ -181,10 +182,10 @@ def _told(known: _Known) -> PointerListing:
 
 
 def _parsed(meta: bytes | None, *, query_id: str, pointer_id: str) -> ContextPointer | None:
-    if meta is not None:
-        with suppress(CorruptPointerError):
-            return parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
-    return None
+    try:
+        return None if meta is None else parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
+    except CorruptPointerError:
+        return None
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:

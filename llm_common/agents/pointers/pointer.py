@@ -16,11 +16,14 @@ __all__ = [
     "KEY_ARGS",
     "ContextPointer",
     "call_digest",
+    "call_digest_of",
     "check_pointer_id",
     "compute_pointer_id",
     "deterministic_summary",
     "digest_of",
     "summary_line",
+    "text_digest",
+    "unvalidated",
 ]
 
 KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
@@ -74,6 +77,22 @@ class ContextPointer(BaseModel):
     pinned: bool = False
 
 
+_ALL_FIELDS = set(ContextPointer.model_fields)
+_new, _set = ContextPointer.__new__, object.__setattr__
+
+
+def unvalidated(fields: Mapping[str, Any]) -> ContextPointer:
+    """The pointer of values that validation would not change, all of them and in the order of the class."""
+    pointer = _new(ContextPointer)
+    values = pointer.__dict__  # filled one by one: so all pointers share the table of its keys
+    for name, value in fields.items():
+        values[name] = value
+    _set(pointer, "__pydantic_fields_set__", _ALL_FIELDS)
+    _set(pointer, "__pydantic_extra__", None)
+    _set(pointer, "__pydantic_private__", None)
+    return pointer
+
+
 def check_pointer_id(pointer_id: str) -> str:
     """The id itself when it has the form of one.
 
@@ -96,7 +115,13 @@ def call_digest(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_
     Raises:
         UnserialisableError: JSON cannot stand for the arguments.
     """
-    return digest_of({"tool_name": tool_name, "args": args, "query_id": query_id, "task_id": task_id})
+    return call_digest_of(stable_json(args), tool_name=tool_name, query_id=query_id, task_id=task_id)
+
+
+def call_digest_of(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:
+    """`call_digest` of arguments whose `stable_json` is known."""
+    rest = stable_json({"query_id": query_id, "task_id": task_id, "tool_name": tool_name})
+    return text_digest(f'{{"args":{args_json},{rest[1:]}')  # "args" comes first in the order of the keys
 
 
 def compute_pointer_id(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
@@ -117,7 +142,12 @@ def digest_of(value: object) -> str:
     Raises:
         UnserialisableError: JSON cannot stand for the value.
     """
-    return hashlib.sha256(stable_json(value).encode("utf-8")).hexdigest()
+    return text_digest(stable_json(value))
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 of a text, as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def deterministic_summary(

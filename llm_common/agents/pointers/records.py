@@ -24,7 +24,7 @@ import orjson
 from pydantic import ValidationError
 
 from llm_common.agents.pointers.encoding import decode_json, encode_json
-from llm_common.agents.pointers.pointer import ContextPointer
+from llm_common.agents.pointers.pointer import ContextPointer, unvalidated
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
 from llm_common.storage import LockingBlobStore
 
@@ -42,7 +42,6 @@ __all__ = [
 Changed = TypeVar("Changed")
 
 _FIELDS = [*ContextPointer.model_fields]
-_ALL_FIELDS = set(_FIELDS)
 _EXACT_TYPES = frozenset(
     product(
         *(
@@ -56,6 +55,7 @@ _EXACT_TYPES = frozenset(
 """The types that the fields of a pointer can have, all together, when each is of the very type that it should have."""
 
 _EXACT_ARGS = frozenset({str, int, bool, type(None)})
+_TEXTS = frozenset({str})
 
 _TRIES = 3
 """A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
@@ -99,21 +99,16 @@ def _exact(data: bytes, query_id: str, pointer_id: str) -> ContextPointer | None
         return None
     if type(fields) is not dict or [*fields] != _FIELDS or tuple(map(type, fields.values())) not in _EXACT_TYPES:
         return None
-    flat = _EXACT_ARGS.issuperset(map(type, fields["args"].values()))
-    if not flat or not {str}.issuperset(map(type, fields["source_urls"])):
+    if not _EXACT_ARGS.issuperset(map(type, fields["args"].values())):
+        return None
+    urls = fields["source_urls"]
+    if urls and not _TEXTS.issuperset(map(type, urls)):
         return None
     if fields["query_id"] != query_id or fields["pointer_id"] != pointer_id:
         return None
-    pointer = ContextPointer.__new__(ContextPointer)
-    values = pointer.__dict__  # filled in the order of the class: so all pointers share the table of its keys
-    for name, value in fields.items():
-        values[name] = value
-    values["query_id"], values["pointer_id"] = query_id, pointer_id  # one text for all who hold it
-    values["tool_name"] = intern(fields["tool_name"])
-    object.__setattr__(pointer, "__pydantic_fields_set__", _ALL_FIELDS)
-    object.__setattr__(pointer, "__pydantic_extra__", None)
-    object.__setattr__(pointer, "__pydantic_private__", None)
-    return pointer
+    fields["query_id"], fields["pointer_id"] = query_id, pointer_id  # one text for all who hold it
+    fields["tool_name"] = intern(fields["tool_name"])
+    return unvalidated(fields)
 
 
 def _validated(fields: object) -> ContextPointer:
@@ -271,4 +266,4 @@ def describes(pointer: ContextPointer, payload: bytes) -> bool:
 
 def meta_bytes(pointer: ContextPointer) -> bytes:
     """The commit record of a pointer, which `parse_meta` reads."""
-    return encode_json(pointer.model_dump(), small=True).data
+    return encode_json(pointer.__dict__, small=True).data  # all plain, in the order of the class

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import merge
 from io import StringIO
+from itertools import groupby
 from typing import NamedTuple
 
 from llm_common.agents.pointers.canonical import Json, json_text, to_plain
@@ -19,7 +20,7 @@ from llm_common.agents.pointers.encoding import encode_json
 from llm_common.agents.pointers.named_secrets import Span, named_secrets
 from llm_common.agents.pointers.secret_shapes import TOKEN_SHAPES, looks_random
 
-__all__ = ["DEFAULT_REDACTOR", "REDACTED", "Redactor", "is_secret_key", "redact_text"]
+__all__ = ["DEFAULT_REDACTOR", "REDACTED", "Active", "Redactor", "is_secret_key", "redact_text"]
 
 REDACTED = "[redacted]"
 
@@ -40,7 +41,8 @@ _KEY_CHARS = 64
 _ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")  # but for quotes and backslashes
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_RUN = re.compile(rb"[\w./:+-]{14,}+")  # the shortest token is longer
+_SHORTEST_TOKEN = 14
+_RUN = re.compile(rb"[\w./:+-]{%d,}+" % _SHORTEST_TOKEN)
 
 _WINDOW = 262_144  # characters that one step of a pattern reads, so that other threads get their turns
 _OVERLAP = 65_536  # longer than any secret but those that have no end, which are read on
@@ -123,6 +125,26 @@ _TOKENS = (
 )
 
 
+def _numbered_pieces(rules: Iterable[_Rule]) -> tuple[tuple[bytes, int], ...]:
+    return tuple((piece, number) for number, rule in enumerate(rules) for piece in rule.pieces)
+
+
+_TOKEN_PIECES = _numbered_pieces(_TOKENS)
+_COMMON_PIECES = tuple((piece, number) for piece, number in _TOKEN_PIECES if len(piece) == 1)
+
+
+@lru_cache(maxsize=1)
+def _rare_piece() -> re.Pattern[bytes]:
+    """Finds any literal of a token but the common ones; the engine tries those of one first letter together."""
+    pieces = sorted(piece for piece, _ in {*_TOKEN_PIECES} - {*_COMMON_PIECES})
+    groups = groupby(pieces, key=lambda piece: piece[:1])
+    return re.compile(
+        b"|".join(
+            re.escape(first) + b"(?:%s)" % b"|".join(re.escape(piece[1:]) for piece in group) for first, group in groups
+        )
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redactor:
     """Replaces secrets by `[redacted]`; frozen, so that one may serve every store and thread.
@@ -142,6 +164,7 @@ class Redactor:
     extra_keys: frozenset[str] | tuple[str, ...] = ()
     _names: frozenset[str] = field(init=False, repr=False)
     _forms: tuple[_Rule, ...] = field(init=False, repr=False)
+    _form_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
     _name_pieces: tuple[bytes, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -151,6 +174,7 @@ class Redactor:
         object.__setattr__(self, "_names", names)
         object.__setattr__(self, "_name_pieces", tuple(piece.encode() for piece in pieces))
         object.__setattr__(self, "_forms", (*_FORMS, *extra))
+        object.__setattr__(self, "_form_pieces", _numbered_pieces(self._forms))
 
     def is_secret_key(self, key: str) -> bool:
         """Whether a name, in any case and with any separators, is one under which secrets are kept.
@@ -162,13 +186,18 @@ class Redactor:
             bool(self._names) and "".join(_words(key[-_KEY_CHARS:])).endswith(tuple(self._names))
         )
 
-    def text(self, text: str) -> str:
-        """The text with every secret replaced; one that is JSON stays JSON."""
-        return self._text(text, self._active(text.encode("utf-8", "surrogatepass")))
+    def text(self, text: str, *, active: "Active | None" = None) -> str:
+        """The text with every secret replaced; one that is JSON stays JSON.
 
-    def beginning(self, text: str, *, max_chars: int) -> str:
+        Args:
+            text: What to look at.
+            active: What `active` gave for this text, or for several of which this is one; None asks it.
+        """
+        return self._text(text, active or self.active(text))
+
+    def beginning(self, text: str, *, max_chars: int, active: "Active | None" = None) -> str:
         """The beginning of a text without its secrets, nor the piece of one that the cut would leave at its end."""
-        read = self.text(text[: max_chars + _LONGEST_CUT])
+        read = self.text(text[: max_chars + _LONGEST_CUT], active=active)
         return read[: max_chars if len(text) <= max_chars + _LONGEST_CUT else min(max_chars, len(read) - _LONGEST_CUT)]
 
     def args(self, args: Mapping[str, object]) -> dict[str, Json]:
@@ -182,19 +211,38 @@ class Redactor:
         assert isinstance(redacted, dict)
         return redacted
 
-    def data(self, plain: Json, *, encoded: bytes) -> Json:
+    def data(self, plain: Json, *, encoded: bytes, active: "Active | None" = None) -> Json:
         """Plain data without its secrets: keys and structure stay, values under secret names and in texts are replaced.
 
         The data itself when it holds none. None, true and false are no secrets under any name.
 
         Args:
             plain: The data, which is not changed.
-            encoded: The same as JSON, by which rules that cannot match are left out: most data costs one look.
+            encoded: The same as JSON.
+            active: What `active` gave for that, or for more; None asks it.
         """
-        active = self._active(encoded)
+        active = active or self.active(encoded)
         return self._data(plain, active) if active.rules or active.names else plain
 
-    def _data(self, value: Json, active: "_Active") -> Json:
+    def active(self, *texts: str | bytes) -> "Active":
+        """What could match anywhere in the texts, or in the values whose JSON they are: most cost this one look."""
+        pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
+        data = b"\n".join(pieces)
+        if rb"\u00" in data:  # letters may be written as escapes
+            return self._all()
+        forms, tokens, names = set[int](), set[int](), False
+        for start in range(0, len(data), _WINDOW):
+            window = data[start : start + _WINDOW + _LONGEST_CUT].lower()
+            forms.update([number for piece, number in self._form_pieces if piece in window])
+            names = names or any(map(window.__contains__, self._name_pieces))
+            long = b" ".join([word for word in window.split() if len(word) >= _SHORTEST_TOKEN])
+            if long and (runs := b"\n".join(_RUN.findall(long))):
+                possible = _TOKEN_PIECES if _rare_piece().search(runs) else _COMMON_PIECES
+                tokens.update([number for piece, number in possible if piece in runs])
+        rules = [self._forms[number] for number in sorted(forms)] + [_TOKENS[number] for number in sorted(tokens)]
+        return Active(rules, names, {})
+
+    def _data(self, value: Json, active: "Active") -> Json:
         if isinstance(value, str):
             return self._text(value, active)
         if isinstance(value, dict):
@@ -204,7 +252,7 @@ class Redactor:
             return self._after_flags(items) if active.names else items
         return value
 
-    def _mapping(self, value: dict[str, Json], active: "_Active") -> dict[str, Json]:
+    def _mapping(self, value: dict[str, Json], active: "Active") -> dict[str, Json]:
         redacted: dict[str, Json] = {}
         for key, item in value.items():
             if key not in active.keys:
@@ -223,7 +271,9 @@ class Redactor:
                 items[number + 1] = REDACTED
         return items
 
-    def _text(self, text: str, active: "_Active") -> str:
+    def _text(self, text: str, active: "Active") -> str:
+        if not (active.rules or active.names):
+            return text
         if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
             redacted = self._data(inner, self._all() if "\\u00" in text else active)
             return text if redacted == inner else json_text(redacted)
@@ -235,22 +285,11 @@ class Redactor:
             found += named_secrets(text, is_secret_key=self.is_secret_key, replacement=REDACTED)
         return _replaced(text, merge(*found)) if found else text
 
-    def _active(self, data: bytes) -> "_Active":
-        """What could match anywhere in a text, or in a value whose JSON this is."""
-        if rb"\u00" in data:  # letters may be written as escapes
-            return self._all()
-        windows = [data[start : start + _WINDOW + _LONGEST_CUT].lower() for start in range(0, len(data), _WINDOW)]
-        runs = [b"\n".join(found) for window in windows if (found := _RUN.findall(window))]
-        rules = [rule for rule in self._forms if _stands_in(windows, rule.pieces)]
-        if runs:
-            rules += [rule for rule in _TOKENS if _stands_in(runs, rule.pieces)]
-        return _Active(rules, names=_stands_in(windows, self._name_pieces), keys={})
-
-    def _all(self) -> "_Active":
-        return _Active([*self._forms, *_TOKENS], names=True, keys={})
+    def _all(self) -> "Active":
+        return Active([*self._forms, *_TOKENS], names=True, keys={})
 
 
-class _Active(NamedTuple):
+class Active(NamedTuple):
     """What could match in some data, and what has become of its keys: how each is shown, and whether it is secret."""
 
     rules: list[_Rule]
@@ -269,14 +308,6 @@ def is_secret_key(key: str) -> bool:
 def redact_text(text: str) -> str:
     """`Redactor.text` of the default redactor."""
     return DEFAULT_REDACTOR.text(text)
-
-
-def _stands_in(texts: list[bytes], pieces: tuple[bytes, ...]) -> bool:
-    for text in texts:
-        for piece in pieces:
-            if piece in text:
-                return True
-    return False
 
 
 @lru_cache(maxsize=4096)

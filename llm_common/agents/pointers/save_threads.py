@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Final, TypeVar
 
 __all__ = ["SaveThreads"]
@@ -52,7 +52,23 @@ class SaveThreads:
         if self._threads is None or self._process != os.getpid():  # a forked child has none of its parent's threads
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-save")
             self._process = os.getpid()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        made = self._threads.submit(_begin, work, copy_context(), ended)
+        made.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(_wake, ended))
+        await ended
+        return made.result()
 
     def _next_turn(self) -> None:
         self._loop = None
+
+
+def _begin(work: Callable[[], Made], context: Context, ended: "asyncio.Future[None]") -> Made:
+    if ended.cancelled():
+        raise asyncio.CancelledError
+    return context.run(work)
+
+
+def _wake(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)

@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from llm_common.agents.pointers.canonical import MAX_DEPTH, stable_json, to_plain
 from llm_common.errors import UnserialisableError
 
+any_text = st.text(st.characters(exclude_categories=()), max_size=9)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
@@ -235,6 +236,18 @@ def test_plain_data_stays_as_it_is(value: object) -> None:
     assert to_plain(value) == value
     assert json.loads(stable_json(value)) == value
     assert stable_json(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(any_text, any_text | st.integers() | st.booleans() | st.none(), max_size=5))
+def test_flat_arguments_have_the_text_that_they_have_among_others_s0_02(flat: dict[str, object]) -> None:
+    assert stable_json([flat, 0.5]) == f"[{stable_json(flat)},0.5]"
+
+
+def test_every_character_is_written_as_the_standard_library_does_s0_02() -> None:
+    texts = {chr(code): chr(code) for code in range(0x3000) if not 0xD800 <= code <= 0xDFFF}
+    wanted = json.dumps(texts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert stable_json(texts) == wanted
 
 
 SHOW = """

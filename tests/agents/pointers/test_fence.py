@@ -1,5 +1,7 @@
 """Fences around text from outside."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +52,13 @@ def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
 )
 def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
     assert one_line(text, max_chars=10) == line
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(), max_size=20))
+def test_one_line_is_the_text_with_every_run_of_breaks_as_one_space(text: str) -> None:
+    breaks = r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
+    assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()
 
 
 @settings(max_examples=100, deadline=None)

@@ -21,6 +21,15 @@ def leaks(redact: Callable[[str], str], sample: Sample) -> list[str]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
+def test_a_look_at_several_texts_finds_what_one_at_each_finds(sample: Sample) -> None:
+    texts = [f"{other} {sample.text} {other}" for other in ("see https://a.example/b", "-" * 99)]
+    active = DEFAULT_REDACTOR.active(*texts)
+    for text in texts:
+        assert DEFAULT_REDACTOR.text(text, active=active) == redact_text(text)
+        assert DEFAULT_REDACTOR.text("no secret", active=active) == "no secret"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
 def test_secrets_of_known_shape_leave_s0_07(sample: Sample) -> None:
     redacted = redact_text(sample.text)
     assert leaks(redact_text, sample) == []
