@@ -224,15 +224,18 @@ async def fill(setting: Setting) -> None:
         await asyncio.gather(*(store.save("listed", number, "short") for number in batch))
 
 
+def peak_mb() -> float:
+    """The most memory of this program; what getrusage tells may be its parent's."""
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+
+
 async def list_twice(base: Path) -> None:
     """For a process of its own: what two listings take it, as a line of JSON."""
     store = Ours(RENAME, base, durability="rename")
     cold = await measured(lambda: store.list("listed"))
     hot = await measured(lambda: store.list("listed"))
-    status = Path("/proc/self/status").read_text()  # the peak of this program; that of getrusage may be its parent's
-    resident_mb = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     listed = await store.list("listed")
-    print(json.dumps({"listed": listed, "cold_s": cold.cpu_s, "hot_s": hot.cpu_s, "resident_mb": resident_mb}))
+    print(json.dumps({"listed": listed, "cold_s": cold.cpu_s, "hot_s": hot.cpu_s, "resident_mb": peak_mb()}))
 
 
 async def save_in_turn(subject: Subject, query: str, value: object, saves: int) -> None:
