@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final
 
 from llm_common.agents.context.analysis_cache import AnalysisCache
@@ -88,7 +89,7 @@ class MeasuredStrategy:
     def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
         """Value and parts of every item of the pool; linear in the pool, the same for any order of its items."""
         query = "\n".join([request.intent.text, *request.priority_hints])
-        turns = sorted(pool.session_log, key=lambda turn: (turn.timestamp, turn.id))
+        turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"))
         project = request.intent.metadata.current_project
         parts: dict[tuple[Kind, str], _Parts] = {}
         parts |= self._turn_parts(turns, query)
@@ -97,7 +98,9 @@ class MeasuredStrategy:
         parts |= self._output_parts(pool, "\n".join([query, *_last_words(turns)]))
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
-        return {key: _score(of_item, request.weights) for key, of_item in parts.items()}
+        if request.weights:
+            return {key: _weighted(of_item, request.weights) for key, of_item in parts.items()}
+        return {key: Score(sum(of_item.values()), of_item) for key, of_item in parts.items()}
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
         texts = ((("turn", turn.id), (turn.role, turn.content)) for turn in turns)
@@ -203,8 +206,7 @@ def _within_one(value: float) -> float:
     return min(1.0, max(0.0, value)) if math.isfinite(value) else 0.0
 
 
-def _score(parts: _Parts, weights: Mapping[str, float]) -> Score:
-    if weights:
-        parts = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
+def _weighted(parts: _Parts, weights: Mapping[str, float]) -> Score:
+    parts = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
     total = sum(parts.values())
     return Score(total if math.isfinite(total) else 0.0, parts)

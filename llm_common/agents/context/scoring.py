@@ -1,8 +1,8 @@
 """Scores every item of a pool by a named strategy, and says by which rule each stands where it stands."""
 
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import inf, isfinite
 from typing import Final, Protocol, get_args
 
 from llm_common.agents.context.exclusion import excluded_items
@@ -73,10 +73,15 @@ def score_pool(
         raise ValueError(f"there is no strategy {request.strategy!r}; use one of {sorted(strategies)}")
     scores = strategy.score(pool, request, now=now if now.tzinfo else now.replace(tzinfo=UTC))
     fixed = _fixed_rules(pool, request)
-    cut_offs = {kind: strategy.cut_offs.get(kind, -math.inf) for kind in get_args(Kind)}
+    cut_offs = {kind: strategy.cut_offs.get(kind, -inf) for kind in get_args(Kind)}
     if request.min_relevance is not None:
         cut_offs = dict.fromkeys(cut_offs, request.min_relevance)
-    return {key: _ruled(score, fixed.get(key), cut_offs[key[0]]) for key, score in scores.items()}
+    return {
+        key: score
+        if score.rule == "ranked" and score.value >= cut_offs[key[0]] and key not in fixed and isfinite(score.value)
+        else _ruled(score, fixed.get(key), cut_offs[key[0]])
+        for key, score in scores.items()
+    }
 
 
 def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> dict[tuple[Kind, str], str]:
@@ -92,6 +97,5 @@ def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> di
 
 
 def _ruled(score: Score, fixed: str | None, cut_off: float) -> Score:
-    value = score.value if math.isfinite(score.value) else 0.0
-    rule = fixed or ("ranked" if value >= cut_off else "below_cut_off")
-    return score if (score.value, score.rule) == (value, rule) else Score(value, score.parts, rule)
+    value = score.value if isfinite(score.value) else 0.0
+    return Score(value, score.parts, fixed or ("ranked" if value >= cut_off else "below_cut_off"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from llm_common.agents.context.bundle import FRACTIONS, ContextBundle, Form, ItemAccount
 from llm_common.agents.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
@@ -120,8 +121,7 @@ def candidates_of(
 
 def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[Kind, str, Item, str, str | None]]:
     """Kind, id, item, heading and text of every item: within a kind by id, but turns the newest first."""
-    turns = sorted(pool.session_log, key=lambda turn: turn.id)
-    turns.sort(key=lambda turn: turn.timestamp, reverse=True)
+    turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"), reverse=True)
     days = [turn.timestamp.date() for turn in turns]
     if len(set(days)) > 1:
         named = {day: str(day) for day in days}
@@ -130,11 +130,11 @@ def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[K
         headings = [turn.role for turn in turns]
     for turn, heading in zip(turns, headings, strict=True):
         yield "turn", turn.id, turn, heading, turn.content
-    for file in sorted(pool.context_files, key=lambda file: file.id):
+    for file in sorted(pool.context_files, key=attrgetter("id")):
         yield "file", file.id, file, file.path, file.content
-    for memory in sorted(pool.memory_hits, key=lambda memory: memory.id):
+    for memory in sorted(pool.memory_hits, key=attrgetter("id")):
         yield "memory", memory.id, memory, _with_date(memory.source, str(memory.timestamp.date())), memory.text
-    for output in sorted(pool.tool_outputs, key=lambda output: output.pointer_id):
+    for output in sorted(pool.tool_outputs, key=attrgetter("pointer_id")):
         heading = f"{output.pointer_id} {output.summary}"
         yield "output", output.pointer_id, output, heading, texts.get(output.pointer_id)
     if pool.project_state is not None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
+from math import inf
 
 from llm_common.agents.context.bundle import FRACTIONS, ContextBundle
 from llm_common.agents.context.packing.assembly import assemble, in_bundle_order
@@ -116,8 +117,10 @@ class _Packer:
 
     def bundle(self) -> ContextBundle:
         """The bundle of what is placed now."""
+        out = (candidate for candidate in self._candidates if candidate not in self._placed)
         dropped = [
-            (candidate, self._why_out(candidate)) for candidate in self._candidates if candidate not in self._placed
+            (each, rule if (rule := each.score.rule) in REFUSED else "enough" if self._is_enough(each) else "no_room")
+            for each in out
         ]
         return assemble(
             in_bundle_order(self._placed.values()),
@@ -201,12 +204,14 @@ class _Packer:
         found = [self._ladder.lesser(candidate, part, "share") for candidate in large]
         return [placed for placed in found if placed is not None and placed.form == "passages"]
 
-    def _wholes(self, candidates: Iterable[Candidate], room: int) -> list[Placed]:
+    def _wholes(self, candidates: Sequence[Candidate], room: int) -> list[Placed]:
         """The items that may fit, worth most per token first, as many as there is any sense to choose among."""
-        able = [candidate for candidate in candidates if self._may_take(candidate, room)]
+        density = self._density[candidates[0].kind] if candidates else 0.0
+        longest = room / (density * _CERTAINLY_LARGER) if density else inf
+        able = [candidate for candidate in candidates if candidate.chars <= longest and candidate.text is not None]
         able.sort(key=lambda candidate: -candidate.worth / candidate.chars)
         counted, chars = 0, 0
-        while counted < len(able) and chars * self._density[able[0].kind] <= _COUNTED_ROOMS * room + _COUNTED_MORE:
+        while counted < len(able) and chars * density <= _COUNTED_ROOMS * room + _COUNTED_MORE:
             chars += able[counted].chars
             counted += 1
         return list(filter(None, (self._ladder.whole(candidate, "share") for candidate in able[:counted])))
@@ -298,11 +303,6 @@ class _Packer:
 
     def _is_enough(self, candidate: Candidate) -> bool:
         return candidate.kind == "memory" and sum(each.kind == "memory" for each in self._placed) >= _MAX_MEMORIES
-
-    def _why_out(self, candidate: Candidate) -> str:
-        if candidate.score.rule in REFUSED:
-            return candidate.score.rule
-        return "enough" if self._is_enough(candidate) else "no_room"
 
 
 def _by_kind(candidates: Iterable[Candidate]) -> dict[Kind, list[Candidate]]:
