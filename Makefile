@@ -48,7 +48,7 @@ torture: .venv/.installed ## run the slow campaigns at full size
 	@$(BIN)/python -m pytest -q -m torture -o faulthandler_timeout=3600
 
 bench: .venv/.installed ## measure speed, and quality on the sets in $$LLM_COMMON_EVAL_DATA
-	@for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || exit 1; done
+	@failed=; for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || failed="$$failed $$file"; done; test -z "$$failed" || { echo "over a limit:$$failed"; exit 1; }
 
 test-llm: .venv/.installed .llm-venv/.installed ## run selectors and demo against a small real model served on loopback
 	@$(BIN)/python -m pytest -q -m llm -s -o faulthandler_timeout=900
