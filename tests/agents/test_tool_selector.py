@@ -579,17 +579,17 @@ async def test_a_silent_client_is_left_after_the_timeout_s2_11_f_133() -> None:
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.7)
         return reply(weather())
 
     loop = asyncio.get_running_loop()
     started = loop.time()
     config = ToolSelectionConfig(timeout_s=0.05, fallback_model="second")
     selection = await select(ScriptedClient([], default=ignore_cancellation), config=config)
-    assert loop.time() - started < 0.19
+    assert loop.time() - started < 0.65
     assert (selection.status, selection.calls) == ("timeout", ())
     assert [attempt.error for attempt in selection.attempts] == ["timeout", "timeout"]
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.8)
 
 
 @pytest.mark.parametrize("registry", [ToolRegistry(), TextRegistry(""), TextRegistry("[]"), TextRegistry([])])

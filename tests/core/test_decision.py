@@ -116,7 +116,7 @@ async def test_attempts_share_one_deadline_and_each_has_its_own(row: str) -> Non
     assert 0.25 < time.perf_counter() - started < 1.3
     assert [attempt.error for attempt in decision.attempts] == ["timeout", "timeout"]
     assert decision.attempts[0].latency_ms >= 190
-    assert decision.attempts[1].latency_ms < 190
+    assert decision.attempts[1].latency_ms < decision.attempts[0].latency_ms
 
 
 async def test_when_the_time_is_over_no_second_call_is_made() -> None:
