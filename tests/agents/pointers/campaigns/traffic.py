@@ -1,7 +1,6 @@
 """What the campaigns save, the processes that save it, and what is wrong with what is stored."""
 
 import asyncio
-import itertools
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -24,6 +23,8 @@ MakeStore = Callable[[Path], PointerStore]
 
 OURS: Final[MakeStore] = partial(FileContextPointerStore, durability="rename", lock_timeout_s=60)
 NAIVE: Final[MakeStore] = NaiveStore
+
+_UNTIL_KILLED: Final = range(1_000_000_000)
 
 
 async def save(store: PointerStore, name: str, result: Any, *, query_id: str = "q") -> ContextPointer:
@@ -54,7 +55,7 @@ def writer(
     make: MakeStore, base: Path, name: str, *, same: bool, numbers: Iterable[int] | None = None
 ) -> AbstractContextManager[tuple[BaseProcess, Connection]]:
     """A process that saves these numbers, or until it is killed: results of one call, or of one call each."""
-    return child(write, make, base, name, itertools.count() if numbers is None else numbers, same=same)
+    return child(write, make, base, name, _UNTIL_KILLED if numbers is None else numbers, same=same)
 
 
 def faults(base: Path, *, newest: int | None = None) -> tuple[list[ContextPointer], Counter[str]]:
