@@ -50,8 +50,7 @@ class ToolContextManager:
     manager on an old folder starts empty, and `resume` brings back what an earlier one saved. Getters return copies:
     nothing a caller does to them reaches the manager. Calls may be saved concurrently from one event loop.
 
-    Files stay until `clear`, or until the end of an `async with` block with `clear_on_exit`. Clearing removes the
-    results of this session and nothing else.
+    Files stay until `clear`, or the end of an `async with` block with `clear_on_exit`; only this session's go then.
 
     Args:
         base_dir: Folder of the store; None takes the store's own default.

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
-from llm_common.agents.pointers.store import DEFAULT_MAX_RESULT_BYTES, ContextPointerStore
+from llm_common.agents.pointers.store import DEFAULT_MAX_RESULT_BYTES, ContextPointerStore, StoreOptions
 from llm_common.storage.object_store import ObjectBlobStore, open_object_store
 
 if TYPE_CHECKING:
@@ -25,34 +25,11 @@ class ObjectContextPointerStore(ContextPointerStore):
 
     Args:
         store: An obstore store; its prefix is the root of the keys.
-        max_result_bytes: A larger result is refused.
-        redactor: See `ContextPointerStore`.
-        redact_results: See `ContextPointerStore`.
-        ttl_s: See `ContextPointerStore`.
-        max_bytes_per_query: See `ContextPointerStore`.
-        clock: See `ContextPointerStore`.
+        **options: Limits, redaction, lifetime and clock; see `ContextPointerStore`.
     """
 
-    def __init__(
-        self,
-        store: "ObjectStore",
-        *,
-        max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
-        redactor: Redactor = DEFAULT_REDACTOR,
-        redact_results: bool = False,
-        ttl_s: float | None = None,
-        max_bytes_per_query: int | None = None,
-        clock: Callable[[], datetime] | None = None,
-    ) -> None:
-        super().__init__(
-            ObjectBlobStore(store),
-            max_result_bytes=max_result_bytes,
-            redactor=redactor,
-            redact_results=redact_results,
-            ttl_s=ttl_s,
-            max_bytes_per_query=max_bytes_per_query,
-            clock=clock,
-        )
+    def __init__(self, store: "ObjectStore", **options: Unpack[StoreOptions]) -> None:
+        super().__init__(ObjectBlobStore(store), **options)
 
     @classmethod
     def from_url(

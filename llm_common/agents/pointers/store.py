@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
@@ -24,14 +24,29 @@ from llm_common.agents.pointers.upkeep import StoreUpkeep
 from llm_common.errors import PointerNotFoundError
 from llm_common.storage import ConditionalBlobStore, Durability, FileBlobStore, LockingBlobStore, check_query_id
 
-__all__ = ["DEFAULT_MAX_RESULT_BYTES", "ContextPointerStore", "FileContextPointerStore", "PointerListing"]
+__all__ = [
+    "DEFAULT_MAX_RESULT_BYTES",
+    "ContextPointerStore",
+    "FileContextPointerStore",
+    "PointerListing",
+    "StoreOptions",
+]
 
 DEFAULT_MAX_RESULT_BYTES = 100_000_000
 """Far over any output that a model could use, and small enough to hash and load without a pause."""
 
 _log = logging.getLogger(__name__)
 
-Report = TypeVar("Report")
+
+class StoreOptions(TypedDict, total=False):
+    """What every `ContextPointerStore` takes beside the place of its bytes; see there."""
+
+    max_result_bytes: int
+    redactor: Redactor
+    redact_results: bool
+    ttl_s: float | None
+    max_bytes_per_query: int | None
+    clock: Callable[[], datetime] | None
 
 
 class ContextPointerStore(StoreUpkeep):
@@ -229,15 +244,9 @@ class FileContextPointerStore(ContextPointerStore):
             `LLM_COMMON_POINTER_STORE_DIR`, else `.llm-common/context`.
         durability: `full` or `rename`; see `FileBlobStore`.
         lock_timeout_s: Seconds that a save waits for other writers of its query.
-        max_result_bytes: A larger result is refused.
-        redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's error before anything
-            is written; made of further patterns and names, it knows yours too.
-        redact_results: True takes them out of results as well, for good: what loads then is the redacted result.
-        ttl_s: Seconds after its last save at which a result is gone; see `ContextPointerStore`.
-        max_bytes_per_query: Most bytes of a query's results together; see `ContextPointerStore`.
-        clock: Tells the time; see `ContextPointerStore`.
         allow_hard_links: See `FileBlobStore`.
         allow_unsafe_dir: See `FileBlobStore`.
+        **options: Limits, redaction, lifetime and clock; see `ContextPointerStore`.
 
     Raises:
         ConfigError: The variable names a home that is not known.
@@ -250,14 +259,9 @@ class FileContextPointerStore(ContextPointerStore):
         *,
         durability: Durability = "full",
         lock_timeout_s: float = 10.0,
-        max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
-        redactor: Redactor = DEFAULT_REDACTOR,
-        redact_results: bool = False,
-        ttl_s: float | None = None,
-        max_bytes_per_query: int | None = None,
-        clock: Callable[[], datetime] | None = None,
         allow_hard_links: bool = False,
         allow_unsafe_dir: bool = False,
+        **options: Unpack[StoreOptions],
     ) -> None:
         files = FileBlobStore(
             base_dir or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default),
@@ -266,15 +270,7 @@ class FileContextPointerStore(ContextPointerStore):
             allow_hard_links=allow_hard_links,
             allow_unsafe_dir=allow_unsafe_dir,
         )
-        super().__init__(
-            files,
-            max_result_bytes=max_result_bytes,
-            redactor=redactor,
-            redact_results=redact_results,
-            ttl_s=ttl_s,
-            max_bytes_per_query=max_bytes_per_query,
-            clock=clock,
-        )
+        super().__init__(files, **options)
         self._files = files
 
     @property

@@ -2,13 +2,12 @@
 
 import asyncio
 import itertools
-import multiprocessing
 import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,9 +25,9 @@ from llm_common.errors import StoreError
 from llm_common.storage import MemoryBlobStore
 from llm_common.storage.object_store import ObjectBlobStore
 from llm_common.testing import ContextPointerStoreContract
+from tests.agents.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
 from tests.s3_server import make_bucket, s3_options
 
-PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.agents.pointers.test_object_pointer_store"])
 
 MAX_BYTES = 2_000_000
@@ -144,7 +143,7 @@ def content(name: str, number: int) -> dict[str, Any]:
     return {"name": name, "n": number, "body": f"{name}-{number} " * (3_000 if number % 2 else 30)}
 
 
-def write(endpoint: str, bucket: str, name: str, numbers: range | None, told: Connection, *, same: bool) -> None:
+def write(told: Connection, endpoint: str, bucket: str, name: str, numbers: range | None, *, same: bool) -> None:
     """Saves one result after another and tells the number of each when it is saved."""
 
     async def work() -> None:
@@ -156,29 +155,10 @@ def write(endpoint: str, bucket: str, name: str, numbers: range | None, told: Co
     asyncio.run(work())
 
 
-@contextmanager
 def writer(
     endpoint: str, bucket: str, name: str, *, same: bool, numbers: range | None = None
-) -> Iterator[tuple[BaseProcess, Connection]]:
-    heard, told = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=write, args=(endpoint, bucket, name, numbers, told), kwargs={"same": same})
-    process.start()
-    told.close()
-    try:
-        yield process, heard
-    finally:
-        process.kill()
-        process.join()
-        heard.close()
-
-
-def numbers_told(heard: Connection) -> list[int]:
-    numbers = []
-    try:
-        while True:
-            numbers.append(heard.recv())
-    except (EOFError, OSError):
-        return numbers
+) -> AbstractContextManager[tuple[BaseProcess, Connection]]:
+    return child(write, endpoint, bucket, name, numbers, same=same)
 
 
 def look(store: ContextPointerStore) -> tuple[set[tuple[str, int]], Counter[str]]:
@@ -214,7 +194,7 @@ def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, 
             assert not same or len(found) == 1
             time.sleep(0.05)
         assert [process.exitcode for process, _ in writers] == [0] * processes
-        told = [numbers_told(heard) for _, heard in writers]
+        told = [heard_until_the_end(heard) for _, heard in writers]
         assert [len(numbers) for numbers in told] == [saves - 1, *[saves] * (processes - 1)]
     found, wrong = look(store)
     everything = {(f"w{number}", one) for number in range(processes) for one in range(saves)}
@@ -245,7 +225,7 @@ def kill_while_saving(endpoint: str, *, kills: int, same: bool) -> Counter[str]:
             told = [heard.recv()]
             time.sleep(chance.uniform(0, 0.04))
             process.kill()
-            told += numbers_told(heard)
+            told += heard_until_the_end(heard)
         saved |= {(f"w{number}", one) for one in told}
         if same or number == kills - 1:
             found, faults = look(store)
