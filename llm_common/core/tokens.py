@@ -3,7 +3,7 @@
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -120,10 +120,13 @@ def _bindings() -> ModuleType:
 
 
 @cache
-def _known_pieces() -> tuple[frozenset[str], frozenset[str]]:
-    """Words and marks, and single characters beyond ASCII, that are one token in both encodings."""
+def _known_pieces() -> tuple[Mapping[str, None], Mapping[str, None]]:
+    """Words and marks, and single characters beyond ASCII, that are one token in both encodings.
+
+    They are the keys of dicts, which the garbage collector passes over, while it would visit each element of a set.
+    """
     pieces = orjson.loads(Path(__file__).with_name("token_pieces.json").read_bytes())
-    return frozenset([*pieces["words"].split(), *pieces["marks"]]), frozenset(pieces["characters"])
+    return dict.fromkeys([*pieces["words"].split(), *pieces["marks"]]), dict.fromkeys(pieces["characters"])
 
 
 class _Remembered(dict[str, int]):
@@ -167,7 +170,7 @@ def _bound(piece: str) -> int:
 _OF_PIECES = _Remembered(_bound, max_chars=32)
 
 
-def _bytes_bound(piece: str, characters: frozenset[str]) -> int:
+def _bytes_bound(piece: str, characters: Container[str]) -> int:
     """One for a character that is a token, else its bytes; a space in front may take a token's first byte away."""
     text = piece.removeprefix(" ")
     tokens = sum(1 if char in characters else _size(char) for char in text)
@@ -180,7 +183,7 @@ def _size(char: str) -> int:
     return len(char.encode(errors="surrogatepass"))
 
 
-def _longest_cut(text: str, known: frozenset[str]) -> int:
+def _longest_cut(text: str, known: Container[str]) -> int:
     """The most parts of a text of which no two neighbours join into a known piece, or slightly more.
 
     `most[i]` bounds the parts of `text[i:]`: two parts from i on reach at least to the first end that makes them
@@ -197,7 +200,7 @@ def _longest_cut(text: str, known: frozenset[str]) -> int:
     return most[0]
 
 
-def _joins(text: str, known: frozenset[str]) -> bool:
+def _joins(text: str, known: Container[str]) -> bool:
     if text[0] == " " and text[1].isalpha():
         return text[2:] == "" or text[1:] in known
     return text in known

@@ -7,7 +7,7 @@ filling a full-text index takes four hundred; on the evaluation sets both rank a
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import add
 from typing import Final
@@ -21,7 +21,7 @@ __all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems"]
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
-_REMEMBERED_STEMS: Final = 64
+_REMEMBERED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
@@ -106,7 +106,7 @@ def scan_columns(request: str, columns: Sequence[Sequence[str]], *, weights: Seq
 
 
 class _Searched:
-    """Documents, and where the words stand that were looked for in them: the last 64, or those of one request.
+    """Documents, and where the words stand that were looked for in them last.
 
     Threads may share one: what is remembered is never changed but replaced, by what is as true.
     """
@@ -155,14 +155,23 @@ class _Searched:
     def _gains_of(self, stems: Sequence[str]) -> dict[str, Gains]:
         """What each of the stems adds to the documents that hold it."""
         known, totals = self._gains, self._totals
-        missing = (stem for stem in stems if stem not in totals)
-        totals = totals | {stem: _count(stem, self.columns, self._weights) for stem in missing}
-        gains = {stem: known[stem] if stem in known else _gains(totals[stem], self._burdens) for stem in stems}
-        if len(totals) > _REMEMBERED_STEMS:
-            self._totals, self._gains = {stem: totals[stem] for stem in stems}, gains
-        else:
-            self._totals, self._gains = totals, known | gains
+        used = {stem: totals[stem] if stem in totals else _count(stem, self.columns, self._weights) for stem in stems}
+        gains = {stem: known[stem] if stem in known else _gains(used[stem], self._burdens) for stem in stems}
+        self._totals, self._gains = _latest(used, totals), _latest(gains, known)
         return gains
+
+
+def _latest(now: Mapping[str, Gains], before: Mapping[str, Gains]) -> dict[str, Gains]:
+    """What was found of the stems of now, and of those before, newest first, while there is room."""
+    kept = dict(now)
+    room = _REMEMBERED_PLACES - sum(map(len, now.values()))
+    for stem, places in before.items():
+        if stem not in kept:
+            room -= len(places) + 1
+            if room < 0:
+                break
+            kept[stem] = places
+    return kept
 
 
 def _count(stem: str, columns: Sequence[Sequence[str]], weights: Weights) -> Totals:

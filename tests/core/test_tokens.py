@@ -108,7 +108,7 @@ def test_the_bound_is_near_for_what_prompts_are_made_of() -> None:
 def test_every_known_piece_is_one_token_in_both_encodings() -> None:
     pieces, characters = _known_pieces()
     assert len(pieces) > 10_000
-    assert {exact(piece) for piece in pieces | characters} == {1}
+    assert {exact(piece) for piece in (*pieces, *characters)} == {1}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from llm_common.ranking import term_scan
 from llm_common.ranking.term_scan import TermScanner, folded, scan, scan_columns, search_stems
 
 
@@ -136,6 +137,42 @@ def test_a_scanner_holds_no_more_text_than_it_may(max_chars: int, kept: bool) ->
     scanner.scan("abcd", [(watched,)])
     del watched
     assert (gone() is not None) is kept
+
+
+class CountedText(str):
+    """A text that notes what it is searched for."""
+
+    __slots__ = ("searched",)
+
+    searched: list[str]
+
+    def count(self, word: str, *_: object) -> int:
+        self.searched.append(word)
+        return super().count(word)
+
+
+def looked_for(scanner: TermScanner, requests: list[str]) -> list[list[str]]:
+    """Which words each request made the scanner look for."""
+    text = CountedText("nothing to be found")
+    found = []
+    for request in requests:
+        text.searched = []
+        scanner.scan(request, [(text,)])
+        found.append(text.searched)
+    return found
+
+
+def test_words_of_a_session_are_looked_for_once_however_many_come_and_go_between() -> None:
+    passing = [f"visitor{number:06}" for number in range(1_000)]
+    searches = looked_for(TermScanner(weights=(1.0,)), [f"resident {word}" for word in passing])
+    assert [search for words in searches for search in words if search == "resident"] == ["resident"]
+
+
+def test_words_not_asked_for_lately_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(term_scan, "_REMEMBERED_PLACES", 2)
+    requests = ["basalt", "granit", "basalt", "obsidian", "gabbro", "basalt", "granit"]
+    searches = looked_for(TermScanner(weights=(1.0,)), requests)
+    assert searches == [["basalt"], ["granit"], [], ["obsidian"], ["gabbro"], [], ["granit"]]
 
 
 def test_a_megabyte_of_one_letter_is_no_trap() -> None:

@@ -1,6 +1,6 @@
 """`ContextBundle`: what was chosen for a prompt, with an account of every item of the pool."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -85,7 +85,8 @@ class ContextBundle:
         outputs: The stored outputs that are in, ordered alike.
         blocks: All of these as they stand in the prompt.
         kept: The accounts of what is in, in the order of the prompt.
-        dropped: The accounts of what is not, by kind, best first. With `kept`: every item of the pool exactly once.
+        dropped: The accounts of what is not, by kind, best first, each made when it is read. With `kept`: every item
+            of the pool exactly once.
         metadata: The bundle in figures.
     """
 
@@ -96,7 +97,7 @@ class ContextBundle:
     outputs: tuple[ContextPointer, ...]
     blocks: tuple[Block, ...]
     kept: tuple[ItemAccount, ...]
-    dropped: tuple[ItemAccount, ...]
+    dropped: Sequence[ItemAccount]
     metadata: BundleMetadata
 
     def render(self) -> str:

@@ -154,6 +154,8 @@ class MeasuredStrategy:
         }
 
     def _output_parts(self, pool: DataPoolSnapshot, query: str) -> dict[tuple[Kind, str], _Parts]:
+        if not pool.tool_outputs:
+            return {}
         outputs = sorted(pool.tool_outputs, key=lambda pointer: pointer.pointer_id)
         ranked = rank_pointers(query, outputs, embedder=self._embedder)
         return {("output", entry.pointer.pointer_id): dict(entry.parts) for entry in ranked}

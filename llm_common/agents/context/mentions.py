@@ -3,8 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from llm_common.agents.context.pool import ContextFile
 from llm_common.agents.context.request import ContextSelectionRequest
@@ -28,11 +27,9 @@ def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionReque
     return MentionFinder(files).find(f"{request.intent.text}\n{hints}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(NamedTuple):
     file_id: str
     path: str
-    components: tuple[str, ...]
 
 
 class MentionFinder:
@@ -51,10 +48,10 @@ class MentionFinder:
         self._files: dict[str, list[_Named]] = {}
         self._words: set[str] = set()
         for file in files:
-            path = file.path.lower()
+            named = _Named(file.id, file.path.lower())
             for spelling in {_basename(file.path), _basename(file.name)}:
                 name = spelling.lower()
-                self._files.setdefault(name, []).append(_Named(file.id, path, _components(path)))
+                self._files.setdefault(name, []).append(named)
                 if _may_be_a_word(spelling):
                     self._words.add(name)
         self._names: dict[str, list[tuple[int, str]]] = {}
@@ -109,11 +106,12 @@ def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> 
 
 def _fit(components: tuple[str, ...], file: _Named, text: str, end: int) -> float:
     """Best where the text's path ends the file's, then the longer the file's path that ends the text's; else 0."""
-    if file.components[-len(components) :] == components:
+    own = _components(file.path)
+    if own[-len(components) :] == components:
         return math.inf
     start = end - len(file.path)
     spelled_out = start >= 0 and text.startswith(file.path, start) and _is_whole(text, start, end)
-    return len(file.components) if spelled_out or components[-len(file.components) :] == file.components else 0
+    return len(own) if spelled_out or components[-len(own) :] == own else 0
 
 
 def _components(path: str) -> tuple[str, ...]:
@@ -121,4 +119,4 @@ def _components(path: str) -> tuple[str, ...]:
 
 
 def _basename(path: str) -> str:
-    return _SEPARATOR.split(path)[-1]
+    return path.replace("\\", "/").rpartition("/")[2]

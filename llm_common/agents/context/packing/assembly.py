@@ -1,9 +1,9 @@
-"""`assemble`: the bundle made of what was placed, and the accounts of what was not."""
+"""`assemble`: the bundle made of what was placed."""
 
 from collections.abc import Iterable, Sequence
 
-from llm_common.agents.context.bundle import BundleMetadata, ContextBundle
-from llm_common.agents.context.packing.candidate import Candidate, Placed, account_of
+from llm_common.agents.context.bundle import BundleMetadata, ContextBundle, ItemAccount
+from llm_common.agents.context.packing.candidate import Placed
 from llm_common.agents.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
 from llm_common.agents.context.rendering import KINDS
 from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest
@@ -21,13 +21,13 @@ def in_bundle_order(placed: Iterable[Placed]) -> list[Placed]:
 
 def assemble(
     placed: Sequence[Placed],
-    dropped: Sequence[tuple[Candidate, str]],
+    dropped: Sequence[ItemAccount],
     *,
     request: ContextSelectionRequest,
     allocation: BudgetAllocation,
     total_tokens: int,
 ) -> ContextBundle:
-    """The bundle of what was placed, in that order, and of what was dropped for which reason."""
+    """The bundle of what was placed, in that order, with the accounts of what was not."""
     shown = [_as_shown(each) for each in placed]
     turns = tuple(item for item in shown if isinstance(item, TurnEntry))
     files = tuple(item for item in shown if isinstance(item, ContextFile))
@@ -42,7 +42,7 @@ def assemble(
         outputs=outputs,
         blocks=tuple(each.block for each in placed),
         kept=tuple(each.account for each in placed),
-        dropped=tuple(account_of(candidate, reason) for candidate, reason in dropped),
+        dropped=dropped,
         metadata=BundleMetadata(
             total_tokens=total_tokens,
             budget=budget,

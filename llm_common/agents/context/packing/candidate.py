@@ -1,8 +1,10 @@
 """`Candidate`: an item of the pool on its way into the bundle, and `candidates_of`, all of them in one order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
+from typing import overload
 
 from llm_common.agents.context.bundle import FRACTIONS, ContextBundle, Form, ItemAccount
 from llm_common.agents.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
@@ -10,7 +12,7 @@ from llm_common.agents.context.rendering import KINDS, Block, item_block
 from llm_common.agents.context.request import Kind, Score, Scores
 from llm_common.agents.pointers.pointer import ContextPointer
 
-__all__ = ["FIRST", "HYSTERESIS", "REFUSED", "Candidate", "Item", "Placed", "account_of", "candidates_of"]
+__all__ = ["FIRST", "HYSTERESIS", "REFUSED", "Candidate", "Item", "LeftOut", "Placed", "account_of", "candidates_of"]
 
 HYSTERESIS = 0.5
 """An item of the previous bundle is worth so much more: what replaces it must score a fifth higher."""
@@ -26,7 +28,6 @@ FIRST = {"mentioned": 0, "pinned": 1}
 _FRAME_CHARS = len("### \n\n\n")
 _LARGEST = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
-_SECTION = {kind: number for number, kind in enumerate(KINDS)}
 
 
 @dataclass(slots=True, eq=False)
@@ -92,11 +93,54 @@ def worth_of(score: Score) -> float:
     return value * value if value < _LARGEST else _LARGEST * _LARGEST
 
 
-def account_of(candidate: Candidate, reason: str, form: Form = "left_out", tokens: int = 0) -> ItemAccount:
-    """What became of a candidate."""
+def account_of(candidate: Candidate, reason: str, form: Form, tokens: int) -> ItemAccount:
+    """What became of a candidate that is in."""
     score = candidate.score
     worth = worth_of(score) * FRACTIONS[form] if tokens else 0.0
     return ItemAccount(candidate.kind, candidate.id, score.rule, reason, form, tokens, score.value, worth, score.parts)
+
+
+class LeftOut(Sequence[ItemAccount]):
+    """The accounts of candidates that are not in, made when somebody asks: few do, and there are thousands.
+
+    Args:
+        candidates: These, in their order.
+        reasons: Why one stays out that its rule would let in, by kind.
+    """
+
+    __slots__ = ("_candidates", "_reasons")
+
+    def __init__(self, candidates: Sequence[Candidate], reasons: Mapping[Kind, str]) -> None:
+        self._candidates = candidates
+        self._reasons = reasons
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    @overload
+    def __getitem__(self, index: int) -> ItemAccount: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ItemAccount, ...]: ...
+    def __getitem__(self, index: int | slice) -> ItemAccount | tuple[ItemAccount, ...]:
+        if isinstance(index, slice):
+            return tuple(map(self._account, self._candidates[index]))
+        return self._account(self._candidates[index])
+
+    def __iter__(self) -> Iterator[ItemAccount]:
+        return map(self._account, self._candidates)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LeftOut | tuple) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of any tuple with a dict in it
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def _account(self, candidate: Candidate) -> ItemAccount:
+        value, parts, rule = candidate.score
+        reason = rule if rule in REFUSED else self._reasons[candidate.kind]
+        return ItemAccount(candidate.kind, candidate.id, rule, reason, "left_out", 0, value, 0.0, parts)
 
 
 def candidates_of(
@@ -107,29 +151,27 @@ def candidates_of(
     Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter.
     """
     before = {(account.kind, account.id): place for place, account in enumerate(previous.kept)} if previous else {}
-    found = []
+    sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
     for kind, item_id, item, heading, text in _items(pool, texts):
         score = scores.get((kind, item_id), _UNSCORED)
-        place = before.get((kind, item_id))
+        place = before.get((kind, item_id)) if before else None
         worth = worth_of(score) * (1.0 if place is None else 1.0 + HYSTERESIS)
         tier = FIRST.get(score.rule, len(FIRST))
         chars = len(heading) + len(text or "") + _FRAME_CHARS
-        found.append(Candidate(kind, item_id, item, score, heading, text, worth, place, tier, chars))
-    found.sort(key=lambda candidate: (_SECTION[candidate.kind], candidate.tier, -candidate.worth))
-    return found
+        sections[kind].append(Candidate(kind, item_id, item, score, heading, text, worth, place, tier, chars))
+    for found in sections.values():
+        found.sort(key=attrgetter("worth"), reverse=True)
+        found.sort(key=attrgetter("tier"))
+    return [*chain.from_iterable(sections.values())]
 
 
 def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[Kind, str, Item, str, str | None]]:
     """Kind, id, item, heading and text of every item: within a kind by id, but turns the newest first."""
     turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"), reverse=True)
     days = [turn.timestamp.date() for turn in turns]
-    if len(set(days)) > 1:
-        named = {day: str(day) for day in days}
-        headings = [_with_date(turn.role, named[day]) for turn, day in zip(turns, days, strict=True)]
-    else:
-        headings = [turn.role for turn in turns]
-    for turn, heading in zip(turns, headings, strict=True):
-        yield "turn", turn.id, turn, heading, turn.content
+    named = {day: str(day) for day in days}
+    for turn, day in zip(turns, days, strict=True):
+        yield "turn", turn.id, turn, _with_date(turn.role, named[day]) if len(named) > 1 else turn.role, turn.content
     for file in sorted(pool.context_files, key=attrgetter("id")):
         yield "file", file.id, file, file.path, file.content
     for memory in sorted(pool.memory_hits, key=attrgetter("id")):

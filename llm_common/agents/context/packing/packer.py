@@ -11,20 +11,21 @@ The steps, each of which gets what the ones before it left:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
 from math import inf
+from operator import attrgetter
 
 from llm_common.agents.context.bundle import FRACTIONS, ContextBundle
 from llm_common.agents.context.packing.assembly import assemble, in_bundle_order
-from llm_common.agents.context.packing.candidate import FIRST, REFUSED, Candidate, Placed, candidates_of
+from llm_common.agents.context.packing.candidate import FIRST, REFUSED, Candidate, LeftOut, Placed, candidates_of
 from llm_common.agents.context.packing.knapsack import choose
 from llm_common.agents.context.packing.ladder import LEAST_CUT, Ladder
 from llm_common.agents.context.packing.meter import SAMPLE_CHARS, Meter
 from llm_common.agents.context.packing.offers import offers_of
 from llm_common.agents.context.packing.rooms import rooms
-from llm_common.agents.context.pool import DataPoolSnapshot, TurnEntry
+from llm_common.agents.context.pool import DataPoolSnapshot
 from llm_common.agents.context.rendering import KINDS, frame, render_blocks
 from llm_common.agents.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores
 from llm_common.ranking import search_stems
@@ -48,6 +49,8 @@ _ROUNDS = 3
 _FULL_ENOUGH = 0.97
 _CERTAINLY_LARGER = 0.7  # an estimate above room / 0.7 needs no count
 _COUNTED_ROOMS, _COUNTED_MORE = 1.25, 1_500  # tokens of candidates that are counted to choose among
+
+_moment: Callable[[Candidate], datetime] = attrgetter("item.timestamp")
 
 
 def pack(
@@ -117,14 +120,11 @@ class _Packer:
 
     def bundle(self) -> ContextBundle:
         """The bundle of what is placed now."""
-        out = (candidate for candidate in self._candidates if candidate not in self._placed)
-        dropped = [
-            (each, rule if (rule := each.score.rule) in REFUSED else "enough" if self._is_enough(each) else "no_room")
-            for each in out
-        ]
+        reasons = {kind: "enough" if self._has_enough(kind) else "no_room" for kind in KINDS}
+        out = [candidate for candidate in self._candidates if candidate not in self._placed]
         return assemble(
             in_bundle_order(self._placed.values()),
-            dropped,
+            LeftOut(out, reasons),
             request=self._request,
             allocation=self._allocation,
             total_tokens=self._total,
@@ -137,7 +137,7 @@ class _Packer:
             if candidate.kind == "turn" and candidate.score.rule != "excluded"
         ]
         reserve = self._left // _NEWEST_SHARE
-        for number, turn in enumerate(nlargest(_MAX_NEWEST, turns, key=_age)):
+        for number, turn in enumerate(_newest(turns)):
             if number == 0:
                 used = self._place(turn, "newest", room=max(reserve, self._allocation.recent_turns), part=reserve)
             else:
@@ -266,7 +266,7 @@ class _Packer:
 
     def _place(self, candidate: Candidate, reason: str, *, room: int = 0, part: int = 0) -> int:
         """Puts the item in, whole if it fits the room, else in a lesser form if one fits the part; its tokens."""
-        if self._is_enough(candidate):
+        if self._has_enough(candidate.kind):
             return 0
         room = min(room, self._left)
         if self._may_take(candidate, room):
@@ -301,8 +301,8 @@ class _Packer:
     def _estimate(self, candidate: Candidate) -> float:
         return 0.0 if candidate.text is None else candidate.chars * self._density[candidate.kind]
 
-    def _is_enough(self, candidate: Candidate) -> bool:
-        return candidate.kind == "memory" and sum(each.kind == "memory" for each in self._placed) >= _MAX_MEMORIES
+    def _has_enough(self, kind: Kind) -> bool:
+        return kind == "memory" and sum(each.kind == "memory" for each in self._placed) >= _MAX_MEMORIES
 
 
 def _by_kind(candidates: Iterable[Candidate]) -> dict[Kind, list[Candidate]]:
@@ -326,6 +326,9 @@ def _beginning(candidate: Candidate) -> str:
     return f"{candidate.heading}\n{(candidate.text or '')[:SAMPLE_CHARS]}"
 
 
-def _age(candidate: Candidate) -> tuple[datetime, str]:
-    assert isinstance(candidate.item, TurnEntry)
-    return candidate.item.timestamp, candidate.id
+def _newest(turns: Sequence[Candidate]) -> list[Candidate]:
+    """The last turns, newest first, those of one moment by id."""
+    moments = [*map(_moment, turns)]
+    first = min(nlargest(_MAX_NEWEST, moments), default=None)
+    last = [turn for turn, moment in zip(turns, moments, strict=True) if first is not None and moment >= first]
+    return sorted(last, key=lambda turn: (_moment(turn), turn.id), reverse=True)[:_MAX_NEWEST]
