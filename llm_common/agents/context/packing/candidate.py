@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 from typing import overload
 
 from llm_common.agents.context.bundle import FRACTIONS, ContextBundle, Form, ItemAccount
@@ -169,9 +169,11 @@ def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[K
     """Kind, id, item, heading and text of every item: within a kind by id, but turns the newest first."""
     turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"), reverse=True)
     days = [turn.timestamp.date() for turn in turns]
-    named = {day: str(day) for day in days}
-    for turn, day in zip(turns, days, strict=True):
-        yield "turn", turn.id, turn, _with_date(turn.role, named[day]) if len(named) > 1 else turn.role, turn.content
+    several = days.count(days[0]) < len(days) if days else False
+    for day, of_day in groupby(zip(days, turns, strict=True), key=itemgetter(0)):
+        named = str(day)
+        for _, turn in of_day:
+            yield "turn", turn.id, turn, _with_date(turn.role, named) if several else turn.role, turn.content
     for file in sorted(pool.context_files, key=attrgetter("id")):
         yield "file", file.id, file, file.path, file.content
     for memory in sorted(pool.memory_hits, key=attrgetter("id")):
