@@ -18,7 +18,7 @@ from llm_common import _telemetry
 from llm_common._env import VARIABLES
 from tests.s3_server import s3_server
 
-settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("default", deadline=None, max_examples=60, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("default")
 
 

@@ -167,7 +167,7 @@ def expected_bytes(result: Any, payload: bytes) -> bytes:
         return payload
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(PAYLOADS)
 def test_walking_the_cursor_rebuilds_a_payload_byte_for_byte_s4_08(result: Any) -> None:
     async def rebuild() -> None:
