@@ -6,7 +6,7 @@ Attribute values are names, counts, sizes and states. Queries, arguments, result
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Protocol
+from typing import Protocol, Self
 
 __all__ = ["Attribute", "Span", "span"]
 
@@ -21,25 +21,36 @@ class Span(Protocol):
 
 
 class _NoSpan:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def set_attribute(self, key: str, value: Attribute) -> None:
         pass
 
 
+_NO_SPAN = _NoSpan()
+
+
 class _Tracer(Protocol):
-    def __call__(self, name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span]: ...
+    def __call__(self, name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span] | None: ...
 
 
-@contextmanager
-def span(name: str, **attributes: Attribute) -> Iterator[Span]:
+def span(name: str, **attributes: Attribute) -> AbstractContextManager[Span]:
     """A span of that name for the duration of the block.
 
     Exceptions pass through and are recorded by their class name alone, since their texts may hold user data.
     """
     tracer = _tracer()
-    if tracer is None:
-        yield _NoSpan()
-        return
-    with tracer(name, attributes) as current:
+    started = tracer(name, attributes) if tracer else None
+    return _NO_SPAN if started is None else _named_errors(started)
+
+
+@contextmanager
+def _named_errors(started: AbstractContextManager[Span]) -> Iterator[Span]:
+    with started as current:
         try:
             yield current
         except BaseException as exc:
@@ -54,8 +65,11 @@ def _tracer() -> _Tracer | None:
     except ImportError:
         return None
     tracer = trace.get_tracer("llm_common")
+    stands_in = isinstance(tracer, trace.ProxyTracer)
 
-    def start(name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span]:
+    def start(name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span] | None:
+        if stands_in and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return None  # opentelemetry is there, but so far nobody who takes spans
         return tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         )

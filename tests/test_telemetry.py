@@ -1,4 +1,6 @@
 import builtins
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +25,27 @@ def test_an_exception_leaves_its_class_name_and_not_its_text(exported: InMemoryS
     assert dict(finished.attributes or {}) == {"error.type": "ValueError"}
     assert not finished.events
     assert "private" not in finished.to_json()
+
+
+def test_whoever_takes_spans_later_gets_those_from_then_on() -> None:
+    program = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from llm_common._telemetry import span
+with span("before"):
+    pass
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+with span("outer"), span("inner"):
+    pass
+inner, outer = exporter.get_finished_spans()
+print(inner.name, outer.name, inner.parent.span_id == outer.context.span_id)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ran.stdout == "inner outer True\n"
 
 
 def test_nothing_happens_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:

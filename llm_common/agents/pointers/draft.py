@@ -35,6 +35,7 @@ class Draft:
     call_sha256: str
     payload: bytes
     payload_sha256: str
+    fits_64_bits: bool
     summary: str
     digest: str
     source_urls: list[str]
@@ -79,6 +80,7 @@ class Draft:
             call_sha256=call_digest_of(stable_args, tool_name=tool_name, query_id=query_id, task_id=task_id),
             payload=encoded.data,
             payload_sha256=hashlib.sha256(encoded.data).hexdigest(),
+            fits_64_bits=encoded.fits_64_bits,
             summary=summary_line(tool_name=redactor.text(tool_name, active=active), args=shown),
             digest=describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor),
             source_urls=_web_urls(source_urls, encoded.value, redactor),
@@ -123,6 +125,7 @@ class Draft:
             args_sha256=self.args_sha256,
             expires_at=expires_at,
             pinned=pinned,
+            fits_64_bits=self.fits_64_bits,
         )
 
 

@@ -36,8 +36,8 @@ _REST_S = 0.0002
 _encoding = threading.Lock()  # one thread at a time: they could only take turns, and would hold their pieces meanwhile
 
 
-def encode_whole(value: object) -> tuple[bytes, object]:
-    """The value as JSON in one step that no other thread can interrupt, and what the JSON says.
+def encode_whole(value: object) -> tuple[bytes, object, bool]:
+    """The value as JSON in one step that no other thread can interrupt, what the JSON says, and whether orjson made it.
 
     orjson writes what it understands as `to_plain` does; `to_plain` and the standard library write the rest (longer
     integers, half surrogate pairs, foreign objects).
@@ -46,10 +46,10 @@ def encode_whole(value: object) -> tuple[bytes, object]:
         UnserialisableError: JSON cannot stand for the value.
     """
     try:
-        return orjson.dumps(value, option=_OURS), value
+        return orjson.dumps(value, option=_OURS), value, True
     except TypeError:
         plain = to_plain(value)
-        return json_text(plain).encode("utf-8"), plain
+        return json_text(plain).encode("utf-8"), plain, False
 
 
 def encode_in_slices(value: object, *, max_bytes: int | None) -> bytearray:

@@ -202,7 +202,8 @@ class ContextPointerStore(StoreUpkeep):
             UnsafePathError: The pointer's id is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
-        return decode_json(self.load_payload(pointer.pointer_id, query_id=pointer.query_id)[1])
+        stored, payload = self.load_payload(pointer.pointer_id, query_id=pointer.query_id)
+        return decode_json(payload, fits_64_bits=stored.fits_64_bits)
 
     def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its result as the bytes of a JSON file, both of the newest version; otherwise `load_result`.

@@ -142,7 +142,7 @@ def test_a_change_between_two_slices_is_an_error_f_041(
     assert moments > 10
     real, count = slices.encode_whole, itertools.count()
 
-    def encode(part: object) -> tuple[bytes, object]:
+    def encode(part: object) -> tuple[bytes, object, bool]:
         if next(count) == (slice_number if slice_number >= 0 else moments // 2 + slice_number):
             change(value)
         return real(part)
