@@ -110,7 +110,7 @@ class Floor:
         os.close(folder)
 
     async def load(self, query: str, number: int) -> object:
-        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)
+        folder = self._open(query)
         record = orjson.loads(_read(folder, _meta(number)))
         data = _read(folder, f"{number:012x}.result.json")
         os.close(folder)
@@ -120,9 +120,14 @@ class Floor:
         return value
 
     async def list(self, query: str) -> int:
-        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)
+        folder = self._open(query)
+        names, sizes = [], {}
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.name.endswith(".meta.json")]
+            for entry in entries:
+                if entry.name.endswith(".meta.json"):
+                    names.append(entry.name)
+                else:
+                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
         records = [orjson.loads(_read(folder, name)) for name in names]
         os.close(folder)
         return len(records)
@@ -132,6 +137,13 @@ class Floor:
 
     def reopen(self) -> "Floor":
         return self
+
+    def _open(self, query: str) -> int:
+        """The folder to read from, after a look at whose the base and the folder are."""
+        os.stat(self._base)
+        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)
+        os.fstat(folder)
+        return folder
 
     def _put(self, folder: int, name: str, data: bytes) -> None:
         temporary = f".tmp-{name}"
@@ -174,4 +186,5 @@ def _record(query: str, number: int, size: int, sha256: str) -> dict[str, object
         "args_sha256": "0" * 64,
         "expires_at": None,
         "pinned": False,
+        "fits_64_bits": True,
     }

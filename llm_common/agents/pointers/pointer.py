@@ -21,9 +21,9 @@ __all__ = [
     "compute_pointer_id",
     "deterministic_summary",
     "digest_of",
+    "share_names",
     "summary_line",
     "text_digest",
-    "unvalidated",
 ]
 
 KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
@@ -80,19 +80,15 @@ class ContextPointer(BaseModel):
     fits_64_bits: bool = False
 
 
-_ALL_FIELDS = set(ContextPointer.model_fields)
-_new, _set = ContextPointer.__new__, object.__setattr__
+_NAMES: dict[int, set[str]] = {}
 
 
-def unvalidated(fields: Mapping[str, Any]) -> ContextPointer:
-    """The pointer of values that validation would not change, all of them and in the order of the class."""
-    pointer = _new(ContextPointer)
-    values = pointer.__dict__  # filled one by one: so all pointers share the table of its keys
-    for name, value in fields.items():
-        values[name] = value
-    _set(pointer, "__pydantic_fields_set__", _ALL_FIELDS)
-    _set(pointer, "__pydantic_extra__", None)
-    _set(pointer, "__pydantic_private__", None)
+def share_names(pointer: ContextPointer) -> ContextPointer:
+    """The pointer itself, with one set of the names of its fields for all that have the same; each takes 700 bytes."""
+    own = pointer.__pydantic_fields_set__
+    shared = _NAMES.setdefault(len(own), own)
+    if shared == own:
+        object.__setattr__(pointer, "__pydantic_fields_set__", shared)
     return pointer
 
 

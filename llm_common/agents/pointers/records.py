@@ -15,16 +15,12 @@ import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
-from itertools import product
-from sys import intern
-from types import UnionType
-from typing import Protocol, TypeVar, get_args, get_origin
+from typing import Protocol, TypeVar
 
-import orjson
 from pydantic import ValidationError
 
 from llm_common.agents.pointers.encoding import decode_json, encode_json
-from llm_common.agents.pointers.pointer import ContextPointer, unvalidated
+from llm_common.agents.pointers.pointer import ContextPointer, share_names
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
 from llm_common.storage import LockingBlobStore
 
@@ -41,21 +37,8 @@ __all__ = [
 
 Changed = TypeVar("Changed")
 
-_FIELDS = [*ContextPointer.model_fields]
-_EXACT_TYPES = frozenset(
-    product(
-        *(
-            get_args(field.annotation)
-            if get_origin(field.annotation) is UnionType
-            else (get_origin(field.annotation) or field.annotation,)
-            for field in ContextPointer.model_fields.values()
-        )
-    )
-)
-"""The types that the fields of a pointer can have, all together, when each is of the very type that it should have."""
-
-_EXACT_ARGS = frozenset({str, int, bool, type(None)})
-_TEXTS = frozenset({str})
+_FINITE = frozenset({str, int, bool, type(None)})
+_read_strictly = ContextPointer.__pydantic_validator__.validate_json
 
 _TRIES = 3
 """A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
@@ -82,33 +65,21 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
     Raises:
         CorruptPointerError: The bytes are no commit record, or that of another pointer.
     """
-    pointer = _exact(data, query_id, pointer_id) or _validated(decode_json(data))
+    pointer = _exact(data) or _validated(decode_json(data))
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
         raise CorruptPointerError("A stored pointer is that of another place; move its file back")
     return pointer
 
 
-def _exact(data: bytes, query_id: str, pointer_id: str) -> ContextPointer | None:
-    """The pointer when its fields are all there and need no conversion, so that validation would change nothing.
-
-    Its arguments are flat and without floats, since orjson makes floats of integers over 64 bits.
-    """
+def _exact(data: bytes) -> ContextPointer | None:
+    """The pointer when each field is of the very type that it should have, so that nothing need be converted."""
     try:
-        fields = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        pointer = _read_strictly(data, strict=True)
+    except ValidationError:
         return None
-    if type(fields) is not dict or [*fields] != _FIELDS or tuple(map(type, fields.values())) not in _EXACT_TYPES:
-        return None
-    if not _EXACT_ARGS.issuperset(map(type, fields["args"].values())):
-        return None
-    urls = fields["source_urls"]
-    if urls and not _TEXTS.issuperset(map(type, urls)):
-        return None
-    if fields["query_id"] != query_id or fields["pointer_id"] != pointer_id:
-        return None
-    fields["query_id"], fields["pointer_id"] = query_id, pointer_id  # one text for all who hold it
-    fields["tool_name"] = intern(fields["tool_name"])
-    return unvalidated(fields)
+    if not _FINITE.issuperset(map(type, pointer.args.values())) and (b"NaN" in data or b"Infinity" in data):
+        return None  # older files may hold these, and mean None
+    return share_names(pointer)
 
 
 def _validated(fields: object) -> ContextPointer:
@@ -236,25 +207,32 @@ class PointerRecords:
 
     def load_still(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """As `load`, for a caller that keeps writers out, or does not mind a false `CorruptPointerError`."""
-        keys = [key(query_id, pointer_id) for key in (meta_key, result_key, next_key)]
-        meta, payload, pending = self._blobs.get_many(keys)  # in this order, which that of the steps relies on
+        keys = meta_key(query_id, pointer_id), result_key(query_id, pointer_id)
+        meta, payload = self._blobs.get_many(keys)  # in this order, which that of the steps relies on
         if meta is None or payload is None:
             meta, payload = self._blobs.get(keys[0]), self._blobs.get(keys[1])
-        if pending is not None:
-            with suppress(CorruptPointerError):
-                announced = parse_meta(pending, query_id=query_id, pointer_id=pointer_id)
-                if describes(announced, payload):
-                    return announced, payload
-        committed = parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
-        if not describes(committed, payload):
+        pointer = _describing(payload, meta, query_id, pointer_id)
+        if pointer is None or pointer.result_sha256 is None:  # one of an older version describes whatever is there
+            [pending] = self._blobs.get_many([next_key(query_id, pointer_id)])
+            pointer = _describing(payload, pending, query_id, pointer_id) or pointer
+        if pointer is None:
+            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)  # tells what is wrong with it, if it is that
             raise CorruptPointerError("A stored result is not what was saved; restore its file from a copy")
-        return committed, payload
+        return pointer, payload
 
     def _read(self, key: Callable[[str, str], str], query_id: str, pointer_id: str) -> ContextPointer | None:
         """The pointer under the key, None when it is missing or damaged."""
         with suppress(PointerNotFoundError, CorruptPointerError):
             return parse_meta(self._blobs.get(key(query_id, pointer_id)), query_id=query_id, pointer_id=pointer_id)
         return None
+
+
+def _describing(payload: bytes, record: bytes | None, query_id: str, pointer_id: str) -> ContextPointer | None:
+    """The pointer of a record that describes the payload, None for a damaged record, or that of another result."""
+    with suppress(CorruptPointerError):
+        pointer = None if record is None else parse_meta(record, query_id=query_id, pointer_id=pointer_id)
+        return pointer if pointer and describes(pointer, payload) else None
+    return None
 
 
 def describes(pointer: ContextPointer, payload: bytes) -> bool:
