@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -103,8 +104,7 @@ class FileBlobStore:
             StoreError: The folder cannot be read, or the process has run out of descriptors or memory: that says
                 nothing about the blobs.
         """
-        pairs = map(check_key, keys)
-        for folder, run in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        for folder, run in itertools.groupby(map(check_key, keys), key=itemgetter(0)):
             names = [name for _, name in run]
             try:
                 with as_store_errors("read"), self._open(folder) as opened:

@@ -135,8 +135,10 @@ class PointerRecords:
             CorruptPointerError: The result is not what was saved.
         """
         for _ in range(_TRIES):
-            with suppress(CorruptPointerError):
+            try:
                 return self.load_still(query_id, pointer_id)
+            except CorruptPointerError:
+                continue
         with self.still(query_id):
             return self.load_still(query_id, pointer_id)
 
@@ -229,10 +231,13 @@ class PointerRecords:
 
 def _describing(payload: bytes, record: bytes | None, query_id: str, pointer_id: str) -> ContextPointer | None:
     """The pointer of a record that describes the payload, None for a damaged record, or that of another result."""
-    with suppress(CorruptPointerError):
-        pointer = None if record is None else parse_meta(record, query_id=query_id, pointer_id=pointer_id)
-        return pointer if pointer and describes(pointer, payload) else None
-    return None
+    if record is None:
+        return None
+    try:
+        pointer = parse_meta(record, query_id=query_id, pointer_id=pointer_id)
+    except CorruptPointerError:
+        return None
+    return pointer if describes(pointer, payload) else None
 
 
 def describes(pointer: ContextPointer, payload: bytes) -> bool:

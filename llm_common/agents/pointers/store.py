@@ -222,7 +222,7 @@ class ContextPointerStore(StoreUpkeep):
                 stored, payload = self._records.load(query_id, pointer_id)
             except PointerNotFoundError as exc:
                 raise self._miss(query_id, pointer_id) from exc
-            if has_expired(stored, self._clock.now()):
+            if stored.expires_at is not None and has_expired(stored, self._clock.now()):
                 raise not_found("expired")
             current.set_attribute("result_bytes", len(payload))
         if stored.result_sha256 is None:
