@@ -28,6 +28,7 @@ __all__ = [
     "StampingBlobStore",
     "check_folder",
     "check_key",
+    "check_name",
     "check_query_id",
 ]
 
@@ -62,8 +63,6 @@ class FolderSurvey:
 
 StampedFile: TypeAlias = tuple[str, int, int]
 """Name, size in bytes, and a number that is another one after every change, 0 for a blob that changed just now."""
-
-_Files: TypeAlias = list[StampedFile]  # `list` is a method below
 
 
 class BlobStore(Protocol):
@@ -154,8 +153,20 @@ class StampingBlobStore(BlobStore, Protocol):
         put, such as another program's writing into a file, may leave the number as it is; `files` tells those too.
         """
 
-    def files(self, folder: str) -> "_Files":
-        """Every blob of a folder, in no order."""
+    def files(self, folder: str, *, unseen: str | None = None) -> Iterator[StampedFile]:
+        """Every blob of a folder, in no order.
+
+        Args:
+            folder: The folder.
+            unseen: Of whatever has a name with this ending the name alone is told, with a size and a stamp of 0, which
+                takes a fraction of the time; for a caller that goes on to `get_stamped`.
+        """
+
+    def get_stamped(self, folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
+        """Name, bytes and stamp of each blob of a folder in turn; what is gone, or is no blob, is left out.
+
+        The stamp is that of the bytes or of older ones, never of newer ones.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,15 @@ def check_folder(folder: object) -> str:
     return OWN_FOLDER if folder == OWN_FOLDER else _check_part(folder, "The folder of a key")
 
 
+def check_name(name: object) -> str:
+    """The name itself when it may be the second part of a key.
+
+    Raises:
+        InvalidIdError: Anything else.
+    """
+    return _check_part(name, "The name of a key")
+
+
 def check_key(key: object) -> tuple[str, str]:
     """Folder and name of a key.
 
@@ -227,7 +247,7 @@ def check_key(key: object) -> tuple[str, str]:
     if not isinstance(key, str) or key.count("/") != 1:
         raise InvalidIdError("A blob key is not allowed; use text of the form folder/name")
     folder, name = key.split("/")
-    return check_folder(folder), _check_part(name, "The name of a key")
+    return check_folder(folder), check_name(name)
 
 
 def _check_part(part: object, what: str) -> str:

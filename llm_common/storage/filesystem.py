@@ -6,27 +6,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeVar
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError
-from llm_common.storage.blob import FolderSurvey, StampedFile, check_folder, check_key, check_query_id
+from llm_common.storage.blob import FolderSurvey, StampedFile, check_folder, check_key, check_name, check_query_id
 from llm_common.storage.flock import in_turn, lock_file, unlock_file
 from llm_common.storage.folder import LOCK_NAME, Folder, Trust, as_store_errors, open_folder, remove_directory
 
 __all__ = ["Durability", "FileBlobStore"]
 
 Durability = Literal["full", "rename"]
+Found = TypeVar("Found")
 
 _log = logging.getLogger(__name__)
 
 _REMOVALS = 8  # of a folder within the time that it takes to open one
-
-
-_Files: TypeAlias = list[StampedFile]  # `list` is a method below
 
 
 class _Held(threading.local):
@@ -121,17 +119,13 @@ class FileBlobStore:
         """
         return {f"{folder}/{name}": size for name, size, _ in sorted(self.files(folder))}
 
-    def files(self, folder: str) -> "_Files":
+    def files(self, folder: str, *, unseen: str | None = None) -> Iterator[StampedFile]:
         """Every plain file of a folder, otherwise as `list`; see `StampingBlobStore.files`."""
-        check_folder(folder)
-        try:
-            with as_store_errors("list"), self._open(folder) as opened:
-                files, odd = opened.files()
-        except PointerNotFoundError:
-            return []
-        if odd:
-            _log.warning("left out %d entries of a store folder that are not plain files", odd)
-        return files
+        return self._plain("list", folder, lambda opened: opened.files(unseen=unseen))
+
+    def get_stamped(self, folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
+        """Plain files of a folder with their stamps; see `StampingBlobStore.get_stamped`."""
+        return self._plain("read", folder, lambda opened: opened.read_stamped(map(check_name, names)))
 
     def stamp(self, folder: str) -> int | None:
         """Changes with the names in a folder; see `StampingBlobStore.stamp`."""
@@ -211,6 +205,18 @@ class FileBlobStore:
         """The absolute path of the file."""
         folder, name = check_key(key)
         return str(self._base_dir / folder / name)
+
+    def _plain(self, action: str, folder: str, look: Callable[[Folder], Iterator[Found | None]]) -> Iterator[Found]:
+        """What a look into a folder finds; what it finds to be no plain file is counted in the log."""
+        odd = 0
+        with suppress(PointerNotFoundError), as_store_errors(action), self._open(check_folder(folder)) as opened:
+            for found in look(opened):
+                if found is None:
+                    odd += 1
+                else:
+                    yield found
+        if odd:
+            _log.warning("left out %d entries of a store folder that are not plain files", odd)
 
     def _open(self, folder: str, *, create: bool = False) -> AbstractContextManager[Folder]:
         """The folder, which is open already for the thread that holds its lock."""

@@ -7,6 +7,7 @@ import secrets
 import stat
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,17 +70,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """The bytes of a plain file."""
-        descriptor, size = self._open(name, os.O_RDONLY)
-        try:
-            data = os.read(descriptor, size + 1)
-            if len(data) == size:
-                return data
-            chunks = [data]
-            while chunk := os.read(descriptor, size + 1):
-                chunks.append(chunk)
-            return b"".join(chunks)
-        finally:
-            os.close(descriptor)
+        return self._read(name)[0]
 
     def read_or_none(self, name: str) -> bytes | None:
         """As `read`, but None when this one file cannot be read; a process out of descriptors still raises."""
@@ -91,6 +82,23 @@ class Folder:
             if exc.errno in _EXHAUSTED:
                 raise
             return None
+
+    def read_stamped(self, names: Iterable[str]) -> Iterator[tuple[str, bytes, int] | None]:
+        """Name, bytes and the stamp before them of each plain file; None for what is none, nothing for what is gone."""
+        now_ns = time.time_ns()
+        for name in names:
+            try:
+                data, status = self._read(name)
+            except FileNotFoundError:
+                continue
+            except UnsafePathError:
+                yield None
+            except OSError as exc:
+                if exc.errno not in _NOT_OURS:
+                    raise
+                yield None
+            else:
+                yield name, data, _stamp(status, now_ns)
 
     def write(self, name: str, data: bytes, *, durable: bool) -> None:
         """Puts a whole file in place by a temporary one and a rename; on failure the temporary one is gone."""
@@ -124,29 +132,26 @@ class Folder:
         """A number that is another one after every change of the folder's names, None while one might not show."""
         return _stamp(os.fstat(self._descriptor), time.time_ns()) or None
 
-    def files(self) -> tuple[list[StampedFile], int]:
-        """Every plain file that is not hidden, and how many other visible entries there are."""
-        files: list[StampedFile] = []
-        odd = 0
+    def files(self, *, unseen: str | None) -> Iterator[StampedFile | None]:
+        """Every plain file that is not hidden, and None for each other visible entry.
+
+        Args:
+            unseen: Of whatever has a name with this ending nothing but the name is told.
+        """
         now_ns = time.time_ns()
-        long_ago_ns = now_ns - _COARSE_GRAIN_NS
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 name = entry.name
                 if name.startswith("."):
                     self._sweep(entry)
-                    continue
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                if self._is_ours(status):
-                    changed_ns = status.st_ctime_ns
-                    stamp = hash((changed_ns, status.st_ino)) if changed_ns < long_ago_ns else _stamp(status, now_ns)
-                    files.append((name, status.st_size, stamp))
+                elif unseen is not None and name.endswith(unseen):
+                    yield name, 0, 0
                 else:
-                    odd += 1
-        return files, odd
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    yield (name, status.st_size, _stamp(status, now_ns)) if self._is_ours(status) else None
 
     def survey(self) -> "Standing":
         """Everything in the folder; nothing is changed."""
@@ -183,12 +188,27 @@ class Folder:
         """
         return self._open(name, flags)[0]
 
-    def _open(self, name: str, flags: int) -> tuple[int, int]:
-        """The descriptor and the size of a plain file."""
+    def _read(self, name: str) -> tuple[bytes, os.stat_result]:
+        """The bytes of a plain file, and what it was before they were read."""
+        descriptor, status = self._open(name, os.O_RDONLY)
+        try:
+            size = status.st_size
+            data = os.read(descriptor, size + 1)
+            if len(data) != size:
+                chunks = [data]
+                while chunk := os.read(descriptor, size + 1):
+                    chunks.append(chunk)
+                data = b"".join(chunks)
+            return data, status
+        finally:
+            os.close(descriptor)
+
+    def _open(self, name: str, flags: int) -> tuple[int, os.stat_result]:
+        """The descriptor and the status of a plain file."""
         descriptor = os.open(name, flags | _FILE, 0o600, dir_fd=self._descriptor)
         status = os.fstat(descriptor)
         if self._is_ours(status):
-            return descriptor, status.st_size
+            return descriptor, status
         os.close(descriptor)
         raise UnsafePathError(
             "A stored file is no plain file of this store's owner with a single name; remove it, "
@@ -319,8 +339,10 @@ def _stamp(status: os.stat_result, now_ns: int) -> int:
     or of seconds on old file systems. Two changes within a grain look alike, so what changed just now has no stamp.
     """
     changed_ns = status.st_ctime_ns
-    grain_ns = _FINE_GRAIN_NS if changed_ns % _SECOND_NS else _COARSE_GRAIN_NS
-    return 0 if now_ns - changed_ns < grain_ns else hash((changed_ns, status.st_ino))
+    age_ns = now_ns - changed_ns
+    if age_ns < _COARSE_GRAIN_NS and age_ns < (_FINE_GRAIN_NS if changed_ns % _SECOND_NS else _COARSE_GRAIN_NS):
+        return 0
+    return hash((changed_ns, status.st_ino))
 
 
 def _flush(descriptor: int) -> None:

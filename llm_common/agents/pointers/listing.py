@@ -6,10 +6,12 @@ import threading
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import repeat
+from operator import attrgetter
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,6 +25,7 @@ __all__ = ["PointerIndex", "PointerListing", "parse_key"]
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"([0-9a-f]{12,16})\.(?:[0-9a-f]{16}\.(?=next))?(meta\.json|result\.json|next)")
+_META = ".meta.json"
 _CANONICAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 _MAX_KNOWN = 100_000  # pointers that are remembered, but those of the query that was listed last in any case
 _ALWAYS_CHECKED = 256
@@ -64,6 +67,7 @@ class PointerIndex:
 
     def __init__(self, blobs: BlobStore, load: Callable[[str, str], tuple[ContextPointer, bytes]]) -> None:
         self._blobs = blobs
+        self._stamping = blobs if isinstance(blobs, StampingBlobStore) else None
         self._load = load
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._guard = threading.Lock()
@@ -74,48 +78,59 @@ class PointerIndex:
         Raises:
             StoreError: The folder cannot be read.
         """
-        if not isinstance(self._blobs, StampingBlobStore):
+        if self._stamping is None:
             sizes = self._blobs.list(query_id)
-            return _told(self._look(query_id, None, [(key.partition("/")[2], size, 0) for key, size in sizes.items()]))
+            return _told(self._look(query_id, None, ((key.partition("/")[2], size, 0) for key, size in sizes.items())))
         known = self._known.get(query_id)
-        stamp = self._blobs.stamp(query_id)
+        stamp = self._stamping.stamp(query_id)
         if known is None or stamp is None or stamp != known.folder_stamp or _is_due(known):
-            known = self._look(query_id, known, self._blobs.files(query_id), stamp)
+            files = self._stamping.files(query_id, unseen=_META if known is None else None)
+            known = self._look(query_id, known, files, stamp)
             self._remember(query_id, known)
         return _told(known)
 
-    def _look(self, query_id: str, known: _Known | None, files: list[StampedFile], stamp: int | None = None) -> _Known:
+    def _look(
+        self, query_id: str, known: _Known | None, files: Iterable[StampedFile], folder_stamp: int | None = None
+    ) -> _Known:
         """What the files say; a record that has still the stamp that is known is not read again."""
         began = time.monotonic()
         records, results, pending, skipped = _sorted_out(files)
-        files.clear()  # of a large query they take more room than what follows
-        pointers = self._read(query_id, records, {} if known is None else _unchanged(known, records))
-        settled = []
-        for pointer_id, pointer in pointers:
+        settled: list[ContextPointer] = []
+        stamps: dict[str, int] = {}
+        for pointer_id, pointer, stamp in self._read(query_id, records, known):
             size = results.pop(pointer_id, None)
             if pointer is not None and size and pointer.result_bytes in (None, size) and pointer_id not in pending:
                 settled.append(pointer)
+                stamps[pointer_id] = stamp
                 continue
-            stamp = None
+            folder_stamp = None
             if examined := self._examine(query_id, pointer_id):
                 settled.append(examined)
             else:
                 skipped += 1
-        settled.sort(key=_age)
-        stamps = array("q", [records.get(pointer.pointer_id, 0) for pointer in settled])
+        _sort(settled)
         listing = PointerListing(pointers=tuple(settled), skipped=skipped)
+        kept = array("q", [stamps.get(pointer.pointer_id, 0) for pointer in settled])
         now = time.monotonic()
-        return _Known(listing, stamp, stamps, checked_s=now, took_s=now - began)
+        return _Known(listing, folder_stamp, kept, checked_s=now, took_s=now - began)
 
     def _read(
-        self, query_id: str, records: Mapping[str, int], same: Mapping[str, ContextPointer]
-    ) -> Iterator[tuple[str, ContextPointer | None]]:
-        """Each record with its pointer, None for a damaged one."""
-        yield from same.items()
-        changed = sorted(records.keys() - same.keys())
-        metas = self._blobs.get_many(meta_key(query_id, pointer_id) for pointer_id in changed)
-        for pointer_id, meta in zip(changed, metas, strict=True):
-            yield pointer_id, _parsed(meta, query_id=query_id, pointer_id=pointer_id)
+        self, query_id: str, records: Mapping[str, int], known: _Known | None
+    ) -> Iterator[tuple[str, ContextPointer | None, int]]:
+        """Each record with its pointer, None for a damaged one, and its stamp."""
+        same = {} if known is None else _unchanged(known, records)
+        for pointer_id, pointer in same.items():
+            yield pointer_id, pointer, records[pointer_id]
+        for pointer_id, meta, stamp in self._metas(query_id, sorted(records.keys() - same.keys())):
+            yield pointer_id, _parsed(meta, query_id=query_id, pointer_id=pointer_id), stamp
+
+    def _metas(self, query_id: str, pointer_ids: list[str]) -> Iterable[tuple[str, bytes | None, int]]:
+        """Bytes and stamp of each record in turn."""
+        if self._stamping is None:
+            metas = self._blobs.get_many(meta_key(query_id, pointer_id) for pointer_id in pointer_ids)
+            return zip(pointer_ids, metas, repeat(0))
+        names = (pointer_id + _META for pointer_id in pointer_ids)
+        return ((name[: -len(_META)], meta, stamp) for name, meta, stamp in self._stamping.get_stamped(query_id, names))
 
     def _remember(self, query_id: str, known: _Known) -> None:
         with self._guard:
@@ -140,7 +155,7 @@ def parse_key(key: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def _sorted_out(files: list[StampedFile]) -> tuple[dict[str, int], dict[str, int], set[str], int]:
+def _sorted_out(files: Iterable[StampedFile]) -> tuple[dict[str, int], dict[str, int], set[str], int]:
     """The stamp of each record, the size of each result, the ids with a pending record, and how many are foreign."""
     records: dict[str, int] = {}
     results: dict[str, int] = {}
@@ -160,7 +175,7 @@ def _sorted_out(files: list[StampedFile]) -> tuple[dict[str, int], dict[str, int
     return records, results, pending, skipped
 
 
-def _unchanged(known: _Known, records: dict[str, int]) -> dict[str, ContextPointer]:
+def _unchanged(known: _Known, records: Mapping[str, int]) -> dict[str, ContextPointer]:
     """The pointers whose records have the stamps that they had."""
     return {
         pointer.pointer_id: pointer
@@ -186,6 +201,12 @@ def _parsed(meta: bytes | None, *, query_id: str, pointer_id: str) -> ContextPoi
         return None if meta is None else parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
     except CorruptPointerError:
         return None
+
+
+def _sort(pointers: list[ContextPointer]) -> None:
+    """Sorts by `_age`, which for most is what they say."""
+    is_canonical = all(map(_CANONICAL.fullmatch, map(attrgetter("created_at"), pointers)))
+    pointers.sort(key=attrgetter("created_at", "pointer_id") if is_canonical else _age)
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:

@@ -183,8 +183,9 @@ class ContextPointerStore(StoreUpkeep):
         """The pointers of a query and how many files were passed over; otherwise as `list`."""
         with span("pointers.list") as current:
             listing = self._index.read(check_query_id(query_id))
+            mortal = [pointer for pointer in listing.pointers if pointer.expires_at is not None]
             now = self._clock.now()
-            if any(has_expired(pointer, now) for pointer in listing.pointers):
+            if any(has_expired(pointer, now) for pointer in mortal):
                 there = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
                 listing = listing.model_copy(update={"pointers": there})
             current.set_attribute("pointers", len(listing.pointers))

@@ -72,14 +72,14 @@ class CountingBlobs(FileBlobStore):
         super().__init__(base_dir, durability="rename")
         self.looked = self.read = 0
 
-    def files(self, folder: str) -> Any:
+    def files(self, folder: str, *, unseen: str | None = None) -> Any:
         self.looked += 1
-        return super().files(folder)
+        return super().files(folder, unseen=unseen)
 
-    def get_many(self, keys: Any) -> Any:
-        keys = [*keys]
-        self.read += len(keys)
-        return super().get_many(keys)
+    def get_stamped(self, folder: str, names: Any) -> Any:
+        names = [*names]
+        self.read += len(names)
+        return super().get_stamped(folder, names)
 
 
 def index_of(tmp_path: Path) -> tuple[PointerIndex, CountingBlobs]:
