@@ -75,7 +75,7 @@ class Folder:
     def read_or_none(self, name: str) -> bytes | None:
         """As `read`, but None when this one file cannot be read; a process out of descriptors still raises."""
         try:
-            return self.read(name)
+            return self._read(name)[0]
         except UnsafePathError:
             return None
         except OSError as exc:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import chain
 from operator import attrgetter
+from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.agents.pointers.pointer import ContextPointer
-from llm_common.agents.pointers.records import meta_key, parse_meta
+from llm_common.agents.pointers.pointer import ContextPointer, share_names
+from llm_common.agents.pointers.records import parse_meta
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, UnsafePathError
 from llm_common.storage import BlobStore, StampedFile, StampingBlobStore
 
@@ -26,11 +27,15 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"([0-9a-f]{12,16})\.(?:[0-9a-f]{16}\.(?=next))?(meta\.json|result\.json|next)")
 _META = ".meta.json"
-_CANONICAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
+_CANONICAL = re.compile(r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00\n)*+", re.ASCII)
 _MAX_KNOWN = 100_000  # pointers that are remembered, but those of the query that was listed last in any case
 _ALWAYS_CHECKED = 256
 _CHECKED_EVERY_S = 1.0
 _CHECK_SHARE = 10
+
+
+_Record: TypeAlias = tuple[str, ContextPointer | None, int]
+"""An id, its pointer, None for a damaged record, and the record's stamp."""
 
 
 class PointerListing(BaseModel):
@@ -97,7 +102,9 @@ class PointerIndex:
         records, results, pending, skipped = _sorted_out(files)
         settled: list[ContextPointer] = []
         stamps: dict[str, int] = {}
-        for pointer_id, pointer, stamp in self._read(query_id, records, known):
+        same = [] if known is None else _unchanged(known, records)
+        changed = sorted(records.keys() - [pointer_id for pointer_id, _, _ in same])
+        for pointer_id, pointer, stamp in chain(same, self._read(query_id, changed)):
             size = results.pop(pointer_id, None)
             if pointer is not None and size and pointer.result_bytes in (None, size) and pointer_id not in pending:
                 settled.append(pointer)
@@ -114,23 +121,22 @@ class PointerIndex:
         now = time.monotonic()
         return _Known(listing, folder_stamp, kept, checked_s=now, took_s=now - began)
 
-    def _read(
-        self, query_id: str, records: Mapping[str, int], known: _Known | None
-    ) -> Iterator[tuple[str, ContextPointer | None, int]]:
-        """Each record with its pointer, None for a damaged one, and its stamp."""
-        same = {} if known is None else _unchanged(known, records)
-        for pointer_id, pointer in same.items():
-            yield pointer_id, pointer, records[pointer_id]
-        for pointer_id, meta, stamp in self._metas(query_id, sorted(records.keys() - same.keys())):
-            yield pointer_id, _parsed(meta, query_id=query_id, pointer_id=pointer_id), stamp
+    def _read(self, query_id: str, pointer_ids: Iterable[str]) -> Iterator[_Record]:
+        for name, meta, stamp in self._metas(query_id, [pointer_id + _META for pointer_id in pointer_ids]):
+            pointer_id = name[: -len(_META)]
+            try:
+                pointer = share_names(parse_meta(meta, query_id=query_id, pointer_id=pointer_id))
+            except CorruptPointerError:
+                yield pointer_id, None, stamp
+            else:
+                yield pointer_id, pointer, stamp
 
-    def _metas(self, query_id: str, pointer_ids: list[str]) -> Iterable[tuple[str, bytes | None, int]]:
-        """Bytes and stamp of each record in turn."""
-        if self._stamping is None:
-            metas = self._blobs.get_many(meta_key(query_id, pointer_id) for pointer_id in pointer_ids)
-            return zip(pointer_ids, metas, repeat(0))
-        names = (pointer_id + _META for pointer_id in pointer_ids)
-        return ((name[: -len(_META)], meta, stamp) for name, meta, stamp in self._stamping.get_stamped(query_id, names))
+    def _metas(self, query_id: str, names: list[str]) -> Iterable[tuple[str, bytes, int]]:
+        """Name, bytes and stamp of each record."""
+        if self._stamping is not None:
+            return self._stamping.get_stamped(query_id, names)
+        metas = self._blobs.get_many(f"{query_id}/{name}" for name in names)
+        return ((name, meta or b"", 0) for name, meta in zip(names, metas, strict=True))  # none is no good one either
 
     def _remember(self, query_id: str, known: _Known) -> None:
         with self._guard:
@@ -164,24 +170,25 @@ def _sorted_out(files: Iterable[StampedFile]) -> tuple[dict[str, int], dict[str,
     named = _NAME.fullmatch
     for name, size, stamp in files:
         pointer_id, _, kind = name.partition(".")
-        if not named(name):
+        if kind == "result.json":
+            results[pointer_id] = size
+        elif not named(name):
             skipped += 1
         elif kind == "meta.json":
             records[pointer_id] = stamp
-        elif kind == "result.json":
-            results[pointer_id] = size
         else:
             pending.add(pointer_id)
+    skipped += sum(1 for pointer_id in results.keys() - records.keys() if not named(f"{pointer_id}.result.json"))
     return records, results, pending, skipped
 
 
-def _unchanged(known: _Known, records: Mapping[str, int]) -> dict[str, ContextPointer]:
-    """The pointers whose records have the stamps that they had."""
-    return {
-        pointer.pointer_id: pointer
+def _unchanged(known: _Known, records: Mapping[str, int]) -> list[_Record]:
+    """The records that have the stamps that they had."""
+    return [
+        (pointer.pointer_id, pointer, stamp)
         for pointer, stamp in zip(known.listing.pointers, known.stamps, strict=True)
         if stamp and records.get(pointer.pointer_id) == stamp
-    }
+    ]
 
 
 def _is_due(known: _Known) -> bool:
@@ -196,24 +203,14 @@ def _told(known: _Known) -> PointerListing:
     return known.listing
 
 
-def _parsed(meta: bytes | None, *, query_id: str, pointer_id: str) -> ContextPointer | None:
-    try:
-        return None if meta is None else parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
-    except CorruptPointerError:
-        return None
-
-
 def _sort(pointers: list[ContextPointer]) -> None:
-    """Sorts by `_age`, which for most is what they say."""
-    is_canonical = all(map(_CANONICAL.fullmatch, map(attrgetter("created_at"), pointers)))
+    """Sorts by time, whichever way an older version wrote it, then by id."""
+    is_canonical = _CANONICAL.fullmatch("".join([f"{pointer.created_at}\n" for pointer in pointers]))
     pointers.sort(key=attrgetter("created_at", "pointer_id") if is_canonical else _age)
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:
-    """Sorts by time, whichever way an older version wrote it, then by id."""
     moment = pointer.created_at
-    if _CANONICAL.fullmatch(moment):
-        return moment, pointer.pointer_id
     with suppress(ValueError, OverflowError):
         moment = datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
     return moment, pointer.pointer_id

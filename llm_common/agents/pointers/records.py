@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from pydantic import ValidationError
 
 from llm_common.agents.pointers.encoding import decode_json, encode_json
-from llm_common.agents.pointers.pointer import ContextPointer, share_names
+from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
 from llm_common.storage import LockingBlobStore
 
@@ -38,7 +38,7 @@ __all__ = [
 Changed = TypeVar("Changed")
 
 _FINITE = frozenset({str, int, bool, type(None)})
-_read_strictly = ContextPointer.__pydantic_validator__.validate_json
+_read_strictly: Callable[..., ContextPointer] = ContextPointer.__pydantic_validator__.validate_json
 
 _TRIES = 3
 """A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
@@ -65,21 +65,15 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
     Raises:
         CorruptPointerError: The bytes are no commit record, or that of another pointer.
     """
-    pointer = _exact(data) or _validated(decode_json(data))
+    try:
+        pointer = _read_strictly(data, strict=True)  # each field of the very type that it should have
+        if not _FINITE.issuperset(map(type, pointer.args.values())) and (b"NaN" in data or b"Infinity" in data):
+            pointer = _validated(decode_json(data))  # older files may hold these, and mean None
+    except ValidationError:
+        pointer = _validated(decode_json(data))
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
         raise CorruptPointerError("A stored pointer is that of another place; move its file back")
     return pointer
-
-
-def _exact(data: bytes) -> ContextPointer | None:
-    """The pointer when each field is of the very type that it should have, so that nothing need be converted."""
-    try:
-        pointer = _read_strictly(data, strict=True)
-    except ValidationError:
-        return None
-    if not _FINITE.issuperset(map(type, pointer.args.values())) and (b"NaN" in data or b"Infinity" in data):
-        return None  # older files may hold these, and mean None
-    return share_names(pointer)
 
 
 def _validated(fields: object) -> ContextPointer:
