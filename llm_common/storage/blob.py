@@ -158,8 +158,8 @@ class StampingBlobStore(BlobStore, Protocol):
 
         Args:
             folder: The folder.
-            unseen: Of whatever has a name with this ending the name alone is told, with a size and a stamp of 0, which
-                takes a fraction of the time; for a caller that goes on to `get_stamped`.
+            unseen: Of whatever has a name with this ending the name alone is told, with a size of 0, and no blob gets
+                a stamp; for a caller that goes on to `get_stamped`, and in a fraction of the time.
         """
 
     def get_stamped(self, folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:

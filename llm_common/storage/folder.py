@@ -136,7 +136,7 @@ class Folder:
         """Every plain file that is not hidden, and None for each other visible entry.
 
         Args:
-            unseen: Of whatever has a name with this ending nothing but the name is told.
+            unseen: Of whatever has a name with this ending nothing but the name is told, and there are no stamps.
         """
         now_ns = time.time_ns()
         with os.scandir(self._descriptor) as entries:
@@ -151,7 +151,8 @@ class Folder:
                         status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
-                    yield (name, status.st_size, _stamp(status, now_ns)) if self._is_ours(status) else None
+                    stamp = _stamp(status, now_ns) if unseen is None else 0
+                    yield (name, status.st_size, stamp) if self._is_ours(status) else None
 
     def survey(self) -> "Standing":
         """Everything in the folder; nothing is changed."""

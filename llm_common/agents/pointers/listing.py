@@ -102,9 +102,9 @@ class PointerIndex:
         records, results, pending, skipped = _sorted_out(files)
         settled: list[ContextPointer] = []
         stamps: dict[str, int] = {}
-        same = [] if known is None else _unchanged(known, records)
-        changed = sorted(records.keys() - [pointer_id for pointer_id, _, _ in same])
-        for pointer_id, pointer, stamp in chain(same, self._read(query_id, changed)):
+        same = {} if known is None else _unchanged(known, records)
+        changed = [pointer_id for pointer_id in records if pointer_id not in same]
+        for pointer_id, pointer, stamp in chain(same.values(), self._read(query_id, changed)):
             size = results.pop(pointer_id, None)
             if pointer is not None and size and pointer.result_bytes in (None, size) and pointer_id not in pending:
                 settled.append(pointer)
@@ -182,13 +182,13 @@ def _sorted_out(files: Iterable[StampedFile]) -> tuple[dict[str, int], dict[str,
     return records, results, pending, skipped
 
 
-def _unchanged(known: _Known, records: Mapping[str, int]) -> list[_Record]:
-    """The records that have the stamps that they had."""
-    return [
-        (pointer.pointer_id, pointer, stamp)
+def _unchanged(known: _Known, records: Mapping[str, int]) -> dict[str, _Record]:
+    """The records that have the stamps that they had, by id."""
+    return {
+        pointer.pointer_id: (pointer.pointer_id, pointer, stamp)
         for pointer, stamp in zip(known.listing.pointers, known.stamps, strict=True)
         if stamp and records.get(pointer.pointer_id) == stamp
-    ]
+    }
 
 
 def _is_due(known: _Known) -> bool:
