@@ -2,7 +2,8 @@
 
 The floor is the system calls and the encoder in a bare loop. A save opens the folder, locks it, looks whether the
 pointer is there, and puts two files in place by a temporary one and a rename: the result and a record that commits it.
-A load reads both files, a listing every record. Nothing is checked, redacted, described or moved off the event loop.
+A load reads both files, a listing every record, after the status of each result; both ask first for the status of the
+base and of the folder. Nothing is checked, redacted, described or moved off the event loop.
 """
 
 import fcntl
@@ -121,13 +122,13 @@ class Floor:
 
     async def list(self, query: str) -> int:
         folder = self._open(query)
-        names, sizes = [], {}
+        names = []
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".meta.json"):
                     names.append(entry.name)
                 else:
-                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+                    entry.stat(follow_symlinks=False)
         records = [orjson.loads(_read(folder, name)) for name in names]
         os.close(folder)
         return len(records)
@@ -139,7 +140,7 @@ class Floor:
         return self
 
     def _open(self, query: str) -> int:
-        """The folder to read from, after a look at whose the base and the folder are."""
+        """The folder to read from, after the looks that tell whose it and the base are."""
         os.geteuid()
         os.stat(self._base)  # noqa: PTH116
         folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -91,10 +92,8 @@ class Folder:
                 data, status = self._read(name)
             except FileNotFoundError:
                 continue
-            except UnsafePathError:
-                yield None
-            except OSError as exc:
-                if exc.errno not in _NOT_OURS:
+            except (OSError, UnsafePathError) as exc:
+                if isinstance(exc, OSError) and exc.errno not in _NOT_OURS:
                     raise
                 yield None
             else:
@@ -133,11 +132,7 @@ class Folder:
         return _stamp(os.fstat(self._descriptor), time.time_ns()) or None
 
     def files(self, *, unseen: str | None) -> Iterator[StampedFile | None]:
-        """Every plain file that is not hidden, and None for each other visible entry.
-
-        Args:
-            unseen: Of whatever has a name with this ending nothing but the name is told, and there are no stamps.
-        """
+        """Every plain file that is not hidden, None for each other; `unseen` is as for `StampingBlobStore.files`."""
         now_ns = time.time_ns()
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
@@ -196,10 +191,7 @@ class Folder:
             size = status.st_size
             data = os.read(descriptor, size + 1)
             if len(data) != size:
-                chunks = [data]
-                while chunk := os.read(descriptor, size + 1):
-                    chunks.append(chunk)
-                data = b"".join(chunks)
+                data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
             return data, status
         finally:
             os.close(descriptor)

@@ -16,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.errors import LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError, UnsafePathError
+from llm_common.errors import (
+    InvalidIdError,
+    LockTimeoutError,
+    PointerNotFoundError,
+    StoreError,
+    StoreFullError,
+    UnsafePathError,
+)
 from llm_common.storage import FileBlobStore, LockingBlobStore
 from llm_common.testing import LockingBlobStoreContract
 
@@ -82,10 +89,11 @@ USES: list[Callable[[FileBlobStore], object]] = [
     lambda store: store.list("q"),
     lambda store: store.lock("q").__enter__(),
     lambda store: list(store.get_many(["q/a"])),
+    lambda store: list(store.get_stamped("q", ["a"])),
 ]
 
 
-@pytest.mark.parametrize("use", USES, ids=["get", "put", "delete", "list", "lock", "get_many"])
+@pytest.mark.parametrize("use", USES, ids=["get", "put", "delete", "list", "lock", "get_many", "get_stamped"])
 def test_a_linked_folder_is_refused_and_its_target_untouched_f_016(
     tmp_path: Path, outside: Path, use: Callable[[FileBlobStore], object]
 ) -> None:
@@ -141,6 +149,7 @@ def test_what_is_no_plain_file_is_never_read_nor_listed(
         blobs.get("q/odd")
     assert list(blobs.get_many(["q/odd", "q/a"])) == [None, b"inside"]
     assert blobs.list("q") == {"q/a": 6}
+    assert [found[:2] for found in blobs.get_stamped("q", ["odd", "none", "a"])] == [("a", b"inside")]
     assert time.monotonic() - start < 1
 
 
@@ -264,6 +273,7 @@ def test_a_folder_that_vanishes_is_an_empty_one_f_055(blobs: FileBlobStore) -> N
     shutil.rmtree(blobs.base_dir / "q")
     assert blobs.list("q") == {}
     assert list(blobs.get_many(["q/a"])) == [None]
+    assert list(blobs.get_stamped("q", ["a"])) == []
     blobs.delete("q/a")
 
 
@@ -338,7 +348,7 @@ def test_without_descriptors_nothing_looks_missing_f_063(blobs: FileBlobStore) -
     spare = os.open("/", os.O_RDONLY)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 1, hard))
-        for use in (USES[0], USES[1], USES[3], USES[5]):
+        for use in (USES[0], USES[1], USES[3], USES[5], USES[6]):
             with pytest.raises(StoreError, match="EMFILE"):
                 use(blobs)
     finally:
@@ -563,3 +573,26 @@ def test_a_file_that_was_just_changed_has_no_stamp(blobs: FileBlobStore) -> None
     after = {name: stamp for name, _, stamp in blobs.files("q")}
     assert after["a"] == before["a"]
     assert after["b"] != before["b"]
+
+
+def test_bytes_come_with_the_stamp_that_a_look_at_all_files_gives(blobs: FileBlobStore) -> None:
+    blobs.put("q/b", b"1")
+    assert list(blobs.get_stamped("q", ["b"])) == [("b", b"1", 0)]
+    time.sleep(0.1)
+    blobs.put("q/c", b"2")
+    stamps = {name: stamp for name, _, stamp in blobs.files("q")}
+    assert list(blobs.get_stamped("q", ["b", "c"])) == [("b", b"1", stamps["b"]), ("c", b"2", 0)]
+    assert stamps["b"]
+
+
+def test_names_outside_the_rules_are_not_read(blobs: FileBlobStore) -> None:
+    for name in ("../q/a", "", ".lock", "a/b", None):
+        with pytest.raises(InvalidIdError):
+            list(blobs.get_stamped("q", [name]))  # type: ignore[list-item]
+
+
+def test_what_is_not_to_be_seen_is_told_by_its_name_alone(blobs: FileBlobStore, outside: Path) -> None:
+    plant_link(blobs.base_dir / "q" / "b.meta", outside)
+    blobs.put("q/c.meta", b"12")
+    assert sorted(blobs.files("q", unseen=".meta")) == [("a", 6, 0), ("b.meta", 0, 0), ("c.meta", 0, 0)]
+    assert [name for name, _, _ in sorted(blobs.files("q"))] == ["a", "c.meta"]

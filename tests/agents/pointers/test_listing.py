@@ -139,6 +139,26 @@ async def test_a_file_that_is_written_into_shows_in_a_warm_listing_f_055(
     assert (listing.pointers, listing.skipped) == ((), 1)
 
 
+@pytest.mark.parametrize("plant", ["link", "hard link", "directory"])
+async def test_what_stands_for_a_record_and_is_no_file_is_left_out_in_every_listing_f_017_f_019_f_021(
+    store: FileContextPointerStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, plant: str
+) -> None:
+    pointer = await save(store)
+    folder, odd = tmp_path / "q", tmp_path / "q" / f"{'a' * 12}.meta.json"
+    if plant == "link":
+        odd.symlink_to(folder / f"{pointer.pointer_id}.meta.json")
+    elif plant == "hard link":
+        (tmp_path / "outside").write_text("{}")
+        odd.hardlink_to(tmp_path / "outside")
+    else:
+        odd.mkdir()
+    for _ in range(2):
+        caplog.clear()
+        listing = store.list_detailed(query_id="q")
+        assert (listing.pointers, listing.skipped) == ((pointer,), 0)
+        assert "left out 1 entries" in caplog.text
+
+
 async def test_of_a_large_query_it_shows_within_a_second_f_055(
     store: FileContextPointerStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +239,7 @@ def test_a_record_is_read_as_validation_reads_it(changes: dict[str, Any], missin
     read = parse_meta(data, query_id="q", pointer_id="0" * 12)
     assert read == expected
     assert repr(read) == repr(expected)
+    assert read.model_fields_set == expected.model_fields_set
     assert read.model_dump_json() == expected.model_dump_json()
     assert read.model_copy(update={"summary": "other"}).summary == "other"
     with pytest.raises(ValueError, match="frozen"):
