@@ -7,9 +7,9 @@ hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest hol
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice, repeat
+from typing import Any
 
 from llm_common.agents.pointers.fence import one_line
 from llm_common.agents.pointers.redaction import DEFAULT_REDACTOR, Redactor
@@ -28,24 +28,6 @@ _KEYS = 12
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-@dataclass(slots=True)
-class _Head:
-    """What the first values of a result, in document order, hold."""
-
-    texts: list[str] = field(default_factory=list)
-    numbers: list[str] = field(default_factory=list)
-    chars: int = 0
-
-    def add(self, key: str, value: object) -> None:
-        if type(value) is str or isinstance(value, str):
-            self.texts.append(value[: _READ_CHARS - self.chars])
-            self.chars += len(self.texts[-1]) + 1
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            self.numbers.append(
-                f"{key} {value:.6g}".lstrip() if isinstance(value, float) else f"{key} {value}".lstrip()
-            )
-
-
 def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR) -> str:
     """One line of at most `MAX_DIGEST_CHARS` that tells a result's shape, its numbers and how its text begins.
 
@@ -59,15 +41,11 @@ def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFA
         redactor: Tells the secrets.
     """
     value = _read_json(value)
-    head = _Head()
-    for key, item in islice(_leaves(value, redactor), _READ_NODES):
-        if head.chars >= _READ_CHARS:
-            break
-        head.add(key, item)
-    told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(head.numbers), " ".join(head.texts)
+    numbers, texts = _head(value, redactor)
+    told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(numbers), " ".join(texts)
     active = redactor.active(*told)
-    shape, numbers = (redactor.beginning(text, max_chars=_READ_CHARS, active=active) for text in told[:2])
-    fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(numbers, max_chars=_NUMBER_CHARS)
+    shape, number_line = (redactor.beginning(text, max_chars=_READ_CHARS, active=active) for text in told[:2])
+    fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(number_line, max_chars=_NUMBER_CHARS)
     front = "; ".join(filter(None, fronts))
     words = redactor.beginning(told[2], max_chars=_TEXT_CHARS, active=active)
     text = one_line(words, max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
@@ -97,10 +75,13 @@ def _keys(value: Mapping[str, object]) -> str:
     return " ".join(str(key) for key in islice(value, _KEYS))
 
 
-def _leaves(value: object, redactor: Redactor) -> Iterator[tuple[str, object]]:
-    """Every scalar in document order with the nearest key above it."""
-    waiting: list[Iterator[tuple[object, object]]] = [iter([("", value)])]
+def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
+    """The numbers, each after the nearest key above it, and the texts of the first values in document order."""
+    numbers: list[str] = []
+    texts: list[str] = []
     secret: dict[str, bool] = {}
+    nodes, chars = _READ_NODES, _READ_CHARS
+    waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
     while waiting:
         for name, item in waiting[-1]:
             key = name if type(name) is str else str(name)
@@ -108,16 +89,31 @@ def _leaves(value: object, redactor: Redactor) -> Iterator[tuple[str, object]]:
                 secret[key] = redactor.is_secret_key(key)
             if secret[key]:
                 continue
-            kind = type(item)
-            if kind in _SCALARS:
-                yield key, item
-            elif isinstance(item, dict | Mapping):  # the first kind is found at once
-                waiting.append(iter([*islice(item.items(), _READ_NODES)]))
-                break
-            elif isinstance(item, Sequence) and not isinstance(item, str):
-                waiting.append(zip(repeat(key), item[:_READ_NODES], strict=False))
-                break
-            else:
-                yield key, item.value if isinstance(item, Enum) else item
+            if type(item) not in _SCALARS:
+                if inner := _entries(key, item):
+                    waiting.append(inner)
+                    break
+                if isinstance(item, Enum):
+                    item = item.value
+            if isinstance(item, str):
+                texts.append(item[:chars])
+                chars -= len(texts[-1]) + 1
+            elif isinstance(item, float):
+                numbers.append(f"{key} {item:.6g}".lstrip())
+            elif isinstance(item, int) and not isinstance(item, bool):
+                numbers.append(f"{key} {item}".lstrip())
+            nodes -= 1
+            if nodes == 0 or chars <= 0:
+                return numbers, texts
         else:
             waiting.pop()
+    return numbers, texts
+
+
+def _entries(key: str, item: object) -> Iterator[tuple[object, Any]] | None:
+    """What a container holds, with the keys that it is under; None for anything else."""
+    if isinstance(item, dict | Mapping):  # the first kind is found at once
+        return iter([*islice(item.items(), _READ_NODES)])
+    if isinstance(item, Sequence) and not isinstance(item, str):
+        return zip(repeat(key), item[:_READ_NODES], strict=False)
+    return None

@@ -64,7 +64,7 @@ class Draft:
             ResultTooLargeError: The result takes more than `max_result_bytes`.
         """
         plain = to_plain(dict(args))
-        args_json = encode_json(plain).data
+        args_json = encode_json(plain, small=small).data
         stable_args = stable_json(args)
         active = redactor.active(args_json, tool_name)
         shown = redactor.data(plain, encoded=args_json, active=active)

@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, cast
 
 import orjson
@@ -22,6 +22,7 @@ _WHOLE_BYTES = 2_500_000  # five milliseconds at worst
 _GLANCED_NODES = 64
 _GLANCED_ITEMS = 12
 _NODE_BYTES = 6
+_SCALARS = frozenset({int, float, bool, type(None)})
 _FOREIGN_BYTES = 600  # what orjson refuses takes a hundred times as long
 
 
@@ -100,36 +101,47 @@ def _estimate(value: object) -> float:
     It costs as much for a large value as for a small one.
     """
     total = seen = 0.0
-    waiting: deque[tuple[Any, float]] = deque([(value, 1.0)])
-    for _ in range(_GLANCED_NODES):
-        if not waiting:
-            return total
-        item, weight = waiting.popleft()
-        seen += weight
-        kind = type(item)
-        if kind is str:
-            total += weight * len(item)
-        elif kind is dict or kind is list or kind is tuple:
-            count = len(item)
-            if count:
-                step = -(-count // _GLANCED_ITEMS)
-                items = islice(item.values(), _GLANCED_ITEMS) if kind is dict else item[::step]
-                waiting.extend(zip(items, repeat(weight * count / min(count, _GLANCED_ITEMS))))
-        elif item is not None and kind is not int and kind is not float and kind is not bool:
-            count, items = inside(item, _GLANCED_ITEMS)
-            waiting.extend([(inner, weight * max(1, count / _GLANCED_ITEMS)) for inner in items])
-            total += weight * (count + _FOREIGN_BYTES)
-        total += weight * _NODE_BYTES
+    left = _GLANCED_NODES
+    waiting: deque[tuple[Any, float]] = deque([((value,), 1.0)])
+    while waiting and left > 0:
+        container, weight = waiting.popleft()
+        count = len(container)
+        if type(container) is dict:
+            items = [*islice(container.values(), _GLANCED_ITEMS)]
+        else:
+            items = container[:: -(-count // _GLANCED_ITEMS)]
+        nodes, chars = len(items), 0
+        weight *= count / nodes
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                chars += len(item)
+            elif kind is dict or kind is list or kind is tuple:
+                if item:
+                    waiting.append((item, weight))
+            elif kind not in _SCALARS:
+                held, inner = inside(item, _GLANCED_ITEMS)
+                chars += held + _FOREIGN_BYTES
+                if inner:
+                    waiting.append((inner, weight * max(1.0, held / _GLANCED_ITEMS)))
+        left -= nodes
+        seen += weight * nodes
+        total += weight * (chars + nodes * _NODE_BYTES)
+    return total * (1 + _unseen(waiting) / seen)
+
+
+def _unseen(waiting: "deque[tuple[Any, float]]") -> float:
+    """How many values the containers hold that were not looked into."""
     if not waiting:
-        return total
-    unseen = sum([weight for _, weight in waiting])
-    item = waiting[-1][0]
+        return 0.0
+    unseen = sum([weight * len(container) for container, weight in waiting])
+    container = waiting[-1][0]
     for _ in range(MAX_DEPTH):  # down one branch, for what is small at the top and multiplies below
-        if type(item) not in (dict, list, tuple) or not item:
+        container = next(iter(container.values() if type(container) is dict else container))
+        if type(container) not in (dict, list, tuple) or not container:
             break
-        unseen *= len(item)
-        item = next(iter(item.values() if type(item) is dict else item))
-    return total * (1 + unseen / seen)
+        unseen *= len(container)
+    return unseen
 
 
 def _may_hold_long_integer(data: bytes) -> bool:

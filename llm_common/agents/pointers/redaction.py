@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import merge
 from io import StringIO
-from itertools import groupby
 from typing import NamedTuple
+
+from pydantic_core import SchemaValidator, core_schema
 
 from llm_common.agents.pointers.canonical import Json, json_text, to_plain
 from llm_common.agents.pointers.encoding import encode_json
@@ -130,19 +131,18 @@ def _numbered_pieces(rules: Iterable[_Rule]) -> tuple[tuple[bytes, int], ...]:
 
 
 _TOKEN_PIECES = _numbered_pieces(_TOKENS)
-_COMMON_PIECES = tuple((piece, number) for piece, number in _TOKEN_PIECES if len(piece) == 1)
+_COMMON = frozenset({b"", b"://", b"."})  # pieces that stand in most texts
+_AFTER_DOTS = r"\.[a-z0-9_\x80-\U0010ffff-]{6}\.[a-z0-9_\x80-\U0010ffff-]{27}"  # in what has no other piece than dots
 
 
-@lru_cache(maxsize=1)
-def _rare_piece() -> re.Pattern[bytes]:
-    """Finds any literal of a token but the common ones; the engine tries those of one first letter together."""
-    pieces = sorted(piece for piece, _ in {*_TOKEN_PIECES} - {*_COMMON_PIECES})
-    groups = groupby(pieces, key=lambda piece: piece[:1])
-    return re.compile(
-        b"|".join(
-            re.escape(first) + b"(?:%s)" % b"|".join(re.escape(piece[1:]) for piece in group) for first, group in groups
-        )
-    )
+@lru_cache(maxsize=64)
+def _finder(pieces: tuple[bytes, ...], *more: str) -> Callable[[str], bool]:
+    """Tells whether any of the pieces stands in a text, or what an expression finds.
+
+    It is the regular expressions that pydantic brings: they look for all pieces in one pass, at the speed of memory.
+    """
+    expression = "|".join([*(re.escape(piece.decode()) for piece in pieces), *more])
+    return SchemaValidator(core_schema.str_schema(pattern=expression, regex_engine="rust-regex")).isinstance_python
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +165,8 @@ class Redactor:
     _names: frozenset[str] = field(init=False, repr=False)
     _forms: tuple[_Rule, ...] = field(init=False, repr=False)
     _form_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
+    _common_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
+    _rare_pieces: tuple[bytes, ...] = field(init=False, repr=False)
     _name_pieces: tuple[bytes, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -174,7 +176,11 @@ class Redactor:
         object.__setattr__(self, "_names", names)
         object.__setattr__(self, "_name_pieces", tuple(piece.encode() for piece in pieces))
         object.__setattr__(self, "_forms", (*_FORMS, *extra))
-        object.__setattr__(self, "_form_pieces", _numbered_pieces(self._forms))
+        form_pieces = _numbered_pieces(self._forms)
+        rare = {piece for piece, _ in (*form_pieces, *_TOKEN_PIECES)} - _COMMON
+        object.__setattr__(self, "_form_pieces", form_pieces)
+        object.__setattr__(self, "_common_pieces", tuple(pair for pair in form_pieces if pair[0] in _COMMON))
+        object.__setattr__(self, "_rare_pieces", tuple(sorted(rare)))
 
     def is_secret_key(self, key: str) -> bool:
         """Whether a name, in any case and with any separators, is one under which secrets are kept.
@@ -228,17 +234,19 @@ class Redactor:
         """What could match anywhere in the texts, or in the values whose JSON they are: most cost this one look."""
         pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
         data = b"\n".join(pieces)
-        if rb"\u00" in data:  # letters may be written as escapes
+        if b"\\" in data and rb"\u00" in data:  # letters may be written as escapes
             return self._all()
         forms, tokens, names = set[int](), set[int](), False
         for start in range(0, len(data), _WINDOW):
             window = data[start : start + _WINDOW + _LONGEST_CUT].lower()
-            forms.update([number for piece, number in self._form_pieces if piece in window])
-            names = names or any(map(window.__contains__, self._name_pieces))
-            long = b" ".join([word for word in window.split() if len(word) >= _SHORTEST_TOKEN])
-            if long and (runs := b"\n".join(_RUN.findall(long))):
-                possible = _TOKEN_PIECES if _rare_piece().search(runs) else _COMMON_PIECES
-                tokens.update([number for piece, number in possible if piece in runs])
+            text = window.decode("utf-8", "replace")
+            names = names or _finder(self._name_pieces)(text)
+            if _finder(self._rare_pieces, _AFTER_DOTS)(text):
+                forms.update([number for piece, number in self._form_pieces if piece in window])
+                runs = b"\n".join(_RUN.findall(window))
+                tokens.update([number for piece, number in _TOKEN_PIECES if piece in runs])
+            else:
+                forms.update([number for piece, number in self._common_pieces if piece in window])
         rules = [self._forms[number] for number in sorted(forms)] + [_TOKENS[number] for number in sorted(tokens)]
         return Active(rules, names, {})
 
@@ -277,7 +285,7 @@ class Redactor:
         if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
             redacted = self._data(inner, self._all() if "\\u00" in text else active)
             return text if redacted == inner else json_text(redacted)
-        if "\\u00" in text and (plainly := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
+        if "\\" in text and "\\u00" in text and (plainly := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
             redacted_text = self._text(plainly, active)
             return text if redacted_text == plainly else redacted_text
         found = [rule.spans(text) for rule in active.rules if len(text) > _WINDOW or rule.pattern.search(text)]
