@@ -7,15 +7,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError
 from llm_common.storage.blob import FolderSurvey, StampedFile, check_folder, check_key, check_name, check_query_id
-from llm_common.storage.flock import in_turn, lock_file, unlock_file
-from llm_common.storage.folder import LOCK_NAME, Folder, Trust, as_store_errors, open_folder, remove_directory
+from llm_common.storage.flock import take_turn
+from llm_common.storage.folder import LOCK_NAME, Folder, Trust, open_folder, remove_directory
+from llm_common.storage.refusals import as_store_errors
 
 __all__ = ["Durability", "FileBlobStore"]
 
@@ -71,6 +72,7 @@ class FileBlobStore:
         if durability not in ("full", "rename"):
             raise ValueError('durability must be "full" or "rename"')
         self._base_dir = Path(base_dir).expanduser().absolute()
+        self._base = str(self._base_dir)
         self._durable = durability == "full"
         self._lock_timeout_s = lock_timeout_s
         self._trust = Trust(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir)
@@ -193,18 +195,23 @@ class FileBlobStore:
         A shared lock on a folder that no writer ever locked holds nothing, so that a read-only store can be read.
         """
         check_folder(folder)
-        path = f"{self._base_dir}/{folder}/{LOCK_NAME}"
-        with nullcontext() if shared else in_turn(path, timeout_s=self._lock_timeout_s):
-            held = None
-            with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
-                held = self._locked(folder, path, shared=shared)
-            with held or nullcontext():
-                yield
+        turn = None if shared else take_turn(f"{self._base}/{folder}", timeout_s=self._lock_timeout_s)
+        try:
+            with self._locked(folder, shared=shared) as opened:
+                before = self._held.name, self._held.folder
+                self._held.set(folder, opened)
+                try:
+                    yield
+                finally:
+                    self._held.set(*before)
+        finally:
+            if turn is not None:
+                turn.release()
 
     def location(self, key: str) -> str:
         """The absolute path of the file."""
-        folder, name = check_key(key)
-        return str(self._base_dir / folder / name)
+        check_key(key)
+        return f"{self._base}/{key}"
 
     def _plain(self, action: str, folder: str, look: Callable[[Folder], Iterator[Found | None]]) -> Iterator[Found]:
         """What a look into a folder finds; what it finds to be no plain file is counted in the log."""
@@ -220,35 +227,28 @@ class FileBlobStore:
 
     def _open(self, folder: str, *, create: bool = False) -> AbstractContextManager[Folder]:
         """The folder, which is open already for the thread that holds its lock."""
-        if self._held.name == folder and self._held.folder is not None:
-            return nullcontext(self._held.folder)
-        return open_folder(str(self._base_dir), folder, create=create, durable=self._durable, trust=self._trust)
+        held = self._held
+        if held.name == folder and held.folder is not None:
+            return nullcontext(held.folder)
+        return open_folder(self._base, folder, create=create, durable=self._durable, trust=self._trust)
 
-    def _locked(self, folder: str, path: str, *, shared: bool) -> ExitStack:
-        """What holds the lock of the folder until it is closed."""
+    def _locked(self, folder: str, *, shared: bool) -> AbstractContextManager[Folder | None]:
+        """The folder, locked until it is closed; none where no writer ever was."""
+        path, removals = f"{self._base}/{folder}", 0
         deadline = time.monotonic() + self._lock_timeout_s
-        removals = 0
-        while True:
-            with ExitStack() as files:
-                opened = files.enter_context(self._open(folder, create=not shared))
+        with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
+            while True:
+                opened = open_folder(self._base, folder, create=not shared, durable=self._durable, trust=self._trust)
+                locked = False
                 try:
-                    descriptor = opened.open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+                    locked = opened.lock(path, shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s)
+                    if locked:
+                        return opened
                 except FileNotFoundError:  # `remove_folder` of another may come between the folder and its lock
                     removals += 1
                     if removals > _REMOVALS:
                         raise
-                    continue
-                files.callback(unlock_file, descriptor)
-                lock_file(descriptor, shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s)
-                if _is_current(descriptor, path):
-                    files.callback(self._held.set, self._held.name, self._held.folder)
-                    self._held.set(folder, opened)
-                    return files.pop_all()
-
-
-def _is_current(descriptor: int, path: str) -> bool:
-    """False when the folder was deleted, or replaced, while its lock was waited for."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))  # noqa: PTH116 - hot
-    except FileNotFoundError:
-        return False
+                finally:
+                    if not locked:
+                        opened.close()
+        return nullcontext()

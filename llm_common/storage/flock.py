@@ -5,47 +5,37 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from weakref import WeakValueDictionary
+from functools import lru_cache
 
 from llm_common.errors import LockTimeoutError
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["in_turn", "lock_file", "unlock_file"]
+__all__ = ["lock_file", "take_turn", "unlock_file"]
 
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.008
 
 
-class _Turn:
-    """The right of one thread of this process to ask for a lock; the others wait without asking."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+@lru_cache(maxsize=256)
+def _turn(path: str, process: int) -> threading.Lock:  # noqa: ARG001 - a forked child has turns of its own
+    return threading.Lock()
 
 
-_turns: "WeakValueDictionary[tuple[int, str], _Turn]" = WeakValueDictionary()
+def take_turn(path: str, *, timeout_s: float) -> threading.Lock:
+    """The right of one thread of this process to lock that path, taken and to be released; the others wait for it.
 
-
-@contextmanager
-def in_turn(path: str, *, timeout_s: float) -> Iterator[None]:
-    """A block that one thread of this process at a time is in.
-
-    It spares them the intervals at which `lock_file` asks, and replaces no lock: a forked child has turns of its own.
+    It spares them the intervals at which `lock_file` asks, and replaces no lock: two threads may have it at once when
+    very many paths are locked at the same time.
 
     Raises:
-        LockTimeoutError: Others were in it all the time.
+        LockTimeoutError: Others had it all the time.
     """
-    turn = _turns.setdefault((os.getpid(), path), _Turn())
-    if not turn.lock.acquire(timeout=timeout_s):
+    turn = _turn(path, os.getpid())
+    if not turn.acquire(timeout=timeout_s):
         raise _timeout(timeout_s)
-    try:
-        yield
-    finally:
-        turn.lock.release()
+    return turn
 
 
 def lock_file(descriptor: int, *, shared: bool, deadline: float, timeout_s: float) -> None:

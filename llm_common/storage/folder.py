@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from llm_common.errors import PointerNotFoundError, StoreError, StoreFullError, UnsafePathError
+from llm_common.errors import StoreError, UnsafePathError
 from llm_common.storage.blob import StampedFile
+from llm_common.storage.flock import lock_file, unlock_file
+from llm_common.storage.refusals import NOT_OURS
 
 if sys.platform != "win32":
     import fcntl
@@ -24,7 +25,7 @@ if sys.platform != "win32":
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking, so that opening a fifo returns
 
-__all__ = ["LOCK_NAME", "Folder", "Standing", "Trust", "as_store_errors", "open_folder", "remove_directory"]
+__all__ = ["LOCK_NAME", "Folder", "Standing", "Trust", "open_folder", "remove_directory"]
 
 LOCK_NAME = ".lock"
 _TEMPORARY_PREFIX = ".tmp-"
@@ -32,8 +33,6 @@ _TEMPORARY_LIFE_S = 3600.0  # no healthy write takes an hour
 _SECOND_NS = 1_000_000_000
 _FINE_GRAIN_NS = 50_000_000
 _COARSE_GRAIN_NS = 2_100_000_000
-_NOT_OURS = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -58,8 +57,9 @@ class Standing:
 class Folder:
     """Reads, writes, lists and removes the files of one directory; made by `open_folder`, closed by its block."""
 
-    def __init__(self, descriptor: int, *, owners: frozenset[int], trust: Trust) -> None:
+    def __init__(self, descriptor: int, *, owners: tuple[int, int], trust: Trust) -> None:
         self._descriptor = descriptor
+        self._lock: int | None = None
         self._owners = owners
         self._trust = trust
 
@@ -67,7 +67,35 @@ class Folder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the lock, if there is one, and closes the directory."""
+        try:
+            if self._lock is not None:
+                unlock_file(self._lock)
+        finally:
+            os.close(self._descriptor)
+
+    def lock(self, path: str, *, shared: bool, deadline: float, timeout_s: float) -> bool:
+        """Whether the folder is locked now, until it is closed: False when another one stands at its path by then.
+
+        Args:
+            path: Where the folder was opened.
+            shared: As for `lock_file`; a shared lock does not make the file that it needs.
+            deadline: As for `lock_file`.
+            timeout_s: As for `lock_file`.
+
+        Raises:
+            FileNotFoundError: The folder was deleted, or never locked.
+            LockTimeoutError: Others held it all the time.
+        """
+        self._lock, status = self._open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+        lock_file(self._lock, shared=shared, deadline=deadline, timeout_s=timeout_s)
+        try:
+            return os.path.samestat(status, os.stat(f"{path}/{LOCK_NAME}", follow_symlinks=False))  # noqa: PTH116 - hot
+        except FileNotFoundError:
+            return False
 
     def read(self, name: str) -> bytes:
         """The bytes of a plain file."""
@@ -93,7 +121,7 @@ class Folder:
             except FileNotFoundError:
                 continue
             except (OSError, UnsafePathError) as exc:
-                if isinstance(exc, OSError) and exc.errno not in _NOT_OURS:
+                if isinstance(exc, OSError) and exc.errno not in NOT_OURS:
                     raise
                 yield None
             else:
@@ -176,14 +204,6 @@ class Folder:
         for name in names:
             self.remove(name)
 
-    def open(self, name: str, flags: int) -> int:
-        """A descriptor of a plain file.
-
-        Raises:
-            UnsafePathError: Something else has that name, or a file that others could alter.
-        """
-        return self._open(name, flags)[0]
-
     def _read(self, name: str) -> tuple[bytes, os.stat_result]:
         """The bytes of a plain file, and what it was before they were read."""
         descriptor, status = self._open(name, os.O_RDONLY)
@@ -197,7 +217,11 @@ class Folder:
             os.close(descriptor)
 
     def _open(self, name: str, flags: int) -> tuple[int, os.stat_result]:
-        """The descriptor and the status of a plain file."""
+        """A descriptor of a plain file, and what it is.
+
+        Raises:
+            UnsafePathError: Something else has that name, or a file that others could alter.
+        """
         descriptor = os.open(name, flags | _FILE, 0o600, dir_fd=self._descriptor)
         status = os.fstat(descriptor)
         if self._is_ours(status):
@@ -249,41 +273,12 @@ def open_folder(base: str, name: str, *, create: bool, durable: bool, trust: Tru
 
 
 def _open(base: str, path: str, trust: Trust) -> Folder:
-    owners = frozenset({os.geteuid(), _owner_of(base, trust)})
+    owners = os.geteuid(), _owner_of(base, trust)
     descriptor = os.open(path, _DIRECTORY)
     if trust.unsafe_dir or os.fstat(descriptor).st_uid in owners:
         return Folder(descriptor, owners=owners, trust=trust)
     os.close(descriptor)
     raise UnsafePathError("A folder of the store belongs to another user; set allow_unsafe_dir to accept that")
-
-
-class as_store_errors:  # noqa: N801 - reads as a function; a generator would take longer than what it guards
-    """Turns what the system refuses within the block into `StoreError` classes.
-
-    Args:
-        action: What was tried, as a verb for the text; for `write` a missing file is no missing pointer.
-    """
-
-    def __init__(self, action: str) -> None:
-        self._action = action
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        if isinstance(error, OSError):
-            raise _store_error(error, self._action) from error
-
-
-def _store_error(error: OSError, action: str) -> StoreError:
-    code = errno.errorcode.get(error.errno or 0, "unknown error")
-    if error.errno == errno.ENOENT and action != "write":
-        return PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
-    if error.errno in _FULL:
-        return StoreFullError(f"No room left in the store ({code}); nothing was changed: free some and save again")
-    if error.errno in _NOT_OURS:
-        return UnsafePathError(f"A path of the store is no plain file or folder ({code}); remove what stands there")
-    return StoreError(f"The store could not {action} ({code}); check its directory, permissions and limits")
 
 
 def _owner_of(base: str, trust: Trust) -> int:

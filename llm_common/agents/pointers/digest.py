@@ -26,6 +26,8 @@ _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _KEYS = 12
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+_MAPPINGS = (dict, Mapping)  # the first kind is found at once
+_SEQUENCES = (list, tuple, Sequence)
 
 
 def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR) -> str:
@@ -79,41 +81,41 @@ def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
     """The numbers, each after the nearest key above it, and the texts of the first values in document order."""
     numbers: list[str] = []
     texts: list[str] = []
-    secret: dict[str, bool] = {}
-    nodes, chars = _READ_NODES, _READ_CHARS
-    waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
-    while waiting:
-        for name, item in waiting[-1]:
-            key = name if type(name) is str else str(name)
-            if key not in secret:
-                secret[key] = redactor.is_secret_key(key)
-            if secret[key]:
-                continue
-            if type(item) not in _SCALARS:
-                if inner := _entries(key, item):
-                    waiting.append(inner)
-                    break
-                if isinstance(item, Enum):
-                    item = item.value
-            if isinstance(item, str):
-                texts.append(item[:chars])
-                chars -= len(texts[-1]) + 1
-            elif isinstance(item, float):
-                numbers.append(f"{key} {item:.6g}".lstrip())
-            elif isinstance(item, int) and not isinstance(item, bool):
-                numbers.append(f"{key} {item}".lstrip())
-            nodes -= 1
-            if nodes == 0 or chars <= 0:
-                return numbers, texts
-        else:
-            waiting.pop()
+    room = _READ_CHARS
+    for key, item in islice(_leaves(value, redactor), _READ_NODES):
+        if isinstance(item, str):
+            texts.append(item[:room])
+            room -= len(texts[-1]) + 1
+            if room <= 0:
+                break
+        elif isinstance(item, float):
+            numbers.append(f"{key} {item:.6g}".lstrip())
+        elif isinstance(item, int) and not isinstance(item, bool):
+            numbers.append(f"{key} {item}".lstrip())
     return numbers, texts
 
 
-def _entries(key: str, item: object) -> Iterator[tuple[object, Any]] | None:
-    """What a container holds, with the keys that it is under; None for anything else."""
-    if isinstance(item, dict | Mapping):  # the first kind is found at once
-        return iter([*islice(item.items(), _READ_NODES)])
-    if isinstance(item, Sequence) and not isinstance(item, str):
-        return zip(repeat(key), item[:_READ_NODES], strict=False)
-    return None
+def _leaves(value: object, redactor: Redactor) -> Iterator[tuple[str, object]]:
+    """Every scalar in document order with the nearest key above it."""
+    waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
+    secret: dict[str, bool] = {}
+    while waiting:
+        for name, item in waiting[-1]:
+            key = name if type(name) is str else str(name)
+            hidden = secret.get(key)
+            if hidden is None:
+                hidden = secret[key] = redactor.is_secret_key(key)
+            if hidden:
+                continue
+            if type(item) in _SCALARS:
+                yield key, item
+            elif isinstance(item, _MAPPINGS):
+                waiting.append(iter([*islice(item.items(), _READ_NODES)]))
+                break
+            elif isinstance(item, _SEQUENCES) and not isinstance(item, str):
+                waiting.append(zip(repeat(key), item[:_READ_NODES], strict=False))
+                break
+            else:
+                yield key, item.value if isinstance(item, Enum) else item
+        else:
+            waiting.pop()

@@ -1,12 +1,12 @@
 """`Redactor`: secrets out of text and data, before either is stored, or shown to a model or a person.
 
 A filter, no proof: it knows the names that secrets stand under, the forms in which they are written down, and the
-shapes that services give their keys (`secret_shapes`). Every step takes time linear in the text.
+shapes that services give their keys (`secret_rules`). Every step takes time linear in the text.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,11 +19,9 @@ from pydantic_core import SchemaValidator, core_schema
 from llm_common.agents.pointers.canonical import Json, json_text, to_plain
 from llm_common.agents.pointers.encoding import encode_json
 from llm_common.agents.pointers.named_secrets import Span, named_secrets
-from llm_common.agents.pointers.secret_shapes import TOKEN_SHAPES, looks_random
+from llm_common.agents.pointers.secret_rules import FORMS, REDACTED, TOKENS, WINDOW_CHARS, Rule
 
 __all__ = ["DEFAULT_REDACTOR", "REDACTED", "Active", "Redactor", "is_secret_key", "redact_text"]
-
-REDACTED = "[redacted]"
 
 _SECRET_WORDS = frozenset(
     (
@@ -45,103 +43,28 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SHORTEST_TOKEN = 14
 _RUN = re.compile(rb"[\w./:+-]{%d,}+" % _SHORTEST_TOKEN)
 
-_WINDOW = 262_144  # characters that one step of a pattern reads, so that other threads get their turns
-_OVERLAP = 65_536  # longer than any secret but those that have no end, which are read on
 _LONGEST_CUT = 512  # characters of a secret that is too short to be known as one
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A pattern, whose group `secret` is replaced if it has one, and lower-case literals that stand in every match."""
-
-    expression: str | re.Pattern[str]
-    pieces: tuple[bytes, ...]
-    accepts: Callable[[str], bool] | None = None
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled when a text first holds one of the literals, since few texts ever do."""
-        return _compiled(self.expression)
-
-    def spans(self, text: str) -> Iterator[Span]:
-        """Every match of the text, window by window; a match that reaches the end of its window is read on."""
-        pattern, position = self.pattern, 0
-        for window in range(0, len(text), _WINDOW):
-            end = min(window + _WINDOW + _OVERLAP, len(text))
-            while position < end and (match := pattern.search(text, max(position, window), end)):
-                if match.end() == end < len(text):
-                    match = pattern.match(text, match.start()) or match
-                position = max(match.end(), match.start() + 1)
-                begin, finish = match.span("secret" if "secret" in pattern.groupindex else 0)
-                if self.accepts is None or self.accepts(text[begin:finish]):
-                    yield begin, finish, REDACTED
-
-
-def _has_digit_or_length(text: str) -> bool:
-    return len(text) >= 16 or any(map(str.isdigit, text))  # noqa: PLR2004 - "bearer of news" is no credential
-
-
-def _rule(expression: str, *pieces: str, accepts: Callable[[str], bool] | None = None) -> _Rule:
-    return _Rule(expression, tuple(piece.encode() for piece in pieces), accepts)
-
-
-_compiled = lru_cache(maxsize=None)(re.compile)
-
-
-# Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), 3986 (URLs), 6750 and 7617 (bearer,
-# basic); curl(1), netrc(5); Telegram's and Discord's developer pages; the pages named in `secret_shapes`.
-_FORMS = (
-    _rule(
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
-        "private key",
-    ),
-    _rule(r"Private-Lines: \d{1,4}[\r\n\\rn]{1,6}(?P<secret>[A-Za-z0-9+/=\r\n\\]+)", "private-lines"),
-    _rule(r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){1,4}", "eyj", accepts=lambda t: "." in t),
-    _rule(r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", "://"),
-    _rule(r"://(?P<secret>[^\s/?#\"'<>:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,128}+)@(?=[\w.-]+[:/?#])", "://"),
-    _rule(r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)", "bearer", accepts=_has_digit_or_length),
-    _rule(
-        r"(?i)basic(?<![a-z0-9]basic)\s{1,9}(?P<secret>[A-Za-z0-9+/_-]{6,}+={0,2})",
-        "basic",
-        accepts=lambda text: text.endswith("=") or (looks_random(text) and any(map(str.isdigit, text))),
-    ),
-    _rule(r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)", "key=", "auth=", "pass=", "code="),
-    _rule(
-        r"(?:-u|--user|--proxy-user)(?<![\w-](?:-u))(?:[ =]|\s?[\"'])[\"']?[^\s:\"']{0,100}+:(?!\d{1,9}(?!\S))"
-        r"(?P<secret>[^\s\"']+)",
-        "-u",
-    ),
-    _rule(r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login"),
-)
-_TOKENS = (
-    _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":aa"),
-    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=looks_random),
-    _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
-    _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
-    *(
-        _rule(shape.expression(), *map(str.lower, shape.prefixes), accepts=looks_random if shape.random else None)
-        for shape in TOKEN_SHAPES
-    ),
-)
-
-
-def _numbered_pieces(rules: Iterable[_Rule]) -> tuple[tuple[bytes, int], ...]:
+def _numbered_pieces(rules: Iterable[Rule]) -> tuple[tuple[bytes, int], ...]:
     return tuple((piece, number) for number, rule in enumerate(rules) for piece in rule.pieces)
 
 
-_TOKEN_PIECES = _numbered_pieces(_TOKENS)
+_TOKEN_PIECES = _numbered_pieces(TOKENS)
 _COMMON = frozenset({b"", b"://", b"."})  # pieces that stand in most texts
-_AFTER_DOTS = r"\.[a-z0-9_\x80-\U0010ffff-]{6}\.[a-z0-9_\x80-\U0010ffff-]{27}"  # in what has no other piece than dots
+_AFTER_DOTS = r"\.[a-z0-9_\x80-\U0010ffff-]{6}\.[a-z0-9_\x80-\U0010ffff-]{27}"  # in what has no piece but dots
+
+
+def _any_of(pieces: Iterable[bytes], *more: str) -> str:
+    return "|".join([*(re.escape(piece.decode()) for piece in sorted(pieces)), *more])
 
 
 @lru_cache(maxsize=64)
-def _finder(pieces: tuple[bytes, ...], *more: str) -> Callable[[str], bool]:
-    """Tells whether any of the pieces stands in a text, or what an expression finds.
+def _finder(expression: str) -> Callable[[str], bool]:
+    """Tells whether the expression matches anywhere in a text without half surrogate pairs.
 
-    It is the regular expressions that pydantic brings: they look for all pieces in one pass, at the speed of memory.
+    It is one of the regular expressions that pydantic brings: they look for all their pieces in one quick pass.
     """
-    expression = "|".join([*(re.escape(piece.decode()) for piece in pieces), *more])
     return SchemaValidator(core_schema.str_schema(pattern=expression, regex_engine="rust-regex")).isinstance_python
 
 
@@ -163,24 +86,24 @@ class Redactor:
     extra_patterns: tuple[str | re.Pattern[str], ...] = ()
     extra_keys: frozenset[str] | tuple[str, ...] = ()
     _names: frozenset[str] = field(init=False, repr=False)
-    _forms: tuple[_Rule, ...] = field(init=False, repr=False)
+    _forms: tuple[Rule, ...] = field(init=False, repr=False)
     _form_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
     _common_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
-    _rare_pieces: tuple[bytes, ...] = field(init=False, repr=False)
-    _name_pieces: tuple[bytes, ...] = field(init=False, repr=False)
+    _rare_piece: str = field(init=False, repr=False)
+    _name_piece: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         names = frozenset("".join(_words(key)) for key in self.extra_keys) - {""}
         pieces = (*_NAME_PIECES, *(_words(key)[-1] for key in self.extra_keys if _words(key)))
-        extra = tuple(_Rule(re.compile(pattern), (b"",)) for pattern in self.extra_patterns)
+        extra = tuple(Rule(re.compile(pattern), (b"",)) for pattern in self.extra_patterns)
         object.__setattr__(self, "_names", names)
-        object.__setattr__(self, "_name_pieces", tuple(piece.encode() for piece in pieces))
-        object.__setattr__(self, "_forms", (*_FORMS, *extra))
+        object.__setattr__(self, "_name_piece", _any_of(piece.encode() for piece in pieces))
+        object.__setattr__(self, "_forms", (*FORMS, *extra))
         form_pieces = _numbered_pieces(self._forms)
         rare = {piece for piece, _ in (*form_pieces, *_TOKEN_PIECES)} - _COMMON
         object.__setattr__(self, "_form_pieces", form_pieces)
         object.__setattr__(self, "_common_pieces", tuple(pair for pair in form_pieces if pair[0] in _COMMON))
-        object.__setattr__(self, "_rare_pieces", tuple(sorted(rare)))
+        object.__setattr__(self, "_rare_piece", _any_of(rare, _AFTER_DOTS))
 
     def is_secret_key(self, key: str) -> bool:
         """Whether a name, in any case and with any separators, is one under which secrets are kept.
@@ -237,17 +160,17 @@ class Redactor:
         if b"\\" in data and rb"\u00" in data:  # letters may be written as escapes
             return self._all()
         forms, tokens, names = set[int](), set[int](), False
-        for start in range(0, len(data), _WINDOW):
-            window = data[start : start + _WINDOW + _LONGEST_CUT].lower()
+        for start in range(0, len(data), WINDOW_CHARS):
+            window = data[start : start + WINDOW_CHARS + _LONGEST_CUT].lower()
             text = window.decode("utf-8", "replace")
-            names = names or _finder(self._name_pieces)(text)
-            if _finder(self._rare_pieces, _AFTER_DOTS)(text):
+            names = names or _finder(self._name_piece)(text)
+            if _finder(self._rare_piece)(text):
                 forms.update([number for piece, number in self._form_pieces if piece in window])
                 runs = b"\n".join(_RUN.findall(window))
                 tokens.update([number for piece, number in _TOKEN_PIECES if piece in runs])
             else:
                 forms.update([number for piece, number in self._common_pieces if piece in window])
-        rules = [self._forms[number] for number in sorted(forms)] + [_TOKENS[number] for number in sorted(tokens)]
+        rules = [self._forms[number] for number in sorted(forms)] + [TOKENS[number] for number in sorted(tokens)]
         return Active(rules, names, {})
 
     def _data(self, value: Json, active: "Active") -> Json:
@@ -285,22 +208,24 @@ class Redactor:
         if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
             redacted = self._data(inner, self._all() if "\\u00" in text else active)
             return text if redacted == inner else json_text(redacted)
-        if "\\" in text and "\\u00" in text and (plainly := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
-            redacted_text = self._text(plainly, active)
-            return text if redacted_text == plainly else redacted_text
-        found = [rule.spans(text) for rule in active.rules if len(text) > _WINDOW or rule.pattern.search(text)]
+        if "\\" in text and "\\u00" in text:
+            plainly = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
+            if plainly != text:
+                redacted_text = self._text(plainly, active)
+                return text if redacted_text == plainly else redacted_text
+        found = [rule.spans(text) for rule in active.rules if len(text) > WINDOW_CHARS or rule.pattern.search(text)]
         if active.names and (":" in text or "=" in text or "--" in text):
             found += named_secrets(text, is_secret_key=self.is_secret_key, replacement=REDACTED)
         return _replaced(text, merge(*found)) if found else text
 
     def _all(self) -> "Active":
-        return Active([*self._forms, *_TOKENS], names=True, keys={})
+        return Active([*self._forms, *TOKENS], names=True, keys={})
 
 
 class Active(NamedTuple):
     """What could match in some data, and what has become of its keys: how each is shown, and whether it is secret."""
 
-    rules: list[_Rule]
+    rules: list[Rule]
     names: bool
     keys: dict[str, tuple[str, bool]]
 
