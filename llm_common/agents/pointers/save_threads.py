@@ -2,17 +2,23 @@
 
 import asyncio
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import Context, copy_context
-from typing import Final, TypeVar
+from contextlib import suppress
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Final, TypeVar, cast
 
 __all__ = ["SaveThreads"]
 
 _THREADS: Final = 4
 """So many saves keep a disk busy; each more would hold one more encoded result in memory."""
 _TURN_S: Final = 0.003
+_PATIENCE_S: Final = 0.05  # of a thread for its next save; the end of the program may have to wait for it
 
 Made = TypeVar("Made")
 
@@ -25,50 +31,138 @@ class SaveThreads:
     """
 
     def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
-        self._process = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._spent_s = 0.0
+        self._workers: _Workers | None = None
+        self._side: _LoopSide | None = None
 
     async def here(self, work: Callable[[], Made]) -> Made:
         """What the function returns, called at once in this thread.
 
-        When many saves begin in the same turn of the loop and have taken 3 ms of it, the rest come in the next one.
+        When saves have taken 3 ms of a turn of the loop, or of several, the rest come in the next one.
         """
-        loop = asyncio.get_running_loop()
-        while self._loop is loop and self._spent_s > _TURN_S:  # noqa: ASYNC110 - the next turn is what is waited for
+        side = self._side_of(asyncio.get_running_loop())
+        while side.spent_s > _TURN_S:  # noqa: ASYNC110 - the next turn is what is waited for
             await asyncio.sleep(0)
-        if self._loop is not loop:
-            self._loop, self._spent_s = loop, 0.0
-            loop.call_soon(self._next_turn)
         began_s = time.perf_counter()
         try:
             return work()
         finally:
-            self._spent_s += time.perf_counter() - began_s
+            side.spend(time.perf_counter() - began_s)
 
     async def beside(self, work: Callable[[], Made]) -> Made:
         """What the function returns, called in a thread; when cancelled before it has begun, it never is."""
-        if self._threads is None or self._process != os.getpid():  # a forked child has none of its parent's threads
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-save")
-            self._process = os.getpid()
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-        made = self._threads.submit(_begin, work, copy_context(), ended)
-        made.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(_wake, ended))
-        await ended
-        return made.result()
+        if self._workers is None or self._workers.process != os.getpid():  # a forked child has none of its parent's
+            self._workers = _Workers()
+        side = self._side_of(asyncio.get_running_loop())
+        job = _Job(work, side)
+        self._workers.do(job)
+        await job.ended
+        try:
+            if job.error is not None:
+                raise job.error
+            return cast("Made", job.made)
+        finally:
+            del job  # whose error refers to this frame
 
-    def _next_turn(self) -> None:
-        self._loop = None
+    def _side_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopSide":
+        if self._side is None or self._side.loop is not loop:
+            self._side = _LoopSide(loop)
+        return self._side
 
 
-def _begin(work: Callable[[], Made], context: Context, ended: "asyncio.Future[None]") -> Made:
-    if ended.cancelled():
-        raise asyncio.CancelledError
-    return context.run(work)
+class _LoopSide:
+    """What one event loop knows: how much of its turn saves have taken, and which of them have ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.spent_s = 0.0
+        self._ended: deque[asyncio.Future[None]] = deque()
+        self._woken = False
+
+    def spend(self, seconds: float) -> None:
+        """Counts what work has taken."""
+        self.spent_s += seconds
+        if self.spent_s > _TURN_S:
+            self.loop.call_soon(self._turn)
+
+    def end(self, ended: "asyncio.Future[None]") -> None:
+        """Tells the loop from another thread; it is woken once for all that end before it looks."""
+        self._ended.append(ended)
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # it is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self._tell)
+
+    def _turn(self) -> None:
+        self.spent_s = 0.0
+
+    def _tell(self) -> None:
+        self._woken = False
+        while self._ended:
+            ended = self._ended.popleft()
+            if not ended.done():
+                ended.set_result(None)
 
 
-def _wake(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
+class _Job:
+    """Work for a thread; as a context it keeps what is raised within."""
+
+    def __init__(self, work: Callable[[], object], side: _LoopSide) -> None:
+        self.ended = side.loop.create_future()
+        self.made: object = None
+        self.error: BaseException | None = None
+        self._work = work
+        self._side = side
+        self._context = copy_context()
+
+    def run(self) -> None:
+        """Does the work, unless it was cancelled."""
+        if not self.ended.cancelled():
+            with self:
+                self.made = self._context.run(self._work)
+
+    def tell(self) -> None:
+        """Says that it has ended."""
+        self._side.end(self.ended)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
+        self.error = error
+        return True
+
+
+class _Workers:
+    """Threads that do jobs, one after another for as long as they come quickly; the executor ends them."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-save")
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._unfinished = 0
+        self._working = 0
+
+    def do(self, job: _Job) -> None:
+        with self._lock:
+            if self._working <= min(self._unfinished, _THREADS - 1):
+                self._threads.submit(self._work)
+                self._working += 1
+            self._unfinished += 1
+            self._jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=_PATIENCE_S)
+            except Empty:
+                with self._lock:
+                    if self._jobs.empty():
+                        self._working -= 1
+                        return
+                continue
+            job.run()
+            with self._lock:
+                self._unfinished -= 1
+            job.tell()
+            del job
