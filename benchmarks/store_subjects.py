@@ -1,15 +1,18 @@
 """What `bench_store.py` measures: `Ours`, and `Floor`, what keeping a result costs at the least.
 
-The floor is the system calls and the encoder in a bare loop. A save opens the folder, locks it, looks whether the
-pointer is there, and puts two files in place by a temporary one and a rename: the result and a record that commits it.
-A load reads both files, a listing every record, after the status of each result; both ask first for the status of the
-base and of the folder. Nothing is checked, redacted, described or moved off the event loop.
+The floor is the system calls and the encoder in a bare loop. It makes the very calls on files that the store makes, and
+looks at no answer. A save opens the folder and locks it, asks what the base, the folder and the lock are, looks whether
+the pointer is there or was about to be, and puts two files in place by a temporary one and a rename: the result and a
+record that commits it. A load reads both files, a listing every record, after the status of each result. Nothing is
+checked, redacted, described or moved off the event loop.
 """
 
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +26,7 @@ __all__ = ["ARGS", "TOOL_NAME", "Floor", "Ours", "Subject"]
 
 TOOL_NAME = "web_search"
 ARGS = {"query": "event loops that never wait", "count": 10}
-_NOTHING_BUT_THIS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_OURS = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Subject(Protocol):
@@ -89,23 +92,25 @@ class Floor:
         self.name, self._base, self._fsync, self._sha256 = name, base, fsync, sha256
 
     async def save(self, query: str, number: int, value: object) -> None:
-        path = f"{self._base}/{query}"
         try:
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            folder = self._open(query)
         except FileNotFoundError:
-            os.makedirs(path)  # noqa: PTH103
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        lock = os.open(".lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            os.close(os.open(_meta(number), os.O_RDONLY, dir_fd=folder))
-        except FileNotFoundError:
-            data = orjson.dumps(value)
-            sha256 = hashlib.sha256(data).hexdigest() if self._sha256 else "0" * 64
-            self._put(folder, f"{number:012x}.result.json", data)
-            self._put(folder, _meta(number), orjson.dumps(_record(query, number, len(data), sha256)))
-            if self._fsync:
-                os.fsync(folder)
+            os.makedirs(f"{self._base}/{query}")  # noqa: PTH103
+            folder = self._open(query)
+        lock = os.open(".lock", os.O_RDWR | os.O_CREAT | _OURS, 0o600, dir_fd=folder)
+        os.fstat(lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.stat(f"{self._base}/{query}/.lock", follow_symlinks=False)  # noqa: PTH116
+        for name in (_meta(number), f"{number:012x}.next"):
+            with suppress(FileNotFoundError):
+                os.close(os.open(name, os.O_RDONLY | _OURS, dir_fd=folder))
+                raise FileExistsError(name)
+        data = orjson.dumps(value)
+        sha256 = hashlib.sha256(data).hexdigest() if self._sha256 else "0" * 64
+        self._put(folder, f"{number:012x}.result.json", data)
+        self._put(folder, _meta(number), orjson.dumps(_record(query, number, len(data), sha256)))
+        if self._fsync:
+            os.fsync(folder)
         fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
         os.close(folder)
@@ -140,16 +145,16 @@ class Floor:
         return self
 
     def _open(self, query: str) -> int:
-        """The folder to read from, after the looks that tell whose it and the base are."""
+        """The folder, after the looks that tell whose it and the base are."""
         os.geteuid()
         os.stat(self._base)  # noqa: PTH116
-        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         os.fstat(folder)
         return folder
 
     def _put(self, folder: int, name: str, data: bytes) -> None:
-        temporary = f".tmp-{name}"
-        file = os.open(temporary, _NOTHING_BUT_THIS, 0o600, dir_fd=folder)
+        temporary = f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600, dir_fd=folder)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(file, rest) :]
