@@ -13,6 +13,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, TypeVar, cast
 
+from llm_common.errors import LockTimeoutError
+
 __all__ = ["SaveThreads"]
 
 _THREADS: Final = 4
@@ -48,12 +50,17 @@ class SaveThreads:
         finally:
             side.spend(time.perf_counter() - began_s)
 
-    async def beside(self, work: Callable[[], Made]) -> Made:
-        """What the function returns, called in a thread; when cancelled before it has begun, it never is."""
+    async def beside(self, work: Callable[[], Made], *, after: str | None = None) -> Made:
+        """What the function returns, called in a thread; when cancelled before it has begun, it never is.
+
+        Args:
+            work: What to do.
+            after: Works of one name are done one after another, for those that would only wait for each other.
+        """
         if self._workers is None or self._workers.process != os.getpid():  # a forked child has none of its parent's
             self._workers = _Workers()
         side = self._side_of(asyncio.get_running_loop())
-        job = _Job(work, side)
+        job = _Job(work, side, after)
         self._workers.do(job)
         await job.ended
         try:
@@ -106,7 +113,8 @@ class _LoopSide:
 class _Job:
     """Work for a thread; as a context it keeps what is raised within."""
 
-    def __init__(self, work: Callable[[], object], side: _LoopSide) -> None:
+    def __init__(self, work: Callable[[], object], side: _LoopSide, after: str | None) -> None:
+        self.after = after
         self.ended = side.loop.create_future()
         self.made: object = None
         self.error: BaseException | None = None
@@ -140,29 +148,52 @@ class _Workers:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-save")
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
-        self._unfinished = 0
+        self._following: dict[str | None, deque[_Job]] = {}
+        self._unfinished = 0  # but for those that follow another
         self._working = 0
 
     def do(self, job: _Job) -> None:
+        """Does the job in a thread, at once unless all are busy or it is to be done after another."""
         with self._lock:
-            if self._working <= min(self._unfinished, _THREADS - 1):
-                self._threads.submit(self._work)
-                self._working += 1
-            self._unfinished += 1
-            self._jobs.put(job)
+            if job.after in self._following:
+                self._following[job.after].append(job)
+            else:
+                self._begin(job)
+
+    def _begin(self, job: _Job) -> None:
+        if self._working <= min(self._unfinished, _THREADS - 1):
+            self._threads.submit(self._work)
+            self._working += 1
+        if job.after is not None:
+            self._following[job.after] = deque()
+        self._unfinished += 1
+        self._jobs.put(job)
 
     def _work(self) -> None:
         while True:
             try:
-                job = self._jobs.get(timeout=_PATIENCE_S)
+                job: _Job | None = self._jobs.get(timeout=_PATIENCE_S)
             except Empty:
                 with self._lock:
                     if self._jobs.empty():
                         self._working -= 1
                         return
                 continue
-            job.run()
-            with self._lock:
-                self._unfinished -= 1
-            job.tell()
-            del job
+            while job is not None:
+                job.run()
+                following = self._next_after(job)
+                job.tell()
+                job = following
+
+    def _next_after(self, job: _Job) -> _Job | None:
+        """The job that follows one that is finished; after a lock that could not be had, each waits for it alone."""
+        with self._lock:
+            others = self._following.get(job.after) or deque[_Job]()
+            if others and not isinstance(job.error, LockTimeoutError):
+                return others.popleft()
+            self._unfinished -= 1
+            self._following.pop(job.after, None)
+            for other in others:
+                other.after = None
+                self._begin(other)
+            return None

@@ -147,7 +147,7 @@ class ContextPointerStore(StoreUpkeep):
         ready = await self._threads.here(lambda: make_draft(small=True) if is_small((args, result)) else None)
         with span("pointers.save") as current:
             save = partial(self._save, keep_repeats=keep_repeats, ttl_s=ttl_s)
-            pointer = await self._threads.beside(lambda: save(ready or make_draft()))
+            pointer = await self._threads.beside(lambda: save(ready or make_draft()), after=query_id if ready else None)
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
 

@@ -2,12 +2,19 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from llm_common.agents.pointers.save_threads import SaveThreads
 from llm_common.agents.pointers.store import FileContextPointerStore
+from llm_common.errors import LockTimeoutError
 
 
 async def test_what_begins_in_one_turn_of_the_loop_is_bounded_s0_20() -> None:
@@ -89,3 +96,98 @@ async def test_a_forked_child_saves_with_threads_of_its_own_f_069(tmp_path: Path
 
     assert await asyncio.to_thread(save_in_child) == 0
     assert len(store.list(query_id="q")) == 2
+
+
+async def test_what_follows_something_is_done_in_order_and_holds_up_nothing_else() -> None:
+    threads, gate, done = SaveThreads(), threading.Event(), list[str]()
+    first = asyncio.create_task(threads.beside(gate.wait, after="a"))
+    rest = [asyncio.create_task(threads.beside(partial(done.append, f"a{number}"), after="a")) for number in range(9)]
+    await threads.beside(partial(done.append, "b"), after="b")
+    await threads.beside(partial(done.append, "c"))
+    assert done == ["b", "c"]
+    rest[4].cancel()
+    gate.set()
+    await asyncio.gather(first, *rest, return_exceptions=True)
+    assert done == ["b", "c", *(f"a{number}" for number in range(9) if number != 4)]
+    await threads.beside(partial(done.append, "again"), after="a")
+    assert done[-1] == "again"
+
+
+async def test_a_lock_that_is_not_to_be_had_is_waited_for_together_f_070() -> None:
+    threads = SaveThreads()
+
+    def give_up() -> None:
+        time.sleep(0.1)
+        raise LockTimeoutError("held")
+
+    began = time.perf_counter()
+    outcomes = await asyncio.gather(*(threads.beside(give_up, after="q") for _ in range(9)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == 9 * [LockTimeoutError]
+    assert time.perf_counter() - began < 0.6
+
+
+async def test_what_is_raised_reaches_who_waits_for_it_and_nobody_else() -> None:
+    threads = SaveThreads()
+    outcomes = await asyncio.gather(
+        *(threads.beside(partial(divmod, 7, number), after="q") for number in (0, 2, 0, 3)), return_exceptions=True
+    )
+    assert [outcome if isinstance(outcome, tuple) else type(outcome) for outcome in outcomes] == [
+        ZeroDivisionError,
+        (3, 1),
+        ZeroDivisionError,
+        (2, 1),
+    ]
+
+
+async def test_work_sees_the_variables_of_the_task_that_waits_for_it() -> None:
+    threads, name = SaveThreads(), ContextVar[str]("name")
+
+    async def told(value: str) -> str:
+        name.set(value)
+        return await threads.beside(name.get, after="q")
+
+    assert await asyncio.gather(*(told(value) for value in "abc")) == [*"abc"]
+
+
+def test_nobody_need_wait_for_work_and_the_next_loop_is_served() -> None:
+    threads, gate, done = SaveThreads(), threading.Event(), list[int]()
+
+    async def leave() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(threads.beside(gate.wait, after="q"), 0.01)
+
+    asyncio.run(leave())
+    gate.set()
+    asyncio.run(threads.beside(partial(done.append, 1), after="q"))
+    assert done == [1]
+
+
+def test_a_thread_is_kept_for_the_next_save_and_ends_with_the_store() -> None:
+    threads = SaveThreads()
+    first = asyncio.run(threads.beside(threading.current_thread))
+    time.sleep(0.2)
+    assert asyncio.run(threads.beside(threading.current_thread, after="q")) is first
+    assert first.is_alive()
+    del threads
+    first.join(5)
+    assert not first.is_alive()
+
+
+LEAVING = """
+import asyncio, sys, time
+from llm_common.agents.pointers.save_threads import SaveThreads
+threads = SaveThreads()
+async def leave():
+    slow = lambda: (time.sleep(0.2), print("done", flush=True))
+    saving = asyncio.create_task(threads.beside(slow))
+    await asyncio.sleep(0.05)
+asyncio.run(leave())
+print("left", flush=True)
+"""
+
+
+def test_what_has_begun_when_the_program_ends_is_finished_s0_18() -> None:
+    began = time.monotonic()
+    ran = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, check=True, timeout=20)
+    assert ran.stdout.split() == ["left", "done"]
+    assert time.monotonic() - began < 10
