@@ -32,6 +32,7 @@ KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit"
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 _SUMMARY_CHARS = 300
 _VALUE_CHARS = 120
+_LONG = 1 << 64
 _OTHER_ARGS = 3
 
 
@@ -182,6 +183,8 @@ def summary_line(*, tool_name: str, args: Mapping[str, Json], key_args: Sequence
 
 
 def _shown_value(value: Json) -> str:
+    if type(value) is int and abs(value) < _LONG:
+        return str(value)
     return _shown(str(value) if isinstance(value, str | bool) else json_text(value))
 
 

@@ -85,7 +85,7 @@ class Redactor:
 
     extra_patterns: tuple[str | re.Pattern[str], ...] = ()
     extra_keys: frozenset[str] | tuple[str, ...] = ()
-    _names: frozenset[str] = field(init=False, repr=False)
+    _names: tuple[str, ...] = field(init=False, repr=False)
     _forms: tuple[Rule, ...] = field(init=False, repr=False)
     _form_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
     _common_pieces: tuple[tuple[bytes, int], ...] = field(init=False, repr=False)
@@ -93,7 +93,7 @@ class Redactor:
     _name_piece: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        names = frozenset("".join(_words(key)) for key in self.extra_keys) - {""}
+        names = tuple(filter(None, ("".join(_words(key)) for key in self.extra_keys)))
         pieces = (*_NAME_PIECES, *(_words(key)[-1] for key in self.extra_keys if _words(key)))
         extra = tuple(Rule(re.compile(pattern), (b"",)) for pattern in self.extra_patterns)
         object.__setattr__(self, "_names", names)
@@ -111,9 +111,7 @@ class Redactor:
         `api_key`, `X-Api-Key`, `accessToken`, `client.secret`, `Set-Cookie` are; `token_type`, `max_tokens`,
         `secretary` are not. Only the last 64 characters are looked at.
         """
-        return _is_secret_key(key[-_KEY_CHARS:]) or (
-            bool(self._names) and "".join(_words(key[-_KEY_CHARS:])).endswith(tuple(self._names))
-        )
+        return _is_secret_key(key[-_KEY_CHARS:], self._names)
 
     def text(self, text: str, *, active: "Active | None" = None) -> str:
         """The text with every secret replaced; one that is JSON stays JSON.
@@ -253,9 +251,10 @@ def _words(key: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _is_secret_key(key: str) -> bool:
+def _is_secret_key(key: str, names: tuple[str, ...]) -> bool:
     words = _words(key)
-    return not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS) or words == ("auth",)
+    ends = "".join(words).endswith((*_SECRET_ENDINGS, *names))
+    return not _SECRET_WORDS.isdisjoint(words) or ends or words == ("auth",)
 
 
 def _parsed(text: str) -> Json:

@@ -44,6 +44,15 @@ def test_a_shape_is_known_wherever_it_stands(sample: Sample) -> None:
         assert not [secret for secret in sample.secrets if secret and secret in redacted]
 
 
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
+def test_half_a_surrogate_pair_or_half_a_character_hides_no_secret(sample: Sample) -> None:
+    for odd in ("\ud800", "\udfff\ud800"):
+        assert leaks(redact_text, Sample(sample.name, f"{odd} {sample.text} {odd}", sample.secrets)) == []
+    cut = "é".encode()[:1]
+    active = DEFAULT_REDACTOR.active(cut + sample.text.encode() + cut)
+    assert not any(secret and secret in DEFAULT_REDACTOR.text(sample.text, active=active) for secret in sample.secrets)
+
+
 def test_there_are_shapes_enough_and_each_has_a_source() -> None:
     assert len(TOKENS) >= 60
     assert len(FORMS) >= 50
