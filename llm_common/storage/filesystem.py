@@ -6,11 +6,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError
 from llm_common.storage.blob import FolderSurvey, StampedFile, check_folder, check_key, check_name, check_query_id
@@ -22,6 +22,7 @@ __all__ = ["Durability", "FileBlobStore"]
 
 Durability = Literal["full", "rename"]
 Found = TypeVar("Found")
+Look: TypeAlias = Generator[Found, None, int]
 
 _log = logging.getLogger(__name__)
 
@@ -213,15 +214,11 @@ class FileBlobStore:
         check_key(key)
         return f"{self._base}/{key}"
 
-    def _plain(self, action: str, folder: str, look: Callable[[Folder], Iterator[Found | None]]) -> Iterator[Found]:
+    def _plain(self, action: str, folder: str, look: Callable[[Folder], Look[Found]]) -> Iterator[Found]:
         """What a look into a folder finds; what it finds to be no plain file is counted in the log."""
         odd = 0
         with suppress(PointerNotFoundError), as_store_errors(action), self._open(check_folder(folder)) as opened:
-            for found in look(opened):
-                if found is None:
-                    odd += 1
-                else:
-                    yield found
+            odd = yield from look(opened)
         if odd:
             _log.warning("left out %d entries of a store folder that are not plain files", odd)
 

@@ -7,7 +7,7 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +33,10 @@ _TEMPORARY_LIFE_S = 3600.0  # no healthy write takes an hour
 _SECOND_NS = 1_000_000_000
 _FINE_GRAIN_NS = 50_000_000
 _COARSE_GRAIN_NS = 2_100_000_000
+_UNSAFE = (
+    "A stored file is no plain file of this store's owner with a single name; remove it, "
+    "or allow it with allow_hard_links or allow_unsafe_dir"
+)
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -90,7 +94,11 @@ class Folder:
             FileNotFoundError: The folder was deleted, or never locked.
             LockTimeoutError: Others held it all the time.
         """
-        self._lock, status = self._open(LOCK_NAME, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+        flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+        self._lock = os.open(LOCK_NAME, flags | _FILE, 0o600, dir_fd=self._descriptor)
+        status = os.fstat(self._lock)
+        if not self._is_ours(status):
+            raise UnsafePathError(_UNSAFE)
         lock_file(self._lock, shared=shared, deadline=deadline, timeout_s=timeout_s)
         try:
             return os.path.samestat(status, os.stat(f"{path}/{LOCK_NAME}", follow_symlinks=False))  # noqa: PTH116 - hot
@@ -112,9 +120,9 @@ class Folder:
                 raise
             return None
 
-    def read_stamped(self, names: Iterable[str]) -> Iterator[tuple[str, bytes, int] | None]:
-        """Name, bytes and the stamp before them of each plain file; None for what is none, nothing for what is gone."""
-        now_ns = time.time_ns()
+    def read_stamped(self, names: Iterable[str]) -> Generator[tuple[str, bytes, int], None, int]:
+        """Name, bytes and the stamp before them of each plain file that is there; then how many others there are."""
+        odd, now_ns = 0, time.time_ns()
         for name in names:
             try:
                 data, status = self._read(name)
@@ -123,9 +131,10 @@ class Folder:
             except (OSError, UnsafePathError) as exc:
                 if isinstance(exc, OSError) and exc.errno not in NOT_OURS:
                     raise
-                yield None
+                odd += 1
             else:
                 yield name, data, _stamp(status, now_ns)
+        return odd
 
     def write(self, name: str, data: bytes, *, durable: bool) -> None:
         """Puts a whole file in place by a temporary one and a rename; on failure the temporary one is gone."""
@@ -159,9 +168,9 @@ class Folder:
         """A number that is another one after every change of the folder's names, None while one might not show."""
         return _stamp(os.fstat(self._descriptor), time.time_ns()) or None
 
-    def files(self, *, unseen: str | None) -> Iterator[StampedFile | None]:
-        """Every plain file that is not hidden, None for each other; `unseen` is as for `StampingBlobStore.files`."""
-        now_ns = time.time_ns()
+    def files(self, *, unseen: str | None) -> Generator[StampedFile, None, int]:
+        """Every plain file that is not hidden, as for `StampingBlobStore.files`; then how many others there are."""
+        odd, now_ns = 0, time.time_ns()
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 name = entry.name
@@ -174,8 +183,11 @@ class Folder:
                         status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
-                    stamp = _stamp(status, now_ns) if unseen is None else 0
-                    yield (name, status.st_size, stamp) if self._is_ours(status) else None
+                    if self._is_ours(status):
+                        yield name, status.st_size, _stamp(status, now_ns) if unseen is None else 0
+                    else:
+                        odd += 1
+        return odd
 
     def survey(self) -> "Standing":
         """Everything in the folder; nothing is changed."""
@@ -206,8 +218,11 @@ class Folder:
 
     def _read(self, name: str) -> tuple[bytes, os.stat_result]:
         """The bytes of a plain file, and what it was before they were read."""
-        descriptor, status = self._open(name, os.O_RDONLY)
+        descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._descriptor)
         try:
+            status = os.fstat(descriptor)
+            if not self._is_ours(status):
+                raise UnsafePathError(_UNSAFE)
             size = status.st_size
             data = os.read(descriptor, size + 1)
             if len(data) != size:
@@ -215,22 +230,6 @@ class Folder:
             return data, status
         finally:
             os.close(descriptor)
-
-    def _open(self, name: str, flags: int) -> tuple[int, os.stat_result]:
-        """A descriptor of a plain file, and what it is.
-
-        Raises:
-            UnsafePathError: Something else has that name, or a file that others could alter.
-        """
-        descriptor = os.open(name, flags | _FILE, 0o600, dir_fd=self._descriptor)
-        status = os.fstat(descriptor)
-        if self._is_ours(status):
-            return descriptor, status
-        os.close(descriptor)
-        raise UnsafePathError(
-            "A stored file is no plain file of this store's owner with a single name; remove it, "
-            "or allow it with allow_hard_links or allow_unsafe_dir"
-        )
 
     def _is_ours(self, status: os.stat_result) -> bool:
         return (

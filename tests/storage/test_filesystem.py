@@ -25,6 +25,7 @@ from llm_common.errors import (
     UnsafePathError,
 )
 from llm_common.storage import FileBlobStore, LockingBlobStore
+from llm_common.storage import folder as folder_module
 from llm_common.testing import LockingBlobStoreContract
 
 SECRET = b"outside the store"
@@ -575,14 +576,16 @@ def test_a_file_that_was_just_changed_has_no_stamp(blobs: FileBlobStore) -> None
     assert after["b"] != before["b"]
 
 
-def test_bytes_come_with_the_stamp_that_a_look_at_all_files_gives(blobs: FileBlobStore) -> None:
+def test_bytes_come_with_the_stamp_that_a_look_at_all_files_gives(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blobs.put("q/b", b"1")
-    assert list(blobs.get_stamped("q", ["b"])) == [("b", b"1", 0)]
-    time.sleep(0.1)
-    blobs.put("q/c", b"2")
-    stamps = {name: stamp for name, _, stamp in blobs.files("q")}
-    assert list(blobs.get_stamped("q", ["b", "c"])) == [("b", b"1", stamps["b"]), ("c", b"2", 0)]
-    assert stamps["b"]
+    for grain_ns, is_known in ((10**15, False), (-(10**15), True)):
+        monkeypatch.setattr(folder_module, "_FINE_GRAIN_NS", grain_ns)
+        monkeypatch.setattr(folder_module, "_COARSE_GRAIN_NS", grain_ns)
+        stamps = {name: stamp for name, _, stamp in blobs.files("q")}
+        assert list(blobs.get_stamped("q", ["b", "a"])) == [("b", b"1", stamps["b"]), ("a", b"inside", stamps["a"])]
+        assert bool(stamps["b"]) is is_known
 
 
 def test_names_outside_the_rules_are_not_read(blobs: FileBlobStore) -> None:

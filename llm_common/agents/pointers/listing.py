@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
-from operator import attrgetter
 from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -101,28 +100,28 @@ class PointerIndex:
         began = time.monotonic()
         records, results, pending, skipped = _sorted_out(files)
         settled: list[ContextPointer] = []
-        stamps: dict[str, int] = {}
         same = {} if known is None else _unchanged(known, records)
         changed = [pointer_id for pointer_id in records if pointer_id not in same]
         for pointer_id, pointer, stamp in chain(same.values(), self._read(query_id, changed)):
             size = results.pop(pointer_id, None)
             if pointer is not None and size and pointer.result_bytes in (None, size) and pointer_id not in pending:
                 settled.append(pointer)
-                stamps[pointer_id] = stamp
+                records[pointer_id] = stamp
                 continue
             folder_stamp = None
+            records[pointer_id] = 0
             if examined := self._examine(query_id, pointer_id):
                 settled.append(examined)
             else:
                 skipped += 1
         _sort(settled)
         listing = PointerListing(pointers=tuple(settled), skipped=skipped)
-        kept = array("q", [stamps.get(pointer.pointer_id, 0) for pointer in settled])
+        kept = array("q", [records[pointer.pointer_id] for pointer in settled])
         now = time.monotonic()
         return _Known(listing, folder_stamp, kept, checked_s=now, took_s=now - began)
 
     def _read(self, query_id: str, pointer_ids: Iterable[str]) -> Iterator[_Record]:
-        for name, meta, stamp in self._metas(query_id, [pointer_id + _META for pointer_id in pointer_ids]):
+        for name, meta, stamp in self._metas(query_id, (pointer_id + _META for pointer_id in pointer_ids)):
             pointer_id = name[: -len(_META)]
             try:
                 pointer = share_names(parse_meta(meta, query_id=query_id, pointer_id=pointer_id))
@@ -131,10 +130,11 @@ class PointerIndex:
             else:
                 yield pointer_id, pointer, stamp
 
-    def _metas(self, query_id: str, names: list[str]) -> Iterable[tuple[str, bytes, int]]:
+    def _metas(self, query_id: str, names: Iterable[str]) -> Iterable[tuple[str, bytes, int]]:
         """Name, bytes and stamp of each record."""
         if self._stamping is not None:
             return self._stamping.get_stamped(query_id, names)
+        names = list(names)
         metas = self._blobs.get_many(f"{query_id}/{name}" for name in names)
         return ((name, meta or b"", 0) for name, meta in zip(names, metas, strict=True))  # none is no good one either
 
@@ -206,7 +206,11 @@ def _told(known: _Known) -> PointerListing:
 def _sort(pointers: list[ContextPointer]) -> None:
     """Sorts by time, whichever way an older version wrote it, then by id."""
     is_canonical = _CANONICAL.fullmatch("".join([f"{pointer.created_at}\n" for pointer in pointers]))
-    pointers.sort(key=attrgetter("created_at", "pointer_id") if is_canonical else _age)
+    pointers.sort(key=_text_of_age if is_canonical else _age)
+
+
+def _text_of_age(pointer: ContextPointer) -> str:
+    return pointer.created_at + pointer.pointer_id
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:
