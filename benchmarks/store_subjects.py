@@ -193,5 +193,5 @@ def _record(query: str, number: int, size: int, sha256: str) -> dict[str, object
         "args_sha256": "0" * 64,
         "expires_at": None,
         "pinned": False,
-        "fits_64_bits": True,
+        "result_fits_64_bits": True,
     }

@@ -9,9 +9,10 @@ from typing import Any
 
 from llm_common.agents.pointers.canonical import Json, json_text, stable_json, to_plain
 from llm_common.agents.pointers.digest import describe_result
-from llm_common.agents.pointers.encoding import encode_json
+from llm_common.agents.pointers.encoding import Encoded, encode_json
 from llm_common.agents.pointers.pointer import ContextPointer, call_digest_of, digest_of, summary_line, text_digest
 from llm_common.agents.pointers.redaction import Redactor
+from llm_common.agents.pointers.slices import changed
 
 __all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Draft", "told_of"]
 
@@ -60,7 +61,7 @@ class Draft:
         Nothing that the redactor knows for a secret is in it, but for the result, unless that is to be redacted too.
 
         Raises:
-            UnserialisableError: JSON cannot stand for the arguments or the result.
+            UnserialisableError: JSON cannot stand for the arguments or the result, or others change it meanwhile.
             ResultTooLargeError: The result takes more than `max_result_bytes`.
         """
         plain = to_plain(dict(args))
@@ -71,6 +72,7 @@ class Draft:
         assert isinstance(shown, dict)
         told = told_of(result, redactor, redact_results=redact_results, max_bytes=max_result_bytes)
         encoded = encode_json(told, max_bytes=max_result_bytes, small=small)
+        digest, web_urls = _description(encoded, source_urls, redactor)
         return cls(
             query_id=query_id,
             task_id=task_id,
@@ -82,8 +84,8 @@ class Draft:
             payload_sha256=hashlib.sha256(encoded.data).hexdigest(),
             fits_64_bits=encoded.fits_64_bits,
             summary=summary_line(tool_name=redactor.text(tool_name, active=active), args=shown),
-            digest=describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor),
-            source_urls=_web_urls(source_urls, encoded.value, redactor),
+            digest=digest,
+            source_urls=web_urls,
         )
 
     @property
@@ -125,7 +127,7 @@ class Draft:
             args_sha256=self.args_sha256,
             expires_at=expires_at,
             pinned=pinned,
-            fits_64_bits=self.fits_64_bits,
+            result_fits_64_bits=self.fits_64_bits,
         )
 
 
@@ -164,6 +166,15 @@ def _without_secret_error(result: object, redactor: Redactor) -> object:
         return result
     plain = to_plain(result)
     return plain | {"error": redactor.text(error)} if isinstance(plain, dict) else plain
+
+
+def _description(encoded: Encoded, source_urls: Iterable[str] | None, redactor: Redactor) -> tuple[str, list[str]]:
+    """The digest of a result and its web addresses, read from the value itself, which others may change meanwhile."""
+    try:
+        digest = describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor)
+        return digest, _web_urls(source_urls, encoded.value, redactor)
+    except (IndexError, RuntimeError) as exc:
+        raise changed() from exc
 
 
 def _web_urls(named: Iterable[str] | None, result: object, redactor: Redactor) -> list[str]:

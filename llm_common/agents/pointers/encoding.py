@@ -4,6 +4,7 @@ import json
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import Any, cast
 
 import orjson
@@ -98,8 +99,15 @@ def is_small(value: object) -> bool:
 def _estimate(value: object) -> float:
     """How many bytes of JSON the value takes, judged by up to 12 evenly spread items of each of its outer containers.
 
-    It costs as much for a large value as for a small one.
+    It costs as much for a large value as for a small one. One that changes meanwhile may be of any size.
     """
+    try:
+        return _glanced(value)
+    except RuntimeError:  # another thread has changed it
+        return inf
+
+
+def _glanced(value: object) -> float:
     total = seen = 0.0
     left = _GLANCED_NODES
     waiting: deque[tuple[Any, float]] = deque([((value,), 1.0)])
@@ -109,9 +117,9 @@ def _estimate(value: object) -> float:
         if type(container) is dict:
             items = [*islice(container.values(), _GLANCED_ITEMS)]
         else:
-            items = container[:: -(-count // _GLANCED_ITEMS)]
+            items = container[:: -(-count // _GLANCED_ITEMS) or 1]
         nodes, chars = len(items), 0
-        weight *= count / nodes
+        weight *= count / (nodes or 1)
         for item in items:
             kind = type(item)
             if kind is str:
@@ -127,7 +135,7 @@ def _estimate(value: object) -> float:
         left -= nodes
         seen += weight * nodes
         total += weight * (chars + nodes * _NODE_BYTES)
-    return total * (1 + _unseen(waiting) / seen)
+    return total * (1 + _unseen(waiting) / (seen or 1))
 
 
 def _unseen(waiting: "deque[tuple[Any, float]]") -> float:
@@ -137,7 +145,7 @@ def _unseen(waiting: "deque[tuple[Any, float]]") -> float:
     unseen = sum([weight * len(container) for container, weight in waiting])
     container = waiting[-1][0]
     for _ in range(MAX_DEPTH):  # down one branch, for what is small at the top and multiplies below
-        container = next(iter(container.values() if type(container) is dict else container))
+        container = next(iter(container.values() if type(container) is dict else container), None)
         if type(container) not in (dict, list, tuple) or not container:
             break
         unseen *= len(container)

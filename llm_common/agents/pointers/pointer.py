@@ -57,8 +57,8 @@ class ContextPointer(BaseModel):
             whoever knows the rest of the arguments can test a guess, so a short password can be found by trying.
         expires_at: When it stops being there, in the form of `created_at`; None for never.
         pinned: Whether it stays all the same, also when its query is full.
-        fits_64_bits: Whether every integer of the result is known to fit 64 bits, so that loading need not look for a
-            longer one; False in files of older versions.
+        result_fits_64_bits: Whether every integer of the result is known to fit 64 bits, so that loading need not look
+            for a longer one; False in files of older versions.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -78,7 +78,7 @@ class ContextPointer(BaseModel):
     args_sha256: str | None = None
     expires_at: str | None = None
     pinned: bool = False
-    fits_64_bits: bool = False
+    result_fits_64_bits: bool = False
 
 
 _NAMES: dict[int, set[str]] = {}

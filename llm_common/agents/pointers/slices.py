@@ -20,7 +20,7 @@ import orjson
 from llm_common.agents.pointers.canonical import MAX_DEPTH, json_text, key_text, opened, to_plain
 from llm_common.errors import ResultTooLargeError, UnserialisableError
 
-__all__ = ["encode_in_slices", "encode_whole", "inside", "too_large"]
+__all__ = ["changed", "encode_in_slices", "encode_whole", "inside", "too_large"]
 
 _OURS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _SCALARS = frozenset({int, float, bool})
@@ -60,20 +60,28 @@ def encode_in_slices(value: object, *, max_bytes: int | None) -> bytearray:
         ResultTooLargeError: More than `max_bytes`.
     """
     with _encoding:
-        pieces: list[bytes] = []
-        size = 0
-        for piece in _rested(_slices(value)):
-            size += len(piece)
-            if max_bytes is not None and size > max_bytes:
-                raise too_large(max_bytes)
-            pieces.append(piece)
-        for first, second in zip_longest(pieces, _rested(_slices(value))):
-            if first != second:
-                raise _changed()
-        whole, end = bytearray(size), 0
+        try:
+            pieces = _read_twice(value, max_bytes=max_bytes)
+        except RuntimeError as exc:  # of a mapping or a set that grows or shrinks
+            raise changed() from exc
+        whole, end = bytearray(sum(map(len, pieces))), 0
         for piece in pieces:
             whole[end : (end := end + len(piece))] = piece
         return whole
+
+
+def _read_twice(value: object, *, max_bytes: int | None) -> list[bytes]:
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _rested(_slices(value)):
+        size += len(piece)
+        if max_bytes is not None and size > max_bytes:
+            raise too_large(max_bytes)
+        pieces.append(piece)
+    for first, second in zip_longest(pieces, _rested(_slices(value))):
+        if first != second:
+            raise changed()
+    return pieces
 
 
 def inside(item: object, max_items: int) -> tuple[int, list[Any]]:
@@ -170,17 +178,14 @@ def _items(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """The entries with their keys as text.
 
     Raises:
-        UnserialisableError: Two keys are the same text, or the mapping was changed meanwhile.
+        UnserialisableError: Two keys are the same text.
     """
-    try:
-        if not all(type(key) is str for key in value):
-            plain = {key_text(key): item for key, item in value.items()}
-            if len(plain) != len(value):
-                raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
-            value = plain
-        yield from value.items()
-    except RuntimeError as exc:
-        raise _changed() from exc
+    if not all(type(key) is str for key in value):
+        plain = {key_text(key): item for key, item in value.items()}
+        if len(plain) != len(value):
+            raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
+        value = plain
+    yield from value.items()
 
 
 def _is_light(value: object) -> bool:
@@ -226,5 +231,6 @@ def _rested(pieces: Iterator[bytes]) -> Iterator[bytes]:
             began = time.perf_counter()
 
 
-def _changed() -> UnserialisableError:
+def changed() -> UnserialisableError:
+    """The error for a value that others have changed meanwhile."""
     return UnserialisableError("The result was changed while being saved; save a copy, or change it afterwards")

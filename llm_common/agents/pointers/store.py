@@ -204,7 +204,7 @@ class ContextPointerStore(StoreUpkeep):
             StoreError: The files cannot be read.
         """
         stored, payload = self.load_payload(pointer.pointer_id, query_id=pointer.query_id)
-        return decode_json(payload, fits_64_bits=stored.fits_64_bits)
+        return decode_json(payload, fits_64_bits=stored.result_fits_64_bits)
 
     def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its result as the bytes of a JSON file, both of the newest version; otherwise `load_result`.

@@ -1,5 +1,7 @@
 import json
 import math
+import sys
+import threading
 import uuid
 from dataclasses import dataclass
 from datetime import date
@@ -161,3 +163,26 @@ def test_a_value_of_as_many_parts_as_are_looked_at_is_weighed_too_s0_20(depth: i
     for _ in range(depth):
         value = [value]
     assert is_small(value)
+
+
+def test_a_value_that_another_thread_changes_while_it_is_weighed_counts_as_large_f_041() -> None:
+    changing: dict[str, object] = {str(number): [] for number in range(100)}
+    ended = threading.Event()
+
+    def change() -> None:
+        number = 0
+        while not ended.is_set():
+            changing[f"more {number}"] = changing.pop(next(iter(changing)))
+            number += 1
+
+    before = sys.getswitchinterval()
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        sys.setswitchinterval(1e-6)
+        weighed = {is_small([changing] * 12) for _ in range(2_000)}
+    finally:
+        sys.setswitchinterval(before)
+        ended.set()
+        thread.join()
+    assert True in weighed

@@ -210,7 +210,7 @@ FIELDS: dict[str, Any] = {
     "args_sha256": "0" * 64,
     "expires_at": None,
     "pinned": False,
-    "fits_64_bits": True,
+    "result_fits_64_bits": True,
 }
 ODD = st.one_of(
     st.none(),

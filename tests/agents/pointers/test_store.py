@@ -3,6 +3,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -294,6 +295,29 @@ async def test_a_large_result_changed_meanwhile_is_old_or_new_f_041(store: FileC
         assert store.load_result(pointer=await saving)["rows"] in (old, new)
 
 
+@pytest.mark.parametrize("inner", [False, True], ids=["F-041-outer", "F-041-inner"])
+async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
+    store: FileContextPointerStore, inner: bool
+) -> None:
+    before, outcomes = sys.getswitchinterval(), list[object]()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(60):
+            rows: dict[str, object] = {str(row): "x" * 3_000 for row in range(100)}
+            saving = asyncio.create_task(save(store, {"rows": rows} if inner else rows, args={"number": number}))
+            await asyncio.sleep(0)
+            while not saving.done():
+                for _ in range(50):
+                    rows[f"more {len(rows)}"] = 1
+                await asyncio.sleep(0)
+            [outcome] = await asyncio.gather(saving, return_exceptions=True)
+            outcomes.append(outcome)
+    finally:
+        sys.setswitchinterval(before)
+    assert {type(outcome) for outcome in outcomes} <= {ContextPointer, UnserialisableError}
+    assert [store.load_result(pointer=each) for each in outcomes if isinstance(each, ContextPointer)]
+
+
 async def test_sources_are_web_addresses_each_once_s0_15(store: FileContextPointerStore) -> None:
     given_urls = ["https://a.example/1", "ftp://x", "javascript:alert(1)", "https://a.example/1", "HTTP://B.example", 5]
     result = {"source_urls": ["https://c.example", "https://a.example/1", "file:///etc/passwd", None, "https://a b"]}
@@ -436,7 +460,7 @@ async def test_a_record_says_when_no_integer_is_over_64_bits_s0_14(
 
     monkeypatch.setattr(encoding, "_may_hold_long_integer", look)
     pointer = await save(store, result=result)
-    assert pointer.fits_64_bits is fits_64_bits
+    assert pointer.result_fits_64_bits is fits_64_bits
     loaded = store.load_result(pointer=pointer)
     assert repr(loaded) == repr(sorted(result) if isinstance(result, set) else result)
     assert bool(looked) is not fits_64_bits
@@ -449,11 +473,11 @@ async def test_a_record_of_an_older_version_is_looked_at_for_long_integers_s0_14
         pointer = await save(store, result=result)
         meta = store.base_dir / meta_key("q", pointer.pointer_id)
         fields = json.loads(meta.read_text())
-        del fields["fits_64_bits"]
+        del fields["result_fits_64_bits"]
         meta.write_text(json.dumps(fields, separators=(",", ":")))
         (listed,) = store.list(query_id="q")
-        assert not listed.fits_64_bits
-        assert "fits_64_bits" not in listed.model_fields_set
+        assert not listed.result_fits_64_bits
+        assert "result_fits_64_bits" not in listed.model_fields_set
         assert store.load_result(pointer=pointer) == result
 
 
