@@ -2,9 +2,29 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from llm_common.agents.context.request import Kind
 
 __all__ = ["AnalysisCache"]
+
+Key: TypeAlias = tuple[Kind, str]
+Analysis: TypeAlias = tuple[str, ...]
+Item = TypeVar("Item")
+
+
+class _Analysed(NamedTuple):
+    """Items, and what was found of each."""
+
+    items: Sequence[Any]
+    keys: list[Key]
+    found: list[Analysis]
+    chars: int
+
+
+_NOTHING = _Analysed((), [], [], 0)
 
 
 class AnalysisCache:
@@ -20,31 +40,52 @@ class AnalysisCache:
     def __init__(self, *, max_chars: int) -> None:
         self._max_chars = max_chars
         self._chars = 0
-        self._kept: OrderedDict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = OrderedDict()
+        self._kept: OrderedDict[Key, tuple[tuple[str, ...], Analysis]] = OrderedDict()
+        self._last: dict[object, _Analysed] = {}
         self._lock = threading.Lock()
 
     def get_all(
-        self, items: Iterable[tuple[Hashable, tuple[str, ...]]], analyse: Callable[..., tuple[str, ...]]
-    ) -> list[tuple[str, ...]]:
-        """For each key and its texts `analyse(*texts)`, or what it gave the last time for the key and equal texts.
+        self,
+        items: Sequence[Item],
+        describe: Callable[[Item], tuple[Key, tuple[str, ...]]],
+        analyse: Callable[..., Analysis],
+    ) -> tuple[list[Key], list[Analysis]]:
+        """The key of each item, and `analyse(*texts)` of its texts, or what that gave before for equal ones of the key.
+
+        Items that begin with the very objects of the last time are not even looked at again: a conversation that has
+        grown by a turn costs that turn.
 
         Args:
-            items: Keys and texts.
+            items: Frozen; neither they nor what is returned may be changed.
+            describe: Gives key and texts of an item.
             analyse: Pure.
         """
-        found: list[tuple[str, ...]] = []
         with self._lock:
-            for key, texts in items:
-                kept = self._kept.get(key)
-                if kept and kept[0] == texts:
-                    self._kept.move_to_end(key)
-                    found.append(kept[1])
-                else:
-                    found.append(analyse(*texts))
-                    self._keep(key, texts, found[-1])
-        return found
+            last = self._last.get(analyse, _NOTHING)
+            if len(last.items) > len(items) or not all(map(is_, last.items, items)):
+                last = _NOTHING
+            new = items[len(last.items) :]
+            if not new:
+                return last.keys, last.found
+            keys, found, chars = [*last.keys], [*last.found], last.chars
+            for key, texts in map(describe, new):
+                keys.append(key)
+                found.append(self._get(key, texts, analyse))
+                chars += _chars(texts)
+            if chars <= self._max_chars:
+                self._last[analyse] = _Analysed(items, keys, found, chars)
+        return keys, found
 
-    def _keep(self, key: Hashable, texts: tuple[str, ...], analysis: tuple[str, ...]) -> None:
+    def _get(self, key: Key, texts: tuple[str, ...], analyse: Callable[..., Analysis]) -> Analysis:
+        kept = self._kept.get(key)
+        if kept and kept[0] == texts:
+            self._kept.move_to_end(key)
+            return kept[1]
+        analysis = analyse(*texts)
+        self._keep(key, texts, analysis)
+        return analysis
+
+    def _keep(self, key: Key, texts: tuple[str, ...], analysis: Analysis) -> None:
         self._forget(key)
         if 0 < _chars(texts) <= self._max_chars:
             self._kept[key] = texts, analysis
@@ -52,7 +93,7 @@ class AnalysisCache:
         while self._chars > self._max_chars:
             self._forget(next(iter(self._kept)))
 
-    def _forget(self, key: Hashable) -> None:
+    def _forget(self, key: Key) -> None:
         if kept := self._kept.pop(key, None):
             self._chars -= _chars(kept[0])
 

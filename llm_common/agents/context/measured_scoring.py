@@ -103,8 +103,7 @@ class MeasuredStrategy:
         return {key: Score(sum(of_item.values()), of_item) for key, of_item in parts.items()}
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
-        texts = ((("turn", turn.id), (turn.role, turn.content)) for turn in turns)
-        documents = self._cache.get_all(texts, _folded_turn)
+        keys, documents = self._cache.get_all(turns, _turn_texts, _folded_turn)
         words = self._turn_words.scan(query, documents)
         vectors = self._likeness(query, [turn.content for turn in turns])
         top = max(map(sum, zip(words, vectors, strict=True)), default=0.0) or 1.0
@@ -112,29 +111,28 @@ class MeasuredStrategy:
         around = _surroundings(own, [len(turn.content) for turn in turns])
         ages = range(len(turns) - 1, -1, -1)
         return {
-            ("turn", turn.id): {
+            key: {
                 "words": word / top,
                 "vectors": vector / top,
                 "neighbours": _NEIGHBOUR_WEIGHT * near,
                 "newest": _NEWEST_WEIGHT * math.exp(-age / _NEWEST_DECAY),
             }
-            for turn, word, vector, near, age in zip(turns, words, vectors, around, ages, strict=True)
+            for key, word, vector, near, age in zip(keys, words, vectors, around, ages, strict=True)
         }
 
     def _file_parts(self, files: Sequence[ContextFile], query: str, now: datetime) -> dict[tuple[Kind, str], _Parts]:
-        texts = ((("file", file.id), (file.content, file.path)) for file in files)
-        documents = self._cache.get_all(texts, _folded_file)
+        keys, documents = self._cache.get_all(files, _file_texts, _folded_file)
         words = self._file_words.scan(query, documents)
         vectors = self._likeness(query, [_SEPARATORS.sub(" ", file.path) for file in files], _PATH_VECTOR_WEIGHT)
         return {
-            ("file", file.id): {
+            key: {
                 "words": word,
                 "vectors": vector,
                 "code": _CODE_WEIGHT if is_code(file.path, file.language) else 0.0,
                 "tests": _TEST_WEIGHT if is_test(file.path) else 0.0,
                 "change": _CHANGE_WEIGHT * _decay(file.metadata.last_modified, now, _CHANGE_DECAY),
             }
-            for file, word, vector in zip(files, words, vectors, strict=True)
+            for key, file, word, vector in zip(keys, files, words, vectors, strict=True)
         }
 
     def _memory_parts(
@@ -164,6 +162,14 @@ class MeasuredStrategy:
         if self._embedder is None:
             return [0.0] * len(texts)
         return [weight * value for value in standing_out(self._embedder.similarities(query, texts))]
+
+
+def _turn_texts(turn: TurnEntry) -> tuple[tuple[Kind, str], tuple[str, ...]]:
+    return ("turn", turn.id), (turn.role, turn.content)
+
+
+def _file_texts(file: ContextFile) -> tuple[tuple[Kind, str], tuple[str, ...]]:
+    return ("file", file.id), (file.content, file.path)
 
 
 def _folded_turn(role: str, content: str) -> tuple[str, ...]:

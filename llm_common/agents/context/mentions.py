@@ -24,7 +24,9 @@ _ACRONYM_CHARS: Final = 3
 def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionRequest) -> frozenset[str]:
     """Ids of the files that the request's text or one of its priority hints names; see `MentionFinder`."""
     hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
-    return MentionFinder(files).find(f"{request.intent.text}\n{hints}")
+    text = f"{request.intent.text}\n{hints}"
+    lowered = text.lower()
+    return MentionFinder(file for file in files if any(name in lowered for name in _names(file))).find(text)
 
 
 class _Named(NamedTuple):
@@ -78,6 +80,10 @@ class MentionFinder:
         if name in self._words and not (before in _QUOTES and after in _QUOTES):
             return []
         return [file.file_id for file in files]
+
+
+def _names(file: ContextFile) -> tuple[str, str]:
+    return _basename(file.path).lower(), _basename(file.name).lower()
 
 
 def _may_be_a_word(name: str) -> bool:

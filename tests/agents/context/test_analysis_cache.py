@@ -1,10 +1,33 @@
 """What is remembered of texts."""
 
+from typing import NamedTuple
+
+import pytest
+
 from llm_common.agents.context.analysis_cache import AnalysisCache
+from llm_common.agents.context.request import Kind
+
+
+class Item(NamedTuple):
+    """A text under a key."""
+
+    key: str
+    text: str
+
+
+class Describe:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, item: Item) -> tuple[tuple[Kind, str], tuple[str, ...]]:
+        self.calls += 1
+        return ("turn", item.key), (item.text,)
 
 
 def get(cache: AnalysisCache, key: str, text: str, analyse: "Upper") -> tuple[str, ...]:
-    return cache.get_all([(key, (text,))], analyse)[0]
+    return cache.get_all([Item(key, text)], Describe(), analyse)[1][0]
 
 
 class Upper:
@@ -56,3 +79,28 @@ def test_a_cache_of_no_characters_keeps_nothing() -> None:
     for text in ("", "one"):
         get(cache, text, text, upper)
     assert len(cache) == 0
+
+
+@pytest.mark.parametrize(("max_chars", "looks"), [(100, [3, 0, 1, 3, 4]), (2, [3, 3, 4, 3, 4])])
+def test_objects_that_were_there_the_last_time_are_not_looked_at_again(max_chars: int, looks: list[int]) -> None:
+    cache, upper = AnalysisCache(max_chars=max_chars), Upper()
+    one, two, three, four = (Item(text, text) for text in ("one", "two", "three", "four"))
+    asked = []
+    for items in (
+        [one, two, three],
+        [one, two, three],
+        [one, two, three, four],
+        [two, three, four],
+        [one, *items_of()],
+    ):
+        describe = Describe()
+        keys, found = cache.get_all(items, describe, upper)
+        assert keys == [("turn", item.key) for item in items]
+        assert found == [(item.text.upper(),) for item in items]
+        asked.append(describe.calls)
+    assert asked == looks
+
+
+def items_of() -> list[Item]:
+    """Equal to others, but not the same objects."""
+    return [Item(text, text) for text in ("two", "three", "four")]
