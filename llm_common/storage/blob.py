@@ -37,7 +37,6 @@ OWN_FOLDER: Final = ".store"
 _PART = re.compile(
     r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|\Z))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?"
 )
-_KEY = re.compile(rf"({_PART.pattern})/({_PART.pattern})")
 _RULE = (
     "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, do not end with a dot, "
     "and are no device name such as nul"
@@ -243,12 +242,11 @@ def check_key(key: object) -> tuple[str, str]:
     Raises:
         InvalidIdError: Not exactly two parts, or a part that is outside the allow-list.
     """
-    match = _KEY.fullmatch(key) if isinstance(key, str) else None
-    if match is not None:
-        return match[1], match[2]
+    folder, _, name = key.partition("/") if isinstance(key, str) else ("", "", "")
+    if _PART.fullmatch(folder) and _PART.fullmatch(name):
+        return folder, name
     if not isinstance(key, str) or key.count("/") != 1:
         raise InvalidIdError("A blob key is not allowed; use text of the form folder/name")
-    folder, name = key.split("/")
     return check_folder(folder), check_name(name)
 
 
