@@ -231,9 +231,7 @@ def check_name(name: object) -> str:
     Raises:
         InvalidIdError: Anything else.
     """
-    if isinstance(name, str) and _PART.fullmatch(name):
-        return name
-    raise InvalidIdError(f"The name of a key is not allowed; {_RULE}")
+    return _check_part(name, "The name of a key")
 
 
 def check_key(key: object) -> tuple[str, str]:

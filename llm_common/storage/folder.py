@@ -33,10 +33,6 @@ _TEMPORARY_LIFE_S = 3600.0  # no healthy write takes an hour
 _SECOND_NS = 1_000_000_000
 _FINE_GRAIN_NS = 50_000_000
 _COARSE_GRAIN_NS = 2_100_000_000
-_UNSAFE = (
-    "A stored file is no plain file of this store's owner with a single name; remove it, "
-    "or allow it with allow_hard_links or allow_unsafe_dir"
-)
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -96,9 +92,7 @@ class Folder:
         """
         flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
         self._lock = os.open(LOCK_NAME, flags | _FILE, 0o600, dir_fd=self._descriptor)
-        status = os.fstat(self._lock)
-        if not self._is_ours(status):
-            raise UnsafePathError(_UNSAFE)
+        status = self._checked(self._lock)
         lock_file(self._lock, shared=shared, deadline=deadline, timeout_s=timeout_s)
         try:
             return os.path.samestat(status, os.stat(f"{path}/{LOCK_NAME}", follow_symlinks=False))  # noqa: PTH116 - hot
@@ -220,9 +214,7 @@ class Folder:
         """The bytes of a plain file, and what it was before they were read."""
         descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._descriptor)
         try:
-            status = os.fstat(descriptor)
-            if not self._is_ours(status):
-                raise UnsafePathError(_UNSAFE)
+            status = self._checked(descriptor)
             size = status.st_size
             data = os.read(descriptor, size + 1)
             if len(data) != size:
@@ -230,6 +222,20 @@ class Folder:
             return data, status
         finally:
             os.close(descriptor)
+
+    def _checked(self, descriptor: int) -> os.stat_result:
+        """What an open file is.
+
+        Raises:
+            UnsafePathError: Something else than a plain file, or one that others could alter.
+        """
+        status = os.fstat(descriptor)
+        if self._is_ours(status):
+            return status
+        raise UnsafePathError(
+            "A stored file is no plain file of this store's owner with a single name; remove it, "
+            "or allow it with allow_hard_links or allow_unsafe_dir"
+        )
 
     def _is_ours(self, status: os.stat_result) -> bool:
         return (
@@ -326,10 +332,8 @@ def _stamp(status: os.stat_result, now_ns: int) -> int:
     or of seconds on old file systems. Two changes within a grain look alike, so what changed just now has no stamp.
     """
     changed_ns = status.st_ctime_ns
-    age_ns = now_ns - changed_ns
-    if age_ns < _COARSE_GRAIN_NS and age_ns < (_FINE_GRAIN_NS if changed_ns % _SECOND_NS else _COARSE_GRAIN_NS):
-        return 0
-    return hash((changed_ns, status.st_ino))
+    grain_ns = _FINE_GRAIN_NS if changed_ns % _SECOND_NS else _COARSE_GRAIN_NS
+    return 0 if now_ns - changed_ns < grain_ns else hash((changed_ns, status.st_ino))
 
 
 def _flush(descriptor: int) -> None:

@@ -26,7 +26,7 @@ def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionReque
     hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
     text = f"{request.intent.text}\n{hints}"
     lowered = text.lower()
-    return MentionFinder(file for file in files if any(name in lowered for name in _names(file))).find(text)
+    return MentionFinder(file for file in files if any(name.lower() in lowered for name in _spellings(file))).find(text)
 
 
 class _Named(NamedTuple):
@@ -51,7 +51,7 @@ class MentionFinder:
         self._words: set[str] = set()
         for file in files:
             named = _Named(file.id, file.path.lower())
-            for spelling in {_basename(file.path), _basename(file.name)}:
+            for spelling in _spellings(file):
                 name = spelling.lower()
                 self._files.setdefault(name, []).append(named)
                 if _may_be_a_word(spelling):
@@ -82,8 +82,8 @@ class MentionFinder:
         return [file.file_id for file in files]
 
 
-def _names(file: ContextFile) -> tuple[str, str]:
-    return _basename(file.path).lower(), _basename(file.name).lower()
+def _spellings(file: ContextFile) -> set[str]:
+    return {_basename(file.path), _basename(file.name)}
 
 
 def _may_be_a_word(name: str) -> bool:

@@ -40,8 +40,7 @@ _KEY_CHARS = 64
 _ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")  # but for quotes and backslashes
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_SHORTEST_TOKEN = 14
-_RUN = re.compile(rb"[\w./:+-]{%d,}+" % _SHORTEST_TOKEN)
+_RUN = re.compile(rb"[\w./:+-]{14,}+")  # the shortest token is longer
 
 _LONGEST_CUT = 512  # characters of a secret that is too short to be known as one
 
@@ -155,7 +154,7 @@ class Redactor:
         """What could match anywhere in the texts, or in the values whose JSON they are: most cost this one look."""
         pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
         data = b"\n".join(pieces)
-        if b"\\" in data and rb"\u00" in data:  # letters may be written as escapes
+        if rb"\u00" in data:  # letters may be written as escapes
             return self._all()
         forms, tokens, names = set[int](), set[int](), False
         for start in range(0, len(data), WINDOW_CHARS):
@@ -206,11 +205,9 @@ class Redactor:
         if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
             redacted = self._data(inner, self._all() if "\\u00" in text else active)
             return text if redacted == inner else json_text(redacted)
-        if "\\" in text and "\\u00" in text:
-            plainly = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
-            if plainly != text:
-                redacted_text = self._text(plainly, active)
-                return text if redacted_text == plainly else redacted_text
+        if "\\u00" in text and (plainly := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
+            redacted_text = self._text(plainly, active)
+            return text if redacted_text == plainly else redacted_text
         found = [rule.spans(text) for rule in active.rules if len(text) > WINDOW_CHARS or rule.pattern.search(text)]
         if active.names and (":" in text or "=" in text or "--" in text):
             found += named_secrets(text, is_secret_key=self.is_secret_key, replacement=REDACTED)
