@@ -174,10 +174,10 @@ async def test_what_a_tool_selector_is_asked_stays_in_fences_l19() -> None:
         assert not any(EVIL in line for line in outside)
 
 
-def check_any_text(text: str) -> None:
+def escaped_lines(text: str) -> list[str]:
     payload = f"{text}\n{EVIL}"
     documents = PromptBundle(context_docs=[payload]).to_messages()[0].content
-    assert not any(EVIL in line for line in lines_outside(str(documents)))
+    return [line for line in lines_outside(str(documents)) if EVIL in line]
 
 
 texts = st.lists(st.sampled_from([*LINE_ENDS, *GUESSES, *NONCES, ">>>", "<<<", EVIL]) | st.text(max_size=8), max_size=8)
@@ -186,14 +186,14 @@ texts = st.lists(st.sampled_from([*LINE_ENDS, *GUESSES, *NONCES, ">>>", "<<<", E
 @settings(max_examples=100, deadline=None)
 @given(texts)
 def test_any_text_stays_in_its_fence_l19(words: list[str]) -> None:
-    check_any_text("".join(words))
+    assert not escaped_lines("".join(words))
 
 
 @pytest.mark.torture
 @settings(max_examples=20_000, deadline=None)
 @given(texts)
 def test_any_text_stays_in_its_fence_at_length_l19(words: list[str]) -> None:
-    check_any_text("".join(words))
+    assert not escaped_lines("".join(words))
 
 
 def naive_marks(text: str) -> str:

@@ -154,6 +154,7 @@ def test_a_death_while_a_death_is_put_right_l3_s0_18_f_054_f_066(
             if done:
                 break
     show_figures(deaths=deaths)
+    assert deaths > 0
 
 
 def failing_with(code: int) -> Callable[[Operation], None]:
