@@ -72,14 +72,12 @@ class BlobStore(Protocol):
     else the system refuses.
     """
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+    def put(self, key: str, data: bytes) -> None:
         """Stores the bytes whole, in place of what was there.
 
         Args:
             key: `folder/name`; the folder appears with its first blob.
             data: What to keep.
-            settle: False lets the new name survive a power failure only from the next settling put in the same folder,
-                for a caller that is about to make one: it saves the dearest step.
 
         Raises:
             StoreFullError: No room; the old bytes are intact.
@@ -108,7 +106,13 @@ class BlobStore(Protocol):
         """Removes the temporaries that `survey` tells."""
 
     def delete(self, key: str, *, settle: bool = True) -> None:
-        """Removes a blob; no error when there is none. `settle` is as for `put`."""
+        """Removes a blob; no error when there is none.
+
+        Args:
+            key: `folder/name`.
+            settle: False lets it come back after a power failure, until the next put or settling deletion in the same
+                folder, for a caller that is about to make one: it saves the dearest step.
+        """
 
     def remove_folder(self, folder: str) -> None:
         """Removes what a folder without blobs is itself made of: locks, temporaries, the directory.
@@ -125,7 +129,20 @@ class BlobStore(Protocol):
 
 @runtime_checkable
 class LockingBlobStore(BlobStore, Protocol):
-    """A `BlobStore` whose folders can be locked."""
+    """A `BlobStore` whose folders can be locked, and take several blobs in less time than one by one."""
+
+    def put_all(self, folder: str, blobs: Iterable[tuple[str, bytes]]) -> None:
+        """Stores blobs of one folder, none of them visible before those that stand before it.
+
+        Args:
+            folder: The folder.
+            blobs: Names and what to keep. The next is asked for while those before it are on their way to the disk, so
+                what it takes to make it may cost no time. They have one power failure together: one that strikes before
+                the return may leave any of them, each whole.
+
+        Raises:
+            StoreFullError: No room; some of the first may be stored.
+        """
 
     def lock(self, folder: str, *, shared: bool = False) -> AbstractContextManager[None]:
         """Keeps other exclusive holders out of a folder for the duration of the block; not reentrant.

@@ -84,13 +84,14 @@ class FileBlobStore:
         """The absolute directory of the store."""
         return self._base_dir
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+    def put(self, key: str, data: bytes) -> None:
         """Stores the bytes by a temporary file and a rename; see `BlobStore.put`."""
         folder, name = check_key(key)
-        with as_store_errors("write"), self._open(folder, create=True) as opened:
-            opened.write(name, data, durable=self._durable)
-            if settle and self._durable:
-                opened.sync()
+        self._write(folder, [(name, data)])
+
+    def put_all(self, folder: str, blobs: Iterable[tuple[str, bytes]]) -> None:
+        """Stores several blobs, all of them flushed before the first is renamed; see `LockingBlobStore.put_all`."""
+        self._write(check_folder(folder), ((check_name(name), data) for name, data in blobs))
 
     def get(self, key: str) -> bytes:
         """The bytes of a plain file; see `BlobStore.get`."""
@@ -221,6 +222,12 @@ class FileBlobStore:
             odd = yield from look(opened)
         if odd:
             _log.warning("left out %d entries of a store folder that are not plain files", odd)
+
+    def _write(self, folder: str, files: Iterable[tuple[str, bytes]]) -> None:
+        with as_store_errors("write"), self._open(folder, create=True) as opened:
+            opened.write(files, durable=self._durable)
+            if self._durable:
+                opened.sync()
 
     def _open(self, folder: str, *, create: bool = False) -> AbstractContextManager[Folder]:
         """The folder, which is open already for the thread that holds its lock."""

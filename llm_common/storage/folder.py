@@ -3,7 +3,6 @@
 import errno
 import itertools
 import os
-import secrets
 import stat
 import sys
 import time
@@ -18,17 +17,15 @@ from llm_common.errors import StoreError, UnsafePathError
 from llm_common.storage.blob import StampedFile
 from llm_common.storage.flock import lock_file, unlock_file
 from llm_common.storage.refusals import NOT_OURS
+from llm_common.storage.temporary_file import TEMPORARY_PREFIX, TemporaryFile, flush
 
 if sys.platform != "win32":
-    import fcntl
-
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking, so that opening a fifo returns
 
 __all__ = ["LOCK_NAME", "Folder", "Standing", "Trust", "open_folder", "remove_directory"]
 
 LOCK_NAME = ".lock"
-_TEMPORARY_PREFIX = ".tmp-"
 _TEMPORARY_LIFE_S = 3600.0  # no healthy write takes an hour
 _SECOND_NS = 1_000_000_000
 _FINE_GRAIN_NS = 50_000_000
@@ -130,23 +127,24 @@ class Folder:
                 yield name, data, _stamp(status, now_ns)
         return odd
 
-    def write(self, name: str, data: bytes, *, durable: bool) -> None:
-        """Puts a whole file in place by a temporary one and a rename; on failure the temporary one is gone."""
-        temporary = f"{_TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=self._descriptor)
+    def write(self, files: Iterable[tuple[str, bytes]], *, durable: bool) -> None:
+        """Puts whole files in place, in their order, each by a temporary one and a rename.
+
+        All are flushed before the first gets its name. The next one is asked for while those before it are already on
+        their way to the disk. On failure the temporary ones are gone.
+        """
+        temporaries: list[TemporaryFile] = []
         try:
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
-                if durable:
-                    _flush(descriptor)
-            finally:
-                os.close(descriptor)
-            os.replace(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            for name, data in files:
+                temporaries.append(TemporaryFile(self._descriptor, name))
+                temporaries[-1].fill(data, durable=durable)
+            for temporary in temporaries:
+                temporary.complete()
+            for temporary in temporaries:
+                temporary.place()
         except BaseException:
-            with suppress(OSError):
-                self.remove(temporary)
+            for temporary in temporaries:
+                temporary.drop()
             raise
 
     def remove(self, name: str) -> None:
@@ -156,7 +154,7 @@ class Folder:
 
     def sync(self) -> None:
         """Makes the names of the folder survive a power failure; a refused flush is never tried again."""
-        _flush(self._descriptor)
+        flush(self._descriptor)
 
     def stamp(self) -> int | None:
         """A number that is another one after every change of the folder's names, None while one might not show."""
@@ -192,7 +190,7 @@ class Folder:
                     continue
                 with suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
-                    if entry.name.startswith(_TEMPORARY_PREFIX):
+                    if entry.name.startswith(TEMPORARY_PREFIX):
                         if status.st_mtime < time.time() - _TEMPORARY_LIFE_S:
                             found.temporaries[entry.name] = status.st_size
                     elif entry.name.startswith("."):
@@ -206,7 +204,7 @@ class Folder:
     def remove_temporaries(self) -> None:
         """Removes every temporary file; for a caller that knows of no other writer."""
         with os.scandir(self._descriptor) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(_TEMPORARY_PREFIX)]
+            names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
         for name in names:
             self.remove(name)
 
@@ -246,7 +244,7 @@ class Folder:
 
     def _sweep(self, entry: os.DirEntry[str]) -> None:
         """Removes the temporary file of a writer that was killed long ago."""
-        if entry.name.startswith(_TEMPORARY_PREFIX):
+        if entry.name.startswith(TEMPORARY_PREFIX):
             with suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_mtime < time.time() - _TEMPORARY_LIFE_S:
                     self.remove(entry.name)
@@ -320,7 +318,7 @@ def _make(path: Path, *, durable: bool) -> None:
 def _flush_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _flush(descriptor)
+        flush(descriptor)
     finally:
         os.close(descriptor)
 
@@ -334,11 +332,3 @@ def _stamp(status: os.stat_result, now_ns: int) -> int:
     changed_ns = status.st_ctime_ns
     grain_ns = _FINE_GRAIN_NS if changed_ns % _SECOND_NS else _COARSE_GRAIN_NS
     return 0 if now_ns - changed_ns < grain_ns else hash((changed_ns, status.st_ino))
-
-
-def _flush(descriptor: int) -> None:
-    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync(2) alone leaves the data in the drive's cache
-    if full is None:
-        os.fsync(descriptor)
-    else:
-        fcntl.fcntl(descriptor, full)

@@ -25,10 +25,15 @@ class MemoryBlobStore:
         self._folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:  # noqa: ARG002 - nothing here outlives power
+    def put(self, key: str, data: bytes) -> None:
         """Stores the bytes in place of what was there."""
         folder, _ = check_key(key)
         self._folders[folder][key] = bytes(data)
+
+    def put_all(self, folder: str, blobs: Iterable[tuple[str, bytes]]) -> None:
+        """Stores one blob after another."""
+        for name, data in blobs:
+            self.put(f"{folder}/{name}", data)
 
     def get(self, key: str) -> bytes:
         """The bytes that were put last.

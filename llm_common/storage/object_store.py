@@ -83,7 +83,7 @@ class ObjectBlobStore:
         """The store at an address; see `open_object_store`."""
         return cls(open_object_store(url, **options))
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:  # noqa: ARG002 - a put object is durable
+    def put(self, key: str, data: bytes) -> None:
         """Stores the bytes as one object; see `BlobStore.put`."""
         check_key(key)
         _answer("be written", lambda: self._store.put(key, data, use_multipart=False))

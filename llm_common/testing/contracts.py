@@ -27,7 +27,7 @@ class BlobStoreContract:
 
     def test_the_last_put_counts(self, blobs: BlobStore) -> None:
         """A second put replaces the first, whatever its length."""
-        blobs.put("q/a", b"old and long", settle=False)
+        blobs.put("q/a", b"old and long")
         blobs.put("q/a", b"new")
         assert blobs.get("q/a") == b"new"
         assert blobs.list("q") == {"q/a": 3}
@@ -71,7 +71,7 @@ class BlobStoreContract:
         versions = [bytes([letter]) * 20_000 for letter in b"abcd"]
         blobs.put("q/a", versions[0])
         with ThreadPoolExecutor(4) as threads:
-            writing = [threads.submit(blobs.put, "q/a", version, settle=False) for version in versions * 10]
+            writing = [threads.submit(blobs.put, "q/a", version) for version in versions * 10]
             seen = {blobs.get("q/a") for _ in range(100)}
             for one in writing:
                 one.result()
@@ -80,6 +80,28 @@ class BlobStoreContract:
 
 class LockingBlobStoreContract(BlobStoreContract):
     """What a `LockingBlobStore` promises beside; its lock timeout must be under a second, since one test waits."""
+
+    def test_several_are_put_in_their_order(self, blobs: LockingBlobStore) -> None:
+        """`put_all` stores all, asks for the next when it is ready for it, and replaces what is there."""
+        blobs.put("q/a", b"old and long")
+        blobs.put_all("q", ((name, name.encode()) for name in "cab"))
+        assert list(blobs.get_many(["q/c", "q/a", "q/b"])) == [b"c", b"a", b"b"]
+        blobs.put_all("none", [])
+        assert blobs.list("none") == {}
+        with pytest.raises(InvalidIdError):
+            blobs.put_all("q", [("../a", b"1")])
+
+    def test_none_of_several_is_there_before_those_ahead_of_it(self, blobs: LockingBlobStore) -> None:
+        """Whoever sees a later one sees the earlier ones."""
+        with ThreadPoolExecutor(1) as threads:
+            for number in range(50):
+                first, second = f"q/{number}-first", f"q/{number}-second"
+                both = ((key.partition("/")[2], b"1") for key in (first, second))
+                putting = threads.submit(blobs.put_all, "q", both)
+                while not putting.done():
+                    there = list(blobs.get_many([second, first]))
+                    assert there[0] is None or there[1] is not None
+                putting.result()
 
     def test_the_lock_lets_one_in_at_a_time(self, blobs: LockingBlobStore) -> None:
         """Exclusive holders exclude each other."""
@@ -90,7 +112,7 @@ class LockingBlobStoreContract(BlobStoreContract):
             with blobs.lock("q"):
                 inside += 1
                 most = max(most, inside)
-                blobs.put("q/a", b"1", settle=False)
+                blobs.put("q/a", b"1")
                 inside -= 1
 
         with ThreadPoolExecutor(4) as threads:

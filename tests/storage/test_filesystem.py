@@ -24,7 +24,7 @@ from llm_common.errors import (
     StoreFullError,
     UnsafePathError,
 )
-from llm_common.storage import FileBlobStore, LockingBlobStore
+from llm_common.storage import Durability, FileBlobStore, LockingBlobStore
 from llm_common.storage import folder as folder_module
 from llm_common.testing import LockingBlobStoreContract
 
@@ -372,26 +372,51 @@ def test_without_descriptors_for_a_file_of_an_open_folder_nothing_looks_missing_
         os.close(spare)
 
 
-def test_full_durability_flushes_file_then_folder_and_rename_flushes_nothing_s0_18(
+def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0_18(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, events = os.fsync, []
-
-    def fsync(descriptor: int) -> None:
-        events.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
-        real(descriptor)
-
+    events = list[str]()
     full, rename = FileBlobStore(tmp_path), FileBlobStore(tmp_path, durability="rename")
     full.put("q/a", b"1")
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        events.append("flush folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "flush file")
+        real_fsync(descriptor)
+
+    def replace(source: str, target: str, **folders: int) -> None:
+        events.append(f"name {target}")
+        real_replace(source, target, **folders)
+
     monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
     full.put("q/a", b"2")
-    assert events == ["file", "folder"]
-    full.put("q/a", b"3", settle=False)
     full.delete("q/b", settle=False)
-    assert events == ["file", "folder", "file"]
-    rename.put("q/a", b"4")
+    assert events == ["flush file", "name a", "flush folder"]
+    events.clear()
+    full.put_all("q", [("c", b"3"), ("a", b"4")])
+    assert events == ["flush file", "flush file", "name c", "name a", "flush folder"]
+    events.clear()
+    rename.put_all("q", [("c", b"5"), ("a", b"6")])
     rename.delete("q/a")
-    assert events == ["file", "folder", "file"]
+    assert events == ["name c", "name a"]
+
+
+@pytest.mark.parametrize("durability", ["full", "rename"])
+def test_the_next_of_several_is_made_when_those_before_are_written_and_no_error_of_it_leaves_anything(
+    tmp_path: Path, durability: Durability
+) -> None:
+    blobs = FileBlobStore(tmp_path, durability=durability)
+
+    def made() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"whole"
+        [temporary] = (tmp_path / "q").iterdir()
+        assert temporary.read_bytes() == b"whole"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        blobs.put_all("q", made())
+    assert names(tmp_path / "q") == []
 
 
 def test_a_forked_child_does_not_keep_the_lock_f_069(blobs: FileBlobStore) -> None:
@@ -500,7 +525,7 @@ def test_under_its_lock_a_folder_is_opened_once(blobs: FileBlobStore, monkeypatc
 
     monkeypatch.setattr(os, "open", count)
     with blobs.lock("q"):
-        blobs.put("q/b", b"1", settle=False)
+        blobs.put("q/b", b"1")
         assert blobs.get("q/b") == b"1"
         blobs.put("q/c", b"1")
         assert list(blobs.get_many(["q/b", "q/none"])) == [b"1", None]

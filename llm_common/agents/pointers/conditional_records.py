@@ -40,7 +40,15 @@ from typing import TypeVar
 from llm_common.agents.pointers.clock import moment_of
 from llm_common.agents.pointers.encoding import encode_json
 from llm_common.agents.pointers.pointer import ContextPointer, digest_of
-from llm_common.agents.pointers.records import RecordWriter, describes, meta_bytes, meta_key, parse_meta, result_key
+from llm_common.agents.pointers.records import (
+    NewVersion,
+    RecordWriter,
+    describes,
+    meta_bytes,
+    meta_key,
+    parse_meta,
+    result_key,
+)
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError
 from llm_common.storage import BlobVersion, ConditionalBlobStore
 
@@ -118,16 +126,17 @@ class _Attempt:
         committed, self._metas[pointer_id] = _read_meta(self._blobs, query_id, pointer_id)
         return committed
 
-    def commit(self, pointer: ContextPointer, payload: bytes, *, replaces: bool) -> None:
-        """Makes the pointer and its result the visible version, by the steps at the top of this file.
+    def commit(self, version: NewVersion, *, replaces: bool) -> None:
+        """Makes the version the visible one, by the steps at the top of this file.
 
         Raises:
             _OvertakenError: Others have saved or removed the pointer since `recover`.
             StoreError: Not committed, or, once the new result has replaced the old one, committed.
         """
+        pointer = version.pointer
         intent = f"{pointer.query_id}/{pointer.pointer_id}.{secrets.token_hex(8)}.next"
         self._blobs.put_if(intent, meta_bytes(pointer), replaces=None)
-        committed = self._put_result(pointer, payload, replaces=replaces) and self._put_meta(pointer)
+        committed = self._put_result(pointer, version.payload, replaces=replaces) and self._put_meta(pointer)
         with suppress(StoreError):  # one that stays does no harm
             self._blobs.delete(intent)
         if not committed:

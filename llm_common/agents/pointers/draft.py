@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -24,7 +25,7 @@ _KEPT_ARGS = 24
 _KEPT_CHARS = 120
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """A call and its result, encoded and described; made without touching the store."""
 
@@ -35,7 +36,6 @@ class Draft:
     args_sha256: str
     call_sha256: str
     payload: bytes
-    payload_sha256: str
     fits_64_bits: bool
     summary: str
     digest: str
@@ -81,12 +81,16 @@ class Draft:
             args_sha256=text_digest(stable_args),
             call_sha256=call_digest_of(stable_args, tool_name=tool_name, query_id=query_id, task_id=task_id),
             payload=encoded.data,
-            payload_sha256=hashlib.sha256(encoded.data).hexdigest(),
             fits_64_bits=encoded.fits_64_bits,
             summary=summary_line(tool_name=redactor.text(tool_name, active=active), args=shown),
             digest=digest,
             source_urls=web_urls,
         )
+
+    @cached_property
+    def payload_sha256(self) -> str:
+        """SHA-256 of the payload; taken when first asked for, best beside the event loop."""
+        return hashlib.sha256(self.payload).hexdigest()
 
     @property
     def short_id(self) -> str:

@@ -8,13 +8,16 @@ First save:  result, meta.
 Re-save:     next (the new meta), result, meta, drop next.
 
 Between any two steps the result on disk is described by the meta or by `next`, so a reader, and whoever comes after a
-killed writer, can tell which version is whole. Each step is settled on disk before the one that relies on it.
+killed writer, can tell which version is whole. Each step of a re-save is on the disk before the one that relies on it;
+of a first save both files are, before either has its name, and a meta without its result counts for nothing.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -25,6 +28,7 @@ from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreEr
 from llm_common.storage import LockingBlobStore
 
 __all__ = [
+    "NewVersion",
     "PointerRecords",
     "RecordWriter",
     "describes",
@@ -46,12 +50,12 @@ _TRIES = 3
 
 def meta_key(query_id: str, pointer_id: str) -> str:
     """Key of the commit record."""
-    return f"{query_id}/{pointer_id}.meta.json"
+    return f"{query_id}/{_meta_name(pointer_id)}"
 
 
 def result_key(query_id: str, pointer_id: str) -> str:
     """Key of the stored result."""
-    return f"{query_id}/{pointer_id}.result.json"
+    return f"{query_id}/{_result_name(pointer_id)}"
 
 
 def next_key(query_id: str, pointer_id: str) -> str:
@@ -83,14 +87,37 @@ def _validated(fields: object) -> ContextPointer:
         raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
 
 
+@dataclass(frozen=True)
+class NewVersion:
+    """A result that is to be committed, and what makes its pointer, once and when it is first asked for.
+
+    To describe a large result by its SHA-256 takes as long as to write it; so that may be done while it is written.
+    """
+
+    query_id: str
+    pointer_id: str
+    payload: bytes
+    describe: Callable[[], ContextPointer]
+
+    @cached_property
+    def pointer(self) -> ContextPointer:
+        """The pointer."""
+        return self.describe()
+
+    def blobs(self) -> Iterator[tuple[str, bytes]]:
+        """Names and bytes of the result and then of its meta, which is made when it is asked for."""
+        yield _result_name(self.pointer_id), self.payload
+        yield _meta_name(self.pointer_id), meta_bytes(self.pointer)
+
+
 class RecordWriter(Protocol):
     """What a change of pairs may do; handed to the function that `write` of the records was given."""
 
     def recover(self, query_id: str, pointer_id: str) -> ContextPointer | None:
         """The committed pointer, if any."""
 
-    def commit(self, pointer: ContextPointer, payload: bytes, *, replaces: bool) -> None:
-        """Makes the pointer and its result the visible version; after `recover` of its id."""
+    def commit(self, version: NewVersion, *, replaces: bool) -> None:
+        """Makes the version the visible one; after `recover` of its id."""
 
     def update(self, pointer: ContextPointer) -> None:
         """Puts what `recover` of its id has given, with other facts about how long it stays."""
@@ -157,29 +184,27 @@ class PointerRecords:
         self._blobs.delete(next_key(query_id, pointer_id), settle=False)
         return committed
 
-    def commit(self, pointer: ContextPointer, payload: bytes, *, replaces: bool) -> None:
-        """Makes the pointer and its result the visible version; under the lock, after `recover`.
+    def commit(self, version: NewVersion, *, replaces: bool) -> None:
+        """Makes the version the visible one; under the lock, after `recover`.
 
         Args:
-            pointer: What to commit.
-            payload: Its result.
+            version: What to commit; of a first one the pointer is made while its result is on its way to the disk.
             replaces: Whether `recover` found a pointer under this id.
 
         Raises:
             StoreError: Not committed: the old version is still there, or, once the new result has replaced the old
                 one, the new version. A first save leaves nothing.
         """
-        keys = (pointer.query_id, pointer.pointer_id)
-        meta = meta_bytes(pointer)
+        keys = (version.query_id, version.pointer_id)
         if replaces:
+            meta = meta_bytes(version.pointer)
             self._blobs.put(next_key(*keys), meta)
-            self._blobs.put(result_key(*keys), payload)
+            self._blobs.put(result_key(*keys), version.payload)
             self._blobs.put(meta_key(*keys), meta)
             self._blobs.delete(next_key(*keys), settle=False)
             return
         try:
-            self._blobs.put(result_key(*keys), payload, settle=False)
-            self._blobs.put(meta_key(*keys), meta)
+            self._blobs.put_all(version.query_id, version.blobs())
         except BaseException:
             with suppress(StoreError):
                 self._blobs.delete(meta_key(*keys), settle=False)
@@ -239,6 +264,14 @@ def describes(pointer: ContextPointer, payload: bytes) -> bool:
     if pointer.result_sha256 is None:
         return True
     return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
+
+
+def _meta_name(pointer_id: str) -> str:
+    return f"{pointer_id}.meta.json"
+
+
+def _result_name(pointer_id: str) -> str:
+    return f"{pointer_id}.result.json"
 
 
 def meta_bytes(pointer: ContextPointer) -> bytes:

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Final, TypeVar, cast
 
 from llm_common.errors import LockTimeoutError
@@ -20,6 +19,7 @@ __all__ = ["SaveThreads"]
 _THREADS: Final = 4
 """So many saves keep a disk busy; each more would hold one more encoded result in memory."""
 _TURN_S: Final = 0.003
+_LOOK_S: Final = 0.002
 _PATIENCE_S: Final = 0.05  # of a thread for its next save; the end of the program may have to wait for it
 
 Made = TypeVar("Made")
@@ -61,14 +61,11 @@ class SaveThreads:
             self._workers = _Workers()
         side = self._side_of(asyncio.get_running_loop())
         job = _Job(work, side, after)
-        self._workers.do(job)
-        await job.ended
-        try:
-            if job.error is not None:
-                raise job.error
-            return cast("Made", job.made)
-        finally:
-            del job  # whose error refers to this frame
+        await side.wait(job.ended, follows=self._workers.do(job))
+        error, job.error = job.error, None  # which refers to the job by its traceback
+        if error is not None:
+            raise error
+        return cast("Made", job.made)
 
     def _side_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopSide":
         if self._side is None or self._side.loop is not loop:
@@ -77,13 +74,19 @@ class SaveThreads:
 
 
 class _LoopSide:
-    """What one event loop knows: how much of its turn saves have taken, and which of them have ended."""
+    """What one event loop knows: how much of its turn saves have taken, and which of them have ended.
+
+    A thread that wakes the loop then waits for it at its next step, since one of them holds the interpreter's lock, and
+    a save takes twice as long. So while others follow, the loop is not woken: it looks by itself, now and then.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.spent_s = 0.0
         self._ended: deque[asyncio.Future[None]] = deque()
         self._woken = False
+        self._awaited = 0
+        self._looking = False
 
     def spend(self, seconds: float) -> None:
         """Counts what work has taken."""
@@ -91,16 +94,33 @@ class _LoopSide:
         if self.spent_s > _TURN_S:
             self.loop.call_soon(self._turn)
 
-    def end(self, ended: "asyncio.Future[None]") -> None:
-        """Tells the loop from another thread; it is woken once for all that end before it looks."""
+    async def wait(self, ended: "asyncio.Future[None]", *, follows: bool) -> None:
+        """Waits for something, which follows something else or not."""
+        self._awaited += 1
+        if follows and not self._looking:
+            self._looking = True
+            self.loop.call_later(_LOOK_S, self._look)
+        try:
+            await ended
+        finally:
+            self._awaited -= 1
+
+    def end(self, ended: "asyncio.Future[None]", *, wake: bool) -> None:
+        """Notes from another thread that something has ended; the loop is woken once for all before it looks."""
         self._ended.append(ended)
-        if not self._woken:
+        if wake and not self._woken:
             self._woken = True
             with suppress(RuntimeError):  # it is closed: nobody waits any more
                 self.loop.call_soon_threadsafe(self._tell)
 
     def _turn(self) -> None:
         self.spent_s = 0.0
+
+    def _look(self) -> None:
+        self._tell()
+        self._looking = self._awaited > 0
+        if self._looking:
+            self.loop.call_later(_LOOK_S, self._look)
 
     def _tell(self) -> None:
         self._woken = False
@@ -111,33 +131,24 @@ class _LoopSide:
 
 
 class _Job:
-    """Work for a thread; as a context it keeps what is raised within."""
+    """Work for a thread."""
 
     def __init__(self, work: Callable[[], object], side: _LoopSide, after: str | None) -> None:
+        self.side = side
         self.after = after
         self.ended = side.loop.create_future()
         self.made: object = None
         self.error: BaseException | None = None
         self._work = work
-        self._side = side
         self._context = copy_context()
 
     def run(self) -> None:
         """Does the work, unless it was cancelled."""
         if not self.ended.cancelled():
-            with self:
+            try:
                 self.made = self._context.run(self._work)
-
-    def tell(self) -> None:
-        """Says that it has ended."""
-        self._side.end(self.ended)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
-        self.error = error
-        return True
+            except BaseException as error:  # noqa: BLE001 - for the one who waits
+                self.error = error
 
 
 class _Workers:
@@ -152,13 +163,15 @@ class _Workers:
         self._unfinished = 0  # but for those that follow another
         self._working = 0
 
-    def do(self, job: _Job) -> None:
-        """Does the job in a thread, at once unless all are busy or it is to be done after another."""
+    def do(self, job: _Job) -> bool:
+        """Does the job in a thread, at once unless all are busy; True when it is to be done after another."""
         with self._lock:
-            if job.after in self._following:
+            follows = job.after in self._following
+            if follows:
                 self._following[job.after].append(job)
             else:
                 self._begin(job)
+        return follows
 
     def _begin(self, job: _Job) -> None:
         if self._working <= min(self._unfinished, _THREADS - 1):
@@ -182,7 +195,7 @@ class _Workers:
             while job is not None:
                 job.run()
                 following = self._next_after(job)
-                job.tell()
+                job.side.end(job.ended, wake=following is None or following.side is not job.side)
                 job = following
 
     def _next_after(self, job: _Job) -> _Job | None:

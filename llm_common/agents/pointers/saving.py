@@ -10,7 +10,7 @@ from llm_common.agents.pointers.draft import Draft
 from llm_common.agents.pointers.gravestones import Gravestones
 from llm_common.agents.pointers.listing import PointerIndex
 from llm_common.agents.pointers.pointer import ContextPointer
-from llm_common.agents.pointers.records import PointerRecords, RecordWriter, result_key
+from llm_common.agents.pointers.records import NewVersion, PointerRecords, RecordWriter, result_key
 from llm_common.agents.pointers.retention import Retention, has_expired
 from llm_common.errors import StoreError
 from llm_common.storage import BlobStore
@@ -59,31 +59,33 @@ class Saver:
     ) -> ContextPointer:
         pointer_id, owner = _choose_id(records, draft, keep_repeats=keep_repeats)
         now = self._clock.now()
-        pointer = draft.pointer(
+        describe = partial(
+            draft.pointer,
             pointer_id=pointer_id,
             created_at=time_text(now),
             result_path=self._blobs.location(result_key(draft.query_id, pointer_id)),
             expires_at=retention.expires_at(now),
             pinned=owner is not None and owner.pinned,
         )
-        going = self._giving_way(pointer, retention)
-        records.commit(pointer, draft.payload, replaces=owner is not None)
+        version = NewVersion(draft.query_id, pointer_id, draft.payload, describe)
+        going = self._giving_way(version, retention)
+        records.commit(version, replaces=owner is not None)
         if going:
             self._remove(records, going)
-        return pointer
+        return version.pointer
 
-    def _giving_way(self, pointer: ContextPointer, retention: Retention) -> list[ContextPointer]:
+    def _giving_way(self, version: NewVersion, retention: Retention) -> list[ContextPointer]:
         """Which others of the query must go for this one; their records are read only when any must."""
-        limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
+        limit, new_bytes = retention.max_bytes_per_query, len(version.payload)
         if limit is None:
             return []
-        own = result_key(pointer.query_id, pointer.pointer_id)
-        sizes = self._blobs.list(pointer.query_id)
+        own = result_key(version.query_id, version.pointer_id)
+        sizes = self._blobs.list(version.query_id)
         held = sum(size for key, size in sizes.items() if key.endswith(".result.json") and key != own)
         if held + new_bytes <= limit:
             return []
-        listed = self._index.read(pointer.query_id).pointers
-        others = [other for other in listed if other.pointer_id != pointer.pointer_id]
+        listed = self._index.read(version.query_id).pointers
+        others = [other for other in listed if other.pointer_id != version.pointer_id]
         return retention.giving_way(others, new_bytes=new_bytes, now=self._clock.now())
 
     def _remove(self, records: RecordWriter, going: list[ContextPointer]) -> None:

@@ -58,7 +58,7 @@ class ObjectModel:
                 self._objects.pop(key, None)
         return None
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+    def put(self, key: str, data: bytes) -> None:
         self.answer("put", key, data)
 
     def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:

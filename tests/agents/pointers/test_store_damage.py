@@ -134,9 +134,9 @@ class DyingBlobStore(MemoryBlobStore):
             raise Killed
         self.changes_left -= 1
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+    def put(self, key: str, data: bytes) -> None:
         self._change()
-        super().put(key, data, settle=settle)
+        super().put(key, data)
 
     def delete(self, key: str, *, settle: bool = True) -> None:
         self._change()
@@ -212,10 +212,10 @@ class FullBlobStore(MemoryBlobStore):
 
     ending = ""
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+    def put(self, key: str, data: bytes) -> None:
         if self.ending and key.endswith(self.ending):
             raise StoreFullError("No room left in the store")
-        super().put(key, data, settle=settle)
+        super().put(key, data)
 
 
 @pytest.mark.parametrize("ending", [".meta.json", ".result.json"])

@@ -179,11 +179,11 @@ class FullBlobStore(MemoryBlobStore):
 
     room = 4_000
 
-    def put(self, key: str, data: bytes, *, settle: bool = True) -> None:
+    def put(self, key: str, data: bytes) -> None:
         held = sum(size for folder in ("q", "r", ".store") for size in self.list(folder).values())
         if held - self.list(key.partition("/")[0]).get(key, 0) + len(data) > self.room:
             raise StoreFullError("No room left in the store")
-        super().put(key, data, settle=settle)
+        super().put(key, data)
 
 
 def test_a_full_store_is_clean_and_takes_saves_again_when_room_is_made_f_065_s0_21() -> None:
