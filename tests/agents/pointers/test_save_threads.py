@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,31 @@ async def test_what_follows_something_is_done_in_order_and_holds_up_nothing_else
     assert done == ["b", "c", *(f"a{number}" for number in range(9) if number != 4)]
     await threads.beside(partial(done.append, "again"), after="a")
     assert done[-1] == "again"
+
+
+async def test_what_has_ended_is_told_while_what_follows_it_takes_long() -> None:
+    threads, gate = SaveThreads(), threading.Event()
+    first = asyncio.create_task(threads.beside(lambda: "first", after="q"))
+    slow = asyncio.create_task(threads.beside(gate.wait, after="q"))
+    last = asyncio.create_task(threads.beside(lambda: "last", after="q"))
+    assert await asyncio.wait_for(first, 5) == "first"
+    assert not slow.done()
+    gate.set()
+    assert await asyncio.wait_for(last, 5) == "last"
+    assert await slow is True
+
+
+async def test_the_loop_is_woken_once_for_many_that_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, loop, wakes = SaveThreads(), asyncio.get_running_loop(), list[object]()
+    wake = loop.call_soon_threadsafe
+
+    def counted(call: Callable[[], None]) -> asyncio.Handle:
+        wakes.append(call)
+        return wake(call)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    await asyncio.gather(*(threads.beside(partial(time.sleep, 0.001), after="q") for _ in range(32)))
+    assert len(wakes) <= 2
 
 
 async def test_a_lock_that_is_not_to_be_had_is_waited_for_together_f_070() -> None:
