@@ -3,7 +3,7 @@
 The floor is the system calls and the encoder in a bare loop. It makes the very calls on files that the store makes, and
 looks at no answer. A save opens the folder and locks it, asks what the base, the folder and the lock are, looks whether
 the pointer is there or was about to be, and puts two files in place by a temporary one and a rename: the result and a
-record that commits it. A load reads both files, a listing every record, after the status of each result. Nothing is
+record that commits it, both flushed before either has its name. A load reads both files, a listing every record, after the status of each result. Nothing is
 checked, redacted, described or moved off the event loop.
 """
 
@@ -107,8 +107,15 @@ class Floor:
                 raise FileExistsError(name)
         data = orjson.dumps(value)
         sha256 = hashlib.sha256(data).hexdigest() if self._sha256 else "0" * 64
-        self._put(folder, f"{number:012x}.result.json", data)
-        self._put(folder, _meta(number), orjson.dumps(_record(query, number, len(data), sha256)))
+        result = self._write(folder, data)
+        meta = self._write(folder, orjson.dumps(_record(query, number, len(data), sha256)))
+        if self._fsync:
+            os.fsync(result[0])
+            os.close(result[0])
+            os.fsync(meta[0])
+            os.close(meta[0])
+        os.rename(result[1], f"{number:012x}.result.json", src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(meta[1], _meta(number), src_dir_fd=folder, dst_dir_fd=folder)
         if self._fsync:
             os.fsync(folder)
         fcntl.flock(lock, fcntl.LOCK_UN)
@@ -152,16 +159,18 @@ class Floor:
         os.fstat(folder)
         return folder
 
-    def _put(self, folder: int, name: str, data: bytes) -> None:
+    def _write(self, folder: int, data: bytes) -> tuple[int, str]:
+        """The temporary file and its name; it stays open when it is to be flushed."""
         temporary = f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600, dir_fd=folder)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(file, rest) :]
         if self._fsync:
-            os.fsync(file)
-        os.close(file)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        else:
+            os.close(file)
+        return file, temporary
 
 
 def _meta(number: int) -> str:

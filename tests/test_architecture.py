@@ -38,6 +38,7 @@ BROAD_CATCHES = {
     "core/foreign_error.py": 1,  # a client that is not ours
     "agents/tools/foreign.py": 1,  # a tool or a registry that is not ours
     "agents/pointers/canonical.py": 1,  # methods of a caller's objects
+    "agents/pointers/save_threads.py": 1,  # work of a thread, whose error goes to the task that waits for it
 }
 
 

@@ -1,5 +1,6 @@
 """`TemporaryFile`: a file on its way to its place in a folder, and the flush that makes it survive a power failure."""
 
+import itertools
 import os
 import secrets
 import sys
@@ -13,6 +14,9 @@ if sys.platform != "win32":
 __all__ = ["TEMPORARY_PREFIX", "TemporaryFile", "flush"]
 
 TEMPORARY_PREFIX = ".tmp-"
+
+_numbers = itertools.count()
+"""What tells the files of one process apart; random digits tell those of processes of one number on several machines."""
 
 
 class TemporaryFile:
@@ -29,7 +33,7 @@ class TemporaryFile:
     def __init__(self, folder: int, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._path = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+        self._path = f"{TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{secrets.token_hex(8)}"
         self._descriptor: int | None = os.open(self._path, _NEW, 0o600, dir_fd=folder)
 
     def fill(self, data: bytes, *, durable: bool) -> None:

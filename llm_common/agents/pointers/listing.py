@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"([0-9a-f]{12,16})\.(?:[0-9a-f]{16}\.(?=next))?(meta\.json|result\.json|next)")
 _META = ".meta.json"
-_CANONICAL = re.compile(r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00\n)*+", re.ASCII)
+_CANONICAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 _MAX_KNOWN = 100_000  # pointers that are remembered, but those of the query that was listed last in any case
 _ALWAYS_CHECKED = 256
 _CHECKED_EVERY_S = 1.0
@@ -100,23 +100,24 @@ class PointerIndex:
         began = time.monotonic()
         records, results, pending, skipped = _sorted_out(files)
         settled: list[ContextPointer] = []
+        ages: list[str] = []
+        stamps: list[int] = []
         same = {} if known is None else _unchanged(known, records)
         changed = [pointer_id for pointer_id in records if pointer_id not in same]
         for pointer_id, pointer, stamp in chain(same.values(), self._read(query_id, changed)):
-            size = results.pop(pointer_id, None)
-            if pointer is not None and size and pointer.result_bytes in (None, size) and pointer_id not in pending:
-                settled.append(pointer)
-                records[pointer_id] = stamp
-                continue
-            folder_stamp = None
-            records[pointer_id] = 0
-            if examined := self._examine(query_id, pointer_id):
-                settled.append(examined)
-            else:
+            size = results.get(pointer_id)
+            if pointer is None or not size or pointer.result_bytes not in (None, size) or pointer_id in pending:
+                folder_stamp, stamp = None, 0
+                pointer = self._examine(query_id, pointer_id)
+            if pointer is None:
                 skipped += 1
-        _sort(settled)
-        listing = PointerListing(pointers=tuple(settled), skipped=skipped)
-        kept = array("q", [records[pointer.pointer_id] for pointer in settled])
+                continue
+            settled.append(pointer)
+            ages.append(_age(pointer))
+            stamps.append(stamp)
+        order = sorted(range(len(ages)), key=ages.__getitem__)
+        listing = PointerListing(pointers=tuple([settled[place] for place in order]), skipped=skipped)
+        kept = array("q", [stamps[place] for place in order])
         now = time.monotonic()
         return _Known(listing, folder_stamp, kept, checked_s=now, took_s=now - began)
 
@@ -203,18 +204,10 @@ def _told(known: _Known) -> PointerListing:
     return known.listing
 
 
-def _sort(pointers: list[ContextPointer]) -> None:
-    """Sorts by time, whichever way an older version wrote it, then by id."""
-    is_canonical = _CANONICAL.fullmatch("".join([f"{pointer.created_at}\n" for pointer in pointers]))
-    pointers.sort(key=_text_of_age if is_canonical else _age)
-
-
-def _text_of_age(pointer: ContextPointer) -> str:
-    return pointer.created_at + pointer.pointer_id
-
-
-def _age(pointer: ContextPointer) -> tuple[str, str]:
+def _age(pointer: ContextPointer) -> str:
+    """What sorts pointers by time, whichever way an older version wrote it, then by id."""
     moment = pointer.created_at
-    with suppress(ValueError, OverflowError):
-        moment = datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
-    return moment, pointer.pointer_id
+    if not _CANONICAL.fullmatch(moment):
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
+    return f"{moment}\0{pointer.pointer_id}"
