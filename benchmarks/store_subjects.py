@@ -3,8 +3,8 @@
 The floor is the system calls and the encoder in a bare loop. It makes the very calls on files that the store makes, and
 looks at no answer. A save opens the folder and locks it, asks what the base, the folder and the lock are, looks whether
 the pointer is there or was about to be, and puts two files in place by a temporary one and a rename: the result and a
-record that commits it, both flushed before either has its name. A load reads both files, a listing every record, after the status of each result. Nothing is
-checked, redacted, described or moved off the event loop.
+record that commits it, both flushed before either has its name. A load reads both files, a listing every record, after
+the status of each result. Nothing is checked, redacted, described or moved off the event loop.
 """
 
 import fcntl

@@ -16,7 +16,7 @@ __all__ = ["TEMPORARY_PREFIX", "TemporaryFile", "flush"]
 TEMPORARY_PREFIX = ".tmp-"
 
 _numbers = itertools.count()
-"""What tells the files of one process apart; random digits tell those of processes of one number on several machines."""
+"""Tells the files of one process apart; random digits tell those of others, which may have its number elsewhere."""
 
 
 class TemporaryFile:

@@ -104,17 +104,18 @@ class PointerIndex:
         stamps: list[int] = []
         same = {} if known is None else _unchanged(known, records)
         changed = [pointer_id for pointer_id in records if pointer_id not in same]
-        for pointer_id, pointer, stamp in chain(same.values(), self._read(query_id, changed)):
+        for pointer_id, found, stamp in chain(same.values(), self._read(query_id, changed)):
             size = results.get(pointer_id)
-            if pointer is None or not size or pointer.result_bytes not in (None, size) or pointer_id in pending:
-                folder_stamp, stamp = None, 0
-                pointer = self._examine(query_id, pointer_id)
+            whole = found is not None and size and found.result_bytes in (None, size) and pointer_id not in pending
+            pointer = found if whole else self._examine(query_id, pointer_id)
+            if not whole:
+                folder_stamp = None
             if pointer is None:
                 skipped += 1
                 continue
             settled.append(pointer)
             ages.append(_age(pointer))
-            stamps.append(stamp)
+            stamps.append(stamp if whole else 0)
         order = sorted(range(len(ages)), key=ages.__getitem__)
         listing = PointerListing(pointers=tuple([settled[place] for place in order]), skipped=skipped)
         kept = array("q", [stamps[place] for place in order])

@@ -5,24 +5,30 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from queue import Empty, SimpleQueue
-from typing import Final, TypeVar, cast
-
-from llm_common.errors import LockTimeoutError
+from typing import Final, TypeAlias, TypeVar, cast
 
 __all__ = ["SaveThreads"]
 
 _THREADS: Final = 4
 """So many saves keep a disk busy; each more would hold one more encoded result in memory."""
+_MOST_TOGETHER: Final = 16
+"""So many take a few milliseconds, and two open files each."""
 _TURN_S: Final = 0.003
-_LOOK_S: Final = 0.002
 _PATIENCE_S: Final = 0.05  # of a thread for its next save; the end of the program may have to wait for it
 
+Given = TypeVar("Given")
+Item = TypeVar("Item")
 Made = TypeVar("Made")
+Step = TypeVar("Step")
+_Work: TypeAlias = Callable[[list[object]], Sequence[object]]
 
 
 class SaveThreads:
@@ -50,22 +56,43 @@ class SaveThreads:
         finally:
             side.spend(time.perf_counter() - began_s)
 
-    async def beside(self, work: Callable[[], Made], *, after: str | None = None) -> Made:
-        """What the function returns, called in a thread; when cancelled before it has begun, it never is.
+    async def beside(self, work: Callable[[], Made]) -> Made:
+        """What the function returns, called in a thread; when cancelled before it has begun, it never is."""
+        context = copy_context()
+        return await self._done(None, lambda: context.run(work), _call_each)
+
+    async def together(
+        self,
+        change: Callable[[Given], Step],
+        *,
+        group: str,
+        make: Callable[[Sequence[Callable[[Given], Step]]], Sequence[Made | Exception]],
+    ) -> Made:
+        """What `make` returns for the change, or says that it raised; it is called in a thread.
+
+        Changes of a group are made one after another, since they would only wait for each other: the first at once, and
+        then those that have come meanwhile all together, up to 16.
 
         Args:
-            work: What to do.
-            after: Works of one name are done one after another, for those that would only wait for each other.
+            change: What to do; cancelled before it has begun, it is left out.
+            group: What it is done to.
+            make: Makes several changes of the group, and tells for each what came of it, or what it raised.
         """
+        context = copy_context()
+        return await self._done(group, lambda given: context.run(change, given), make)
+
+    async def _done(
+        self, group: str | None, item: Item, work: Callable[[list[Item]], Sequence[Made | Exception]]
+    ) -> Made:
         if self._workers is None or self._workers.process != os.getpid():  # a forked child has none of its parent's
             self._workers = _Workers()
-        side = self._side_of(asyncio.get_running_loop())
-        job = _Job(work, side, after)
-        await side.wait(job.ended, follows=self._workers.do(job))
-        error, job.error = job.error, None  # which refers to the job by its traceback
-        if error is not None:
-            raise error
-        return cast("Made", job.made)
+        job = _Job(group, item, cast("_Work", work), self._side_of(asyncio.get_running_loop()))
+        self._workers.do(job)
+        await job.ended
+        outcome, job.outcome = job.outcome, None  # an error refers to the job by its traceback
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return cast("Made", outcome)
 
     def _side_of(self, loop: asyncio.AbstractEventLoop) -> "_LoopSide":
         if self._side is None or self._side.loop is not loop:
@@ -74,19 +101,13 @@ class SaveThreads:
 
 
 class _LoopSide:
-    """What one event loop knows: how much of its turn saves have taken, and which of them have ended.
-
-    A thread that wakes the loop then waits for it at its next step, since one of them holds the interpreter's lock, and
-    a save takes twice as long. So while others follow, the loop is not woken: it looks by itself, now and then.
-    """
+    """What one event loop knows: how much of its turn saves have taken, and which of them have ended."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.spent_s = 0.0
         self._ended: deque[asyncio.Future[None]] = deque()
         self._woken = False
-        self._awaited = 0
-        self._looking = False
 
     def spend(self, seconds: float) -> None:
         """Counts what work has taken."""
@@ -94,33 +115,16 @@ class _LoopSide:
         if self.spent_s > _TURN_S:
             self.loop.call_soon(self._turn)
 
-    async def wait(self, ended: "asyncio.Future[None]", *, follows: bool) -> None:
-        """Waits for something, which follows something else or not."""
-        self._awaited += 1
-        if follows and not self._looking:
-            self._looking = True
-            self.loop.call_later(_LOOK_S, self._look)
-        try:
-            await ended
-        finally:
-            self._awaited -= 1
-
-    def end(self, ended: "asyncio.Future[None]", *, wake: bool) -> None:
-        """Notes from another thread that something has ended; the loop is woken once for all before it looks."""
-        self._ended.append(ended)
-        if wake and not self._woken:
+    def end(self, ended: "Iterable[asyncio.Future[None]]") -> None:
+        """Tells the loop from another thread; it is woken once for all that end before it looks."""
+        self._ended.extend(ended)
+        if not self._woken:
             self._woken = True
             with suppress(RuntimeError):  # it is closed: nobody waits any more
                 self.loop.call_soon_threadsafe(self._tell)
 
     def _turn(self) -> None:
         self.spent_s = 0.0
-
-    def _look(self) -> None:
-        self._tell()
-        self._looking = self._awaited > 0
-        if self._looking:
-            self.loop.call_later(_LOOK_S, self._look)
 
     def _tell(self) -> None:
         self._woken = False
@@ -130,25 +134,19 @@ class _LoopSide:
                 ended.set_result(None)
 
 
+@dataclass(eq=False, slots=True)
 class _Job:
-    """Work for a thread."""
+    """Something to do, and what has become of it."""
 
-    def __init__(self, work: Callable[[], object], side: _LoopSide, after: str | None) -> None:
-        self.side = side
-        self.after = after
-        self.ended = side.loop.create_future()
-        self.made: object = None
-        self.error: BaseException | None = None
-        self._work = work
-        self._context = copy_context()
+    group: str | None
+    item: object
+    work: _Work
+    side: _LoopSide
+    ended: "asyncio.Future[None]" = field(init=False)
+    outcome: object = None
 
-    def run(self) -> None:
-        """Does the work, unless it was cancelled."""
-        if not self.ended.cancelled():
-            try:
-                self.made = self._context.run(self._work)
-            except BaseException as error:  # noqa: BLE001 - for the one who waits
-                self.error = error
+    def __post_init__(self) -> None:
+        self.ended = self.side.loop.create_future()
 
 
 class _Workers:
@@ -157,56 +155,70 @@ class _Workers:
     def __init__(self) -> None:
         self.process = os.getpid()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-save")
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._batches: SimpleQueue[list[_Job]] = SimpleQueue()
         self._lock = threading.Lock()
-        self._following: dict[str | None, deque[_Job]] = {}
-        self._unfinished = 0  # but for those that follow another
-        self._working = 0
+        self._waiting: dict[str, list[_Job]] = {}
+        self._unfinished = 0  # batches
+        self._working = 0  # threads
 
-    def do(self, job: _Job) -> bool:
-        """Does the job in a thread, at once unless all are busy; True when it is to be done after another."""
+    def do(self, job: _Job) -> None:
+        """Does the job in a thread, at once unless all are busy, or others of its group are being done."""
         with self._lock:
-            follows = job.after in self._following
-            if follows:
-                self._following[job.after].append(job)
-            else:
-                self._begin(job)
-        return follows
-
-    def _begin(self, job: _Job) -> None:
-        if self._working <= min(self._unfinished, _THREADS - 1):
-            self._threads.submit(self._work)
-            self._working += 1
-        if job.after is not None:
-            self._following[job.after] = deque()
-        self._unfinished += 1
-        self._jobs.put(job)
+            if job.group in self._waiting:
+                self._waiting[job.group].append(job)
+                return
+            if job.group is not None:
+                self._waiting[job.group] = []
+            self._unfinished += 1
+            if self._working < min(self._unfinished, _THREADS):
+                self._threads.submit(self._work)
+                self._working += 1
+        self._batches.put([job])
 
     def _work(self) -> None:
         while True:
             try:
-                job: _Job | None = self._jobs.get(timeout=_PATIENCE_S)
+                batch = self._batches.get(timeout=_PATIENCE_S)
             except Empty:
                 with self._lock:
-                    if self._jobs.empty():
+                    if self._batches.empty():
                         self._working -= 1
                         return
                 continue
-            while job is not None:
-                job.run()
-                following = self._next_after(job)
-                job.side.end(job.ended, wake=following is None or following.side is not job.side)
-                job = following
+            _do(batch)
+            self._go_on_after(batch)
+            _tell(batch)
 
-    def _next_after(self, job: _Job) -> _Job | None:
-        """The job that follows one that is finished; after a lock that could not be had, each waits for it alone."""
+    def _go_on_after(self, batch: list[_Job]) -> None:
+        """Takes up the jobs of the same group that have come meanwhile."""
+        group = batch[0].group
         with self._lock:
-            others = self._following.get(job.after) or deque[_Job]()
-            if others and not isinstance(job.error, LockTimeoutError):
-                return others.popleft()
-            self._unfinished -= 1
-            self._following.pop(job.after, None)
-            for other in others:
-                other.after = None
-                self._begin(other)
-            return None
+            if group is not None and (waiting := self._waiting.pop(group)):
+                self._waiting[group] = waiting[_MOST_TOGETHER:]
+                self._batches.put(waiting[:_MOST_TOGETHER])
+            else:
+                self._unfinished -= 1
+
+
+def _call_each(works: Sequence[Callable[[], Made]]) -> list[Made]:
+    return [work() for work in works]
+
+
+def _do(batch: list[_Job]) -> None:
+    """Does the jobs that were not cancelled."""
+    batch = [job for job in batch if not job.ended.cancelled()]
+    if not batch:
+        return
+    outcomes: Sequence[object]
+    try:
+        outcomes = batch[0].work([job.item for job in batch])
+    except BaseException as error:  # noqa: BLE001 - for those who wait
+        outcomes = [error] * len(batch)
+    for job, outcome in zip(batch, outcomes, strict=True):
+        job.outcome = outcome
+
+
+def _tell(batch: list[_Job]) -> None:
+    """Says that they have ended: a loop that is woken for each of them would hold up the next at its every step."""
+    for side, jobs in groupby(batch, key=attrgetter("side")):
+        side.end([job.ended for job in jobs])

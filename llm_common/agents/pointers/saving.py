@@ -1,10 +1,12 @@
 """`Saver`: gives a draft its id, its time and its room, and commits it."""
 
 import logging
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from llm_common.agents.pointers.clock import SteadyClock, time_text
+from llm_common.agents.pointers.commit_batch import CommitBatch
 from llm_common.agents.pointers.conditional_records import ConditionalPointerRecords
 from llm_common.agents.pointers.draft import Draft
 from llm_common.agents.pointers.gravestones import Gravestones
@@ -13,11 +15,14 @@ from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.records import NewVersion, PointerRecords, RecordWriter, result_key
 from llm_common.agents.pointers.retention import Retention, has_expired
 from llm_common.errors import StoreError
-from llm_common.storage import BlobStore
+from llm_common.storage import BlobStore, LockingBlobStore
 
-__all__ = ["Saver"]
+__all__ = ["Saver", "Saving"]
 
 _MAX_REPEATS: Final = 0xFFFF
+
+Saving: TypeAlias = Callable[[RecordWriter], NewVersion]
+"""Saves a draft, given what writes the pairs of its query."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,13 +55,29 @@ class Saver:
 
     def save(self, draft: Draft, *, keep_repeats: bool, retention: Retention) -> ContextPointer:
         """The pointer to the draft's result, which is now stored; see `ContextPointerStore.save`."""
-        return self._records.write(
-            draft.query_id, partial(self._commit, draft=draft, keep_repeats=keep_repeats, retention=retention)
-        )
+        saving = self.saving(draft, keep_repeats=keep_repeats, retention=retention)
+        return self._records.write(draft.query_id, saving).pointer
 
-    def _commit(
-        self, records: RecordWriter, *, draft: Draft, keep_repeats: bool, retention: Retention
-    ) -> ContextPointer:
+    def saving(self, draft: Draft, *, keep_repeats: bool, retention: Retention) -> Saving:
+        """What saves the draft, for `make_all`."""
+        return partial(self._commit, draft=draft, keep_repeats=keep_repeats, retention=retention)
+
+    def make_all(self, query_id: str, savings: Sequence[Saving]) -> Sequence[ContextPointer | StoreError]:
+        """The pointer that each of the savings of a query leads to, or its error; all under one lock.
+
+        For a store with locks and without a limit of bytes, which each saving would have to see the others for.
+
+        Raises:
+            StoreError: None was made, since another writer held the query for too long, or there was only one.
+        """
+        if len(savings) == 1:
+            return [self._records.write(query_id, savings[0]).pointer]
+        assert isinstance(self._blobs, LockingBlobStore)
+        blobs = self._blobs
+        made = self._records.write(query_id, lambda writer: CommitBatch(query_id, writer, blobs).make(savings))
+        return [version if isinstance(version, StoreError) else version.pointer for version in made]
+
+    def _commit(self, records: RecordWriter, *, draft: Draft, keep_repeats: bool, retention: Retention) -> NewVersion:
         pointer_id, owner = _choose_id(records, draft, keep_repeats=keep_repeats)
         now = self._clock.now()
         describe = partial(
@@ -72,7 +93,7 @@ class Saver:
         records.commit(version, replaces=owner is not None)
         if going:
             self._remove(records, going)
-        return version.pointer
+        return version
 
     def _giving_way(self, version: NewVersion, retention: Retention) -> list[ContextPointer]:
         """Which others of the query must go for this one; their records are read only when any must."""

@@ -86,6 +86,7 @@ class ContextPointerStore(StoreUpkeep):
         self._saver = Saver(blobs, self._records, self._gravestones, self._clock)
         self._index = PointerIndex(blobs, self._records.load)
         self._threads = SaveThreads()
+        self._saves_together = isinstance(blobs, LockingBlobStore) and max_bytes_per_query is None
         self._max_result_bytes = max_result_bytes
         self._redactor = redactor
         self._redact_results = redact_results
@@ -146,8 +147,7 @@ class ContextPointerStore(StoreUpkeep):
         )
         ready = await self._threads.here(lambda: make_draft(small=True) if is_small((args, result)) else None)
         with span("pointers.save") as current:
-            save = partial(self._save, keep_repeats=keep_repeats, ttl_s=ttl_s)
-            pointer = await self._threads.beside(lambda: save(ready or make_draft()), after=query_id if ready else None)
+            pointer = await self._stored(ready or make_draft, query_id, keep_repeats=keep_repeats, ttl_s=ttl_s)
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
 
@@ -230,9 +230,20 @@ class ContextPointerStore(StoreUpkeep):
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
         return stored, payload
 
-    def _save(self, draft: Draft, *, keep_repeats: bool, ttl_s: float | None = None) -> ContextPointer:
+    async def _stored(
+        self, draft: Draft | Callable[[], Draft], query_id: str, *, keep_repeats: bool, ttl_s: float | None
+    ) -> ContextPointer:
+        """The pointer of a draft, or of one that is yet to be made, which is stored in a thread now."""
         retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
-        return self._saver.save(draft, keep_repeats=keep_repeats, retention=retention)
+        if isinstance(draft, Draft) and self._saves_together:
+            saving = self._saver.saving(draft, keep_repeats=keep_repeats, retention=retention)
+            return await self._threads.together(saving, group=query_id, make=partial(self._saver.make_all, query_id))
+
+        def save() -> ContextPointer:
+            made = draft if isinstance(draft, Draft) else draft()
+            return self._saver.save(made, keep_repeats=keep_repeats, retention=retention)
+
+        return await self._threads.beside(save)
 
 
 class FileContextPointerStore(ContextPointerStore):

@@ -73,7 +73,8 @@ def save(result: Any, name: str = "call", *, keep_repeats: bool = False) -> Prog
     draft = draft_of(result, name)
 
     def program(blobs: ObjectModel) -> Hashable:
-        return ContextPointerStore(blobs)._save(draft, keep_repeats=keep_repeats).pointer_id
+        store = ContextPointerStore(blobs)
+        return store._saver.save(draft, keep_repeats=keep_repeats, retention=store._retention).pointer_id
 
     return program
 

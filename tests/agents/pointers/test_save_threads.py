@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,34 +101,69 @@ async def test_a_forked_child_saves_with_threads_of_its_own_f_069(tmp_path: Path
     assert len(store.list(query_id="q")) == 2
 
 
-async def test_what_follows_something_is_done_in_order_and_holds_up_nothing_else() -> None:
+Change = Callable[[list[str]], object]
+
+
+def make(changes: Sequence[Change], done: list[str] | None = None) -> list[object]:
+    """What each change returns, given the names of those that were made, or what it raises."""
+    outcomes: list[object] = []
+    for change in changes:
+        try:
+            outcomes.append(change([] if done is None else done))
+        except ZeroDivisionError as exc:
+            outcomes.append(exc)
+    return outcomes
+
+
+def together(threads: SaveThreads, change: Change, *, group: str = "q", done: list[str] | None = None) -> Any:
+    return threads.together(change, group=group, make=partial(make, done=done))
+
+
+async def test_what_belongs_to_one_group_is_done_in_order_and_holds_up_nothing_else() -> None:
     threads, gate, done = SaveThreads(), threading.Event(), list[str]()
-    first = asyncio.create_task(threads.beside(gate.wait, after="a"))
-    rest = [asyncio.create_task(threads.beside(partial(done.append, f"a{number}"), after="a")) for number in range(9)]
-    await threads.beside(partial(done.append, "b"), after="b")
+    first = asyncio.create_task(together(threads, lambda _: gate.wait(), group="a", done=done))
+    await asyncio.sleep(0.01)
+    rest = [
+        asyncio.create_task(together(threads, methodcaller("append", f"a{number}"), group="a", done=done))
+        for number in range(9)
+    ]
+    await together(threads, methodcaller("append", "b"), group="b", done=done)
     await threads.beside(partial(done.append, "c"))
     assert done == ["b", "c"]
     rest[4].cancel()
     gate.set()
     await asyncio.gather(first, *rest, return_exceptions=True)
     assert done == ["b", "c", *(f"a{number}" for number in range(9) if number != 4)]
-    await threads.beside(partial(done.append, "again"), after="a")
+    await together(threads, methodcaller("append", "again"), group="a", done=done)
     assert done[-1] == "again"
+
+
+async def test_what_comes_while_others_of_its_group_are_done_is_done_together() -> None:
+    threads, gate, batches = SaveThreads(), threading.Event(), list[int]()
+
+    def counted(changes: Sequence[Change]) -> list[object]:
+        gate.wait()
+        batches.append(len(changes))
+        return make(changes)
+
+    saves = [asyncio.create_task(threads.together(len, group="q", make=counted)) for _ in range(40)]
+    await asyncio.sleep(0.01)
+    gate.set()
+    assert await asyncio.gather(*saves) == 40 * [0]
+    assert batches == [1, 16, 16, 7]
 
 
 async def test_what_has_ended_is_told_while_what_follows_it_takes_long() -> None:
     threads, gate = SaveThreads(), threading.Event()
-    first = asyncio.create_task(threads.beside(lambda: "first", after="q"))
-    slow = asyncio.create_task(threads.beside(gate.wait, after="q"))
-    last = asyncio.create_task(threads.beside(lambda: "last", after="q"))
+    first = asyncio.create_task(together(threads, lambda _: "first"))
+    slow = asyncio.create_task(together(threads, lambda _: gate.wait()))
     assert await asyncio.wait_for(first, 5) == "first"
     assert not slow.done()
     gate.set()
-    assert await asyncio.wait_for(last, 5) == "last"
     assert await slow is True
 
 
-async def test_the_loop_is_woken_once_for_many_that_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_is_woken_once_for_many_that_are_done_together(monkeypatch: pytest.MonkeyPatch) -> None:
     threads, loop, wakes = SaveThreads(), asyncio.get_running_loop(), list[object]()
     wake = loop.call_soon_threadsafe
 
@@ -135,28 +172,32 @@ async def test_the_loop_is_woken_once_for_many_that_follow_each_other(monkeypatc
         return wake(call)
 
     monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-    await asyncio.gather(*(threads.beside(partial(time.sleep, 0.001), after="q") for _ in range(32)))
-    assert len(wakes) <= 2
+    await asyncio.gather(*(together(threads, lambda _: time.sleep(0.001)) for _ in range(33)))
+    assert len(wakes) <= 4
 
 
 async def test_a_lock_that_is_not_to_be_had_is_waited_for_together_f_070() -> None:
     threads = SaveThreads()
 
-    def give_up() -> None:
+    def give_up(_: Sequence[Change]) -> list[object]:
         time.sleep(0.1)
         raise LockTimeoutError("held")
 
     began = time.perf_counter()
-    outcomes = await asyncio.gather(*(threads.beside(give_up, after="q") for _ in range(9)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(threads.together(len, group="q", make=give_up) for _ in range(9)), return_exceptions=True
+    )
     assert [type(outcome) for outcome in outcomes] == 9 * [LockTimeoutError]
     assert time.perf_counter() - began < 0.6
 
 
 async def test_what_is_raised_reaches_who_waits_for_it_and_nobody_else() -> None:
     threads = SaveThreads()
-    outcomes = await asyncio.gather(
-        *(threads.beside(partial(divmod, 7, number), after="q") for number in (0, 2, 0, 3)), return_exceptions=True
-    )
+
+    def division(by: int) -> Any:
+        return together(threads, lambda _: divmod(7, by))
+
+    outcomes = await asyncio.gather(*map(division, (0, 2, 0, 3)), return_exceptions=True)
     assert [outcome if isinstance(outcome, tuple) else type(outcome) for outcome in outcomes] == [
         ZeroDivisionError,
         (3, 1),
@@ -168,11 +209,11 @@ async def test_what_is_raised_reaches_who_waits_for_it_and_nobody_else() -> None
 async def test_work_sees_the_variables_of_the_task_that_waits_for_it() -> None:
     threads, name = SaveThreads(), ContextVar[str]("name")
 
-    async def told(value: str) -> str:
+    async def told(value: str) -> tuple[str, object]:
         name.set(value)
-        return await threads.beside(name.get, after="q")
+        return await threads.beside(name.get), await together(threads, lambda _: name.get())
 
-    assert await asyncio.gather(*(told(value) for value in "abc")) == [*"abc"]
+    assert await asyncio.gather(*(told(value) for value in "abc")) == [(value, value) for value in "abc"]
 
 
 def test_nobody_need_wait_for_work_and_the_next_loop_is_served() -> None:
@@ -180,11 +221,11 @@ def test_nobody_need_wait_for_work_and_the_next_loop_is_served() -> None:
 
     async def leave() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(threads.beside(gate.wait, after="q"), 0.01)
+            await asyncio.wait_for(together(threads, lambda _: gate.wait()), 0.01)
 
     asyncio.run(leave())
     gate.set()
-    asyncio.run(threads.beside(partial(done.append, 1), after="q"))
+    asyncio.run(together(threads, lambda _: done.append(1)))
     assert done == [1]
 
 
@@ -192,7 +233,7 @@ def test_a_thread_is_kept_for_the_next_save_and_ends_with_the_store() -> None:
     threads = SaveThreads()
     first = asyncio.run(threads.beside(threading.current_thread))
     time.sleep(0.2)
-    assert asyncio.run(threads.beside(threading.current_thread, after="q")) is first
+    assert asyncio.run(together(threads, lambda _: threading.current_thread())) is first
     assert first.is_alive()
     del threads
     first.join(5)

@@ -11,7 +11,17 @@ from llm_common.agents.pointers.store import FileContextPointerStore
 from llm_common.storage import Durability
 from tests.agents.pointers.campaigns.traffic import save
 
-__all__ = ["CHANGES", "NEW", "OLD", "OTHER", "Change", "open_flushing_store", "open_store", "stored_values"]
+__all__ = [
+    "CHANGES",
+    "NEW",
+    "OLD",
+    "OTHER",
+    "Change",
+    "open_flushing_store",
+    "open_store",
+    "save_at_once",
+    "stored_values",
+]
 
 LIFE_S = 3_600
 OLD, NEW, OTHER = 1_111_111, 2_222_222, 3_333_333  # each a prefix of which is another number, not broken JSON
@@ -83,10 +93,23 @@ def save_with_quota(store: FileContextPointerStore) -> Any:
     return save(narrow, "a", NEW)
 
 
+async def save_at_once(store: Any, values: dict[str, int]) -> None:
+    """Saves a result of each call; the first is committed alone, and the rest together."""
+    outcomes = await asyncio.gather(*(save(store, *item) for item in values.items()), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
 CHANGES: Final = {
     "first-save-ever": Change({}, lambda store: save(store, "a", NEW), {"a": NEW}),
     "first-save": Change({"b": OTHER}, lambda store: save(store, "a", NEW), {"a": NEW, "b": OTHER}),
     "first-save-over-quota": Change({"b": OTHER, "c": OLD}, save_with_quota, {"a": NEW, "c": OLD}, frozenset("b")),
+    "saves-at-once": Change(
+        {"b": OTHER, "d": OLD},
+        lambda store: save_at_once(store, {"a": NEW, "c": NEW, "d": NEW, "e": NEW}),
+        {"a": NEW, "b": OTHER, "c": NEW, "d": NEW, "e": NEW},
+    ),
     "re-save": Change({"a": OLD, "b": OTHER}, lambda store: save(store, "a", NEW), {"a": NEW, "b": OTHER}),
     "delete": Change({"a": OLD, "b": OTHER}, lambda store: store.delete(query_id="q"), {}),
     "pin": Change({"a": OLD, "b": OTHER}, pin_all, {"a": OLD, "b": OTHER}),

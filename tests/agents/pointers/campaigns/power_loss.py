@@ -6,9 +6,10 @@ flushed, empty, cut in the middle, or of full length and all zeros. A rename is 
 """
 
 import itertools
+import math
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -97,8 +98,11 @@ class Disk:
 
     def _contents(self, names: dict[str, int], *, most: int, chance: random.Random) -> Iterator[World]:
         used = sorted({what for what in names.values() if what != _FOLDER})
-        contents = list(itertools.product(*(self.files[what].possible() for what in used)))
-        for chosen in contents if len(contents) <= most else chance.sample(contents, most):
+        possible = [self.files[what].possible() for what in used]
+        contents: Iterable[tuple[bytes, ...]] = itertools.product(*possible)
+        if math.prod(map(len, possible)) > most:
+            contents = (tuple(map(chance.choice, possible)) for _ in range(most))
+        for chosen in contents:
             content = dict(zip(used, chosen, strict=True))
             yield {path: content.get(what) for path, what in names.items()}
 

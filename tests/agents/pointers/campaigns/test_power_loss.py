@@ -13,6 +13,7 @@ import pytest
 
 from llm_common.agents.pointers.store import FileContextPointerStore
 from llm_common.errors import StoreError
+from tests.agents.pointers.campaigns.changes import save_at_once
 from tests.agents.pointers.campaigns.conftest import ShowFigures
 from tests.agents.pointers.campaigns.file_operations import Operation, meeting_operations
 from tests.agents.pointers.campaigns.naive_store import NaiveStore
@@ -21,6 +22,7 @@ from tests.agents.pointers.campaigns.traffic import save
 
 Values = dict[str, int]
 
+AT_ONCE = {"b": 6_666_666, "c": 7_777_777, "d": 8_888_888}
 STEPS: list[tuple[Callable[[Any], Any], Values]] = [
     (lambda store: save(store, "a", 1_111_111), {"a": 1_111_111}),
     (lambda store: save(store, "b", 5_555_555), {"a": 1_111_111, "b": 5_555_555}),
@@ -28,8 +30,14 @@ STEPS: list[tuple[Callable[[Any], Any], Values]] = [
     (lambda store: save(store, "a", 3_333_333), {"a": 3_333_333, "b": 5_555_555}),
     (lambda store: store.delete(query_id="q"), {}),
     (lambda store: save(store, "a", 4_444_444), {"a": 4_444_444}),
+    (lambda store: save_at_once(store, AT_ONCE), {"a": 4_444_444, **AT_ONCE}),
 ]
-EVER_SAVED = {"a": {1_111_111, 2_222_222, 3_333_333, 4_444_444}, "b": {5_555_555}}
+EVER_SAVED = {
+    "a": {1_111_111, 2_222_222, 3_333_333, 4_444_444},
+    "b": {5_555_555, 6_666_666},
+    "c": {7_777_777},
+    "d": {8_888_888},
+}
 
 FULL = partial(FileContextPointerStore, durability="full")
 RENAME = partial(FileContextPointerStore, durability="rename")
