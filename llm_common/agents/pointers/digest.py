@@ -25,9 +25,7 @@ _READ_CHARS = 2 * MAX_DIGEST_CHARS  # so does redaction, and what may be the beg
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _KEYS = 12
-_SCALARS = frozenset({str, int, float, bool, type(None)})
-_MAPPINGS = (dict, Mapping)  # the first kind is found at once
-_SEQUENCES = (list, tuple, Sequence)
+_PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 
 
 def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR) -> str:
@@ -81,41 +79,50 @@ def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
     """The numbers, each after the nearest key above it, and the texts of the first values in document order."""
     numbers: list[str] = []
     texts: list[str] = []
-    room = _READ_CHARS
-    for key, item in islice(_leaves(value, redactor), _READ_NODES):
-        if isinstance(item, str):
-            texts.append(item[:room])
-            room -= len(texts[-1]) + 1
-            if room <= 0:
+    room, nodes_left = _READ_CHARS, _READ_NODES
+    secret: dict[object, bool] = {}
+    waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
+    while waiting:
+        for key, found in waiting[-1]:
+            if (hidden := secret.get(key)) is None:
+                hidden = secret[key] = redactor.is_secret_key(str(key))
+            if hidden:
+                continue
+            item: Any = found if type(found) in _PLAIN else _plain(found)
+            kind = type(item)
+            if kind is dict or kind is list:
+                waiting.append(_items(key, item))
                 break
-        elif isinstance(item, float):
-            numbers.append(f"{key} {item:.6g}".lstrip())
-        elif isinstance(item, int) and not isinstance(item, bool):
-            numbers.append(f"{key} {item}".lstrip())
+            if kind is str:
+                texts.append(item[:room])
+                room -= len(item) + 1
+            elif kind is float:
+                numbers.append(f"{key} {item:.6g}")
+            elif kind is int:
+                numbers.append(f"{key} {item}")
+            nodes_left -= 1
+            if room <= 0 or not nodes_left:
+                return numbers, texts
+        else:
+            waiting.pop()
     return numbers, texts
 
 
-def _leaves(value: object, redactor: Redactor) -> Iterator[tuple[str, object]]:
-    """Every scalar in document order with the nearest key above it."""
-    waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
-    secret: dict[str, bool] = {}
-    while waiting:
-        for name, item in waiting[-1]:
-            key = name if type(name) is str else str(name)
-            hidden = secret.get(key)
-            if hidden is None:
-                hidden = secret[key] = redactor.is_secret_key(key)
-            if hidden:
-                continue
-            if type(item) in _SCALARS:
-                yield key, item
-            elif isinstance(item, _MAPPINGS):
-                waiting.append(iter([*islice(item.items(), _READ_NODES)]))
-                break
-            elif isinstance(item, _SEQUENCES) and not isinstance(item, str):
-                waiting.append(zip(repeat(key), item[:_READ_NODES], strict=False))
-                break
-            else:
-                yield key, item.value if isinstance(item, Enum) else item
-        else:
-            waiting.pop()
+def _items(key: object, value: Any) -> Iterator[tuple[object, Any]]:
+    """The first items of a dict or a list with their nearest keys."""
+    if type(value) is dict:
+        return iter([*islice(value.items(), _READ_NODES)])
+    return zip(repeat(key), value[:_READ_NODES], strict=False)
+
+
+def _plain(item: Any) -> object:
+    """What stands in JSON for an object of another kind, of a long one for its beginning; None if it is passed over."""
+    value = item.value if isinstance(item, Enum) else item
+    if isinstance(value, Mapping):
+        return dict(islice(value.items(), _READ_NODES))
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
+        return list(islice(value, _READ_NODES))
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return None

@@ -1,4 +1,5 @@
 import time
+from collections import deque
 from enum import Enum
 
 import pytest
@@ -36,6 +37,7 @@ def test_tells_shape_numbers_and_first_words_s0_08() -> None:
         ("[not json", "text of 9 characters, 4 bytes; [not json"),
         ([{"a": 1}, {"a": 2}], "list of 2 objects: a, 4 bytes; a 1, a 2"),
         (({"c": Colour.RED},), "list of 1 objects: c, 4 bytes; red wine"),
+        ([deque(["one", 2]), range(2), b"bytes", {3}, "two"], "list of 5, 4 bytes; 2, 0, 1; one two"),
     ],
 )
 def test_names_every_kind_of_result_s0_08(value: object, digest: str) -> None:

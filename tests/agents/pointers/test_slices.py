@@ -6,8 +6,9 @@ import itertools
 import json
 import threading
 import time
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict, deque
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,32 @@ def test_slices_make_the_bytes_of_the_whole_s0_14(name: str) -> None:
     data = encode_in_slices(VALUES[name], max_bytes=None)
     assert data == encode_whole(VALUES[name])[0]
     assert json.loads(data) == json.loads(json_text(to_plain(VALUES[name])))
+
+
+ODD: dict[str, object] = {
+    "deque": deque(["first", 2]),
+    "bytes": b"\x00\xff",
+    "memory": memoryview(b"abc"),
+    "range": range(3),
+    "set": {"only"},
+    "object": Row("all", [0.5]),
+    "path": Path("folder/file"),
+    "number": Decimal("1.5"),
+    "tuple": ("first", 2),
+    "chain": ChainMap({"a": 1}, {"b": "second"}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_a_large_result_with_an_odd_object_in_it_is_saved_and_described_s0_13_f_030(
+    tmp_path: Path, name: str
+) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    result = {"odd": ODD[name], "after": "last words", "rows": rows(9_000)}
+    pointer = await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=result)
+    loaded = store.load_result(pointer=pointer)
+    assert loaded["odd"] == json.loads(json_text(to_plain(ODD[name])))
+    assert "last words" in pointer.digest
 
 
 @settings(max_examples=60, deadline=None)
