@@ -81,15 +81,13 @@ class ContextPointer(BaseModel):
     result_fits_64_bits: bool = False
 
 
-_NAMES: dict[int, set[str]] = {}
+_ALL_NAMES = set(ContextPointer.model_fields)
 
 
 def share_names(pointer: ContextPointer) -> ContextPointer:
-    """The pointer itself, with one set of the names of its fields for all that have the same; each takes 700 bytes."""
-    own = pointer.__pydantic_fields_set__
-    shared = _NAMES.setdefault(len(own), own)
-    if shared == own:
-        object.__setattr__(pointer, "__pydantic_fields_set__", shared)
+    """The pointer itself, with one set of the names of its fields for all that were given each; it takes 700 bytes."""
+    if len(pointer.__pydantic_fields_set__) == len(_ALL_NAMES):
+        object.__setattr__(pointer, "__pydantic_fields_set__", _ALL_NAMES)
     return pointer
 
 
