@@ -173,7 +173,7 @@ class _Workers:
             if self._working < min(self._unfinished, _THREADS):
                 self._threads.submit(self._work)
                 self._working += 1
-        self._batches.put([job])
+            self._batches.put([job])  # still locked, so that no thread ends without having seen it
 
     def _work(self) -> None:
         while True:

@@ -11,10 +11,12 @@ from contextvars import ContextVar
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+from llm_common.agents.pointers import save_threads
 from llm_common.agents.pointers.save_threads import SaveThreads
 from llm_common.agents.pointers.store import FileContextPointerStore
 from llm_common.errors import LockTimeoutError
@@ -238,6 +240,20 @@ def test_a_thread_is_kept_for_the_next_save_and_ends_with_the_store() -> None:
     del threads
     first.join(5)
     assert not first.is_alive()
+
+
+class SlowQueue(SimpleQueue[Any]):
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        time.sleep(0.02)
+        super().put(item, block, timeout)
+
+
+async def test_no_save_waits_for_a_thread_that_ends_at_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(save_threads, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(save_threads, "SimpleQueue", SlowQueue)
+    threads = SaveThreads()
+    for number in range(5):
+        assert await asyncio.wait_for(together(threads, lambda _: number), 5) == number  # noqa: B023 - done by then
 
 
 LEAVING = """
