@@ -32,6 +32,7 @@ LARGE = 100_000
 DOCUMENT = Path(__file__).parents[1] / "docs/benchmarks.md"
 
 FLOOR, FLOOR_SHA256, FLOOR_FSYNC = "floor", "floor and SHA-256", "floor and fsync"
+FLOOR_THREAD, FLOOR_FSYNC_THREAD = "floor, SHA-256, thread", "floor, SHA-256, thread, fsync"
 RENAME, FULL, IDLE = "llm-common, rename", "llm-common, full", "nothing"
 
 
@@ -84,7 +85,9 @@ def measure_saves(setting: Setting) -> Outcome:
     floors = [
         setting.floor(),
         Floor(FLOOR_SHA256, setting.folder / "sha256", sha256=True),
+        Floor(FLOOR_THREAD, setting.folder / "thread", sha256=True, thread=True),
         Floor(FLOOR_FSYNC, setting.folder / "fsync", fsync=True),
+        Floor(FLOOR_FSYNC_THREAD, setting.folder / "fsync-thread", fsync=True, sha256=True, thread=True),
     ]
     subjects = [*floors, setting.rename(), setting.full(), *setting.peers]
     samples = {}
@@ -94,7 +97,7 @@ def measure_saves(setting: Setting) -> Outcome:
             return await measured(lambda: save_in_turn(subject, query, value, repeats), repeats=repeats)
 
         samples[size] = setting.run(subjects, work, drop=size not in SMALL)
-    cpu, wall = both_times("One save after another", samples, {FULL: FLOOR_FSYNC})
+    cpu, wall = both_times("One save after another", samples, {FULL: FLOOR_FSYNC, FLOOR_FSYNC_THREAD: FLOOR_FSYNC})
     limits = []
     for size in filter(samples.get, JUDGED):
         limits.append(Limit(f"x CPU of the floor: save {size}, rename", cpu.columns[size].ratio(RENAME, FLOOR), 1.5))

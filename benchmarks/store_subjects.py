@@ -4,16 +4,21 @@ The floor is the system calls and the encoder in a bare loop. It makes the very 
 looks at no answer. A save opens the folder and locks it, asks what the base, the folder and the lock are, looks whether
 the pointer is there or was about to be, and puts two files in place by a temporary one and a rename: the result and a
 record that commits it, both flushed before either has its name. A load reads both files, a listing every record, after
-the status of each result. Nothing is checked, redacted, described or moved off the event loop.
+the status of each result. Nothing is checked, redacted or described. A floor with a thread does what a store cannot do
+without that verifies its results and never blocks the event loop.
 """
 
+import asyncio
 import fcntl
 import hashlib
 import os
 import secrets
 import shutil
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Protocol
 
 import orjson
@@ -79,6 +84,25 @@ class Ours:
         return fresh
 
 
+class _Thread:
+    """Runs one function after another."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], None], asyncio.Future[None]]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    async def run(self, function: Callable[[], None]) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._calls.put((function, ended))
+        await ended
+
+    def _work(self) -> None:
+        while True:
+            function, ended = self._calls.get()
+            function()
+            ended.get_loop().call_soon_threadsafe(ended.set_result, None)
+
+
 class Floor:
     """Results in a directory, a folder for each query.
 
@@ -86,12 +110,22 @@ class Floor:
         base: The directory.
         fsync: Whether a save survives a power failure: both files are flushed, then the folder.
         sha256: Whether results are hashed, when saved and when loaded.
+        thread: Whether saves leave the event loop free, by the shortest way to a thread and back.
     """
 
-    def __init__(self, name: str, base: Path, *, fsync: bool = False, sha256: bool = False) -> None:
+    def __init__(
+        self, name: str, base: Path, *, fsync: bool = False, sha256: bool = False, thread: bool = False
+    ) -> None:
         self.name, self._base, self._fsync, self._sha256 = name, base, fsync, sha256
+        self._thread = _Thread() if thread else None
 
     async def save(self, query: str, number: int, value: object) -> None:
+        if self._thread is None:
+            self._save(query, number, value)
+        else:
+            await self._thread.run(lambda: self._save(query, number, value))
+
+    def _save(self, query: str, number: int, value: object) -> None:
         try:
             folder = self._open(query)
         except FileNotFoundError:
