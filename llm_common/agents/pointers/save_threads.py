@@ -19,8 +19,8 @@ __all__ = ["SaveThreads"]
 
 _THREADS: Final = 4
 """So many saves keep a disk busy; each more would hold one more encoded result in memory."""
-_MOST_TOGETHER: Final = 16
-"""So many take a few milliseconds, and two open files each."""
+_MOST_TOGETHER: Final = 32
+"""So many small saves take some five milliseconds, and two open files each."""
 _TURN_S: Final = 0.003
 _PATIENCE_S: Final = 0.05  # of a thread for its next save; the end of the program may have to wait for it
 
@@ -71,7 +71,7 @@ class SaveThreads:
         """What `make` returns for the change, or says that it raised; it is called in a thread.
 
         Changes of a group are made one after another, since they would only wait for each other: the first at once, and
-        then those that have come meanwhile all together, up to 16.
+        then those that have come meanwhile all together, up to 32.
 
         Args:
             change: What to do; cancelled before it has begun, it is left out.

@@ -152,7 +152,7 @@ async def test_what_comes_while_others_of_its_group_are_done_is_done_together() 
     await asyncio.sleep(0.01)
     gate.set()
     assert await asyncio.gather(*saves) == 40 * [0]
-    assert batches == [1, 16, 16, 7]
+    assert batches == [1, 32, 7]
 
 
 async def test_what_has_ended_is_told_while_what_follows_it_takes_long() -> None:
