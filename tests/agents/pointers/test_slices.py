@@ -82,7 +82,7 @@ ODD: dict[str, object] = {
     "path": Path("folder/file"),
     "number": Decimal("1.5"),
     "tuple": ("first", 2),
-    "chain": ChainMap({"a": 1}, {"b": "second"}),
+    "chain": ChainMap[str, object]({"a": 1}, {"b": "second"}),
 }
 
 
