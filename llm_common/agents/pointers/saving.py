@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -66,15 +67,15 @@ class Saver:
         """The pointer that each of the savings of a query leads to, or its error; all under one lock.
 
         For a store with locks and without a limit of bytes, which each saving would have to see the others for.
-
-        Raises:
-            StoreError: None was made, since another writer held the query for too long, or there was only one.
         """
         if len(savings) == 1:
             return [self._records.write(query_id, savings[0]).pointer]
         assert isinstance(self._blobs, LockingBlobStore)
         blobs = self._blobs
-        made = self._records.write(query_id, lambda writer: CommitBatch(query_id, writer, blobs).make(savings))
+        try:
+            made = self._records.write(query_id, lambda writer: CommitBatch(query_id, writer, blobs).make(savings))
+        except StoreError as exc:  # the lock, or the folder itself: none was made
+            return [_same(exc) for _ in savings]
         return [version if isinstance(version, StoreError) else version.pointer for version in made]
 
     def _commit(self, records: RecordWriter, *, draft: Draft, keep_repeats: bool, retention: Retention) -> NewVersion:
@@ -156,3 +157,10 @@ def _choose_repeat(records: RecordWriter, draft: Draft, first: ContextPointer) -
 
 def _repeat_id(draft: Draft, ordinal: int) -> str:
     return f"{draft.short_id}{ordinal:04x}"
+
+
+def _same(error: StoreError) -> StoreError:
+    """The error for one of several who wait, whose traceback shows nothing of the others."""
+    same = copy(error)
+    same.__cause__ = error.__cause__
+    return same

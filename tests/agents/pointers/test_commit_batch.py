@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 
 from llm_common.agents.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.agents.pointers.store import ContextPointerStore, FileContextPointerStore
-from llm_common.errors import StoreFullError
-from llm_common.storage import MemoryBlobStore
+from llm_common.errors import LockTimeoutError, StoreFullError
+from llm_common.storage import FileBlobStore, MemoryBlobStore
 
 Outcome = ContextPointer | BaseException
 
@@ -101,6 +102,22 @@ async def test_saves_at_once_keep_to_the_limit_of_a_query_s0_21(tmp_path: Path) 
     outcomes = await save_at_once(store, *((str(number), "x" * 298) for number in range(10)))
     assert not [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert len(store.list(query_id="q")) == 3
+
+
+async def test_saves_at_once_that_cannot_have_the_lock_fail_together_each_with_an_error_of_its_own_f_070(
+    tmp_path: Path,
+) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename", lock_timeout_s=0.2)
+    calls = [(str(number), number) for number in range(9)]
+    with FileBlobStore(tmp_path).lock("q"):
+        began_s = time.monotonic()
+        outcomes = await save_at_once(store, *calls)
+        assert time.monotonic() - began_s < 2
+    assert [type(outcome) for outcome in outcomes] == 9 * [LockTimeoutError]
+    assert len({id(outcome) for outcome in outcomes}) == 9
+    assert store.list(query_id="q") == []
+    await save_at_once(store, *calls)
+    assert loaded(store) == dict(calls)
 
 
 async def test_saves_at_once_share_the_flush_of_their_folder_s0_18(
