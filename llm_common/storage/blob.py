@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from llm_common.errors import InvalidIdError
@@ -29,6 +30,7 @@ __all__ = [
     "check_folder",
     "check_key",
     "check_name",
+    "check_names",
     "check_query_id",
 ]
 
@@ -249,6 +251,18 @@ def check_name(name: object) -> str:
         InvalidIdError: Anything else.
     """
     return _check_part(name, "The name of a key")
+
+
+def check_names(names: Iterable[str]) -> list[str]:
+    """The names themselves, as `check_name` of each, but quicker.
+
+    Raises:
+        InvalidIdError: One of them may not be a name.
+    """
+    names = list(names)
+    for name in filterfalse(_PART.fullmatch, names):
+        check_name(name)
+    return names
 
 
 def check_key(key: object) -> tuple[str, str]:

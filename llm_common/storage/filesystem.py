@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError
-from llm_common.storage.blob import FolderSurvey, StampedFile, check_folder, check_key, check_name, check_query_id
+from llm_common.storage.blob import (
+    FolderSurvey,
+    StampedFile,
+    check_folder,
+    check_key,
+    check_name,
+    check_names,
+    check_query_id,
+)
 from llm_common.storage.flock import take_turn
 from llm_common.storage.folder import LOCK_NAME, Folder, Trust, open_folder, remove_directory
 from llm_common.storage.refusals import as_store_errors
@@ -129,7 +137,7 @@ class FileBlobStore:
 
     def get_stamped(self, folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
         """Plain files of a folder with their stamps; see `StampingBlobStore.get_stamped`."""
-        return self._plain("read", folder, lambda opened: opened.read_stamped(map(check_name, names)))
+        return self._plain("read", folder, lambda opened: opened.read_stamped(check_names(names)))
 
     def stamp(self, folder: str) -> int | None:
         """Changes with the names in a folder; see `StampingBlobStore.stamp`."""

@@ -21,7 +21,7 @@ from llm_common.storage.temporary_file import TEMPORARY_PREFIX, TemporaryFile, f
 
 if sys.platform != "win32":
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking, so that opening a fifo returns
+    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking, so that opening a fifo returns
 
 __all__ = ["LOCK_NAME", "Folder", "Standing", "Trust", "open_folder", "remove_directory"]
 
@@ -87,8 +87,8 @@ class Folder:
             FileNotFoundError: The folder was deleted, or never locked.
             LockTimeoutError: Others held it all the time.
         """
-        flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
-        self._lock = os.open(LOCK_NAME, flags | _FILE, 0o600, dir_fd=self._descriptor)
+        flags = _FILE if shared else _FILE | os.O_RDWR | os.O_CREAT
+        self._lock = os.open(LOCK_NAME, flags, 0o600, dir_fd=self._descriptor)
         status = self._checked(self._lock)
         lock_file(self._lock, shared=shared, deadline=deadline, timeout_s=timeout_s)
         try:
@@ -210,7 +210,7 @@ class Folder:
 
     def _read(self, name: str) -> tuple[bytes, os.stat_result]:
         """The bytes of a plain file, and what it was before they were read."""
-        descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._descriptor)
+        descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         try:
             status = self._checked(descriptor)
             size = status.st_size
