@@ -260,7 +260,11 @@ def check_names(names: Iterable[str]) -> list[str]:
         InvalidIdError: One of them may not be a name.
     """
     names = list(names)
-    for name in filterfalse(_PART.fullmatch, names):
+    try:
+        doubtful = list(filterfalse(_PART.fullmatch, names))
+    except TypeError:  # one is no text
+        doubtful = names
+    for name in doubtful:
         check_name(name)
     return names
 
