@@ -20,12 +20,12 @@ LONGEST_LIFE_S = 0.01
 
 
 def kill_while_saving(
-    make: MakeStore, base: Path, *, kills: int, same: bool, by: signal.Signals = signal.SIGKILL
+    make: MakeStore, base: Path, *, kills: int, same: bool, by: signal.Signals = signal.SIGKILL, at_once: int = 1
 ) -> Counter[str]:
     """What was wrong after each of that many writers was ended at a random instant, and which saves went missing."""
     chance, wrong, saved = random.Random(7), Counter[str](), set()
     for number in range(kills):
-        with writer(make, base, f"w{number}", same=same) as (process, heard):
+        with writer(make, base, f"w{number}", same=same, at_once=at_once) as (process, heard):
             told = [heard.recv()]
             time.sleep(chance.uniform(0, LONGEST_LIFE_S))
             assert process.pid is not None
@@ -45,13 +45,14 @@ def kill_while_saving(
 
 
 @SAME
+@pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize(
     "kills", [pytest.param(6, id="short"), pytest.param(1_000, id="full", marks=pytest.mark.torture)]
 )
 def test_killed_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
-    tmp_path: Path, same: bool, kills: int, show_figures: ShowFigures
+    tmp_path: Path, same: bool, kills: int, at_once: int, show_figures: ShowFigures
 ) -> None:
-    wrong = kill_while_saving(OURS, tmp_path, kills=kills, same=same)
+    wrong = kill_while_saving(OURS, tmp_path, kills=kills, same=same, at_once=at_once)
     show_figures(kills=kills, **wrong)
     assert not wrong
 

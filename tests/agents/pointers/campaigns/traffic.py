@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -37,14 +38,20 @@ def content(name: str, number: int) -> dict[str, Any]:
     return {"name": name, "n": number, "body": f"{name}-{number} " * (20_000 if number % 2 else 200)}
 
 
-def write(told: Connection, make: MakeStore, base: Path, name: str, numbers: Iterable[int], *, same: bool) -> None:
-    """Saves one result after another and tells the number of each when it is saved."""
+def write(
+    told: Connection, make: MakeStore, base: Path, name: str, numbers: Iterable[int], *, same: bool, at_once: int
+) -> None:
+    """Saves one result after another, or some at once, and tells the number of each when it is saved."""
+    left = iter(numbers)
+
+    async def save_one(store: PointerStore, number: int) -> None:
+        await save(store, "same" if same else f"{name}-{number}", content(name, number))
+        told.send(number)
 
     async def work() -> None:
         store = make(base)
-        for number in numbers:
-            await save(store, "same" if same else f"{name}-{number}", content(name, number))
-            told.send(number)
+        while some := list(islice(left, at_once)):
+            await asyncio.gather(*(save_one(store, number) for number in some))
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
@@ -52,10 +59,10 @@ def write(told: Connection, make: MakeStore, base: Path, name: str, numbers: Ite
 
 
 def writer(
-    make: MakeStore, base: Path, name: str, *, same: bool, numbers: Iterable[int] | None = None
+    make: MakeStore, base: Path, name: str, *, same: bool, numbers: Iterable[int] | None = None, at_once: int = 1
 ) -> AbstractContextManager[tuple[BaseProcess, Connection]]:
     """A process that saves these numbers, or until it is killed: results of one call, or of one call each."""
-    return child(write, make, base, name, _UNTIL_KILLED if numbers is None else numbers, same=same)
+    return child(write, make, base, name, _UNTIL_KILLED if numbers is None else numbers, same=same, at_once=at_once)
 
 
 def faults(base: Path, *, newest: int | None = None) -> tuple[list[ContextPointer], Counter[str]]:
