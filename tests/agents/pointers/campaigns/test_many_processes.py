@@ -18,13 +18,17 @@ SIZES = pytest.mark.parametrize(
     [pytest.param(3, 25, id="short"), pytest.param(8, 500, id="full", marks=pytest.mark.torture)],
 )
 
+AT_ONCE = pytest.mark.parametrize("at_once", [1, 8])
 
-def save_together(make: MakeStore, base: Path, *, processes: int, saves: int, same: bool) -> Counter[str]:
+
+def save_together(
+    make: MakeStore, base: Path, *, processes: int, saves: int, same: bool, at_once: int = 1
+) -> Counter[str]:
     """How many pointers there were in the end, how often was listed meanwhile, and what was wrong."""
     wrong = Counter[str]()
     with ExitStack() as stack:
         writers = [
-            stack.enter_context(writer(make, base, f"w{number}", same=same, numbers=range(saves)))
+            stack.enter_context(writer(make, base, f"w{number}", same=same, numbers=range(saves), at_once=at_once))
             for number in range(processes)
         ]
         writers[0][1].recv()
@@ -44,20 +48,22 @@ def save_together(make: MakeStore, base: Path, *, processes: int, saves: int, sa
 
 
 @SIZES
+@AT_ONCE
 def test_processes_that_save_different_calls_lose_none_l4_f_072(
-    tmp_path: Path, processes: int, saves: int, show_figures: ShowFigures
+    tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
 ) -> None:
-    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=False)
+    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=False, at_once=at_once)
     show_figures(**figures)
     assert figures.pop("lists") > 3
     assert figures == Counter({"listed": processes * saves})
 
 
 @SIZES
+@AT_ONCE
 def test_processes_that_save_one_call_never_hide_or_mix_it_l5_s0_05_f_072(
-    tmp_path: Path, processes: int, saves: int, show_figures: ShowFigures
+    tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
 ) -> None:
-    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=True)
+    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=True, at_once=at_once)
     show_figures(**figures)
     assert figures.pop("lists") > 3
     assert figures == Counter({"listed": 1})
