@@ -22,6 +22,7 @@ _THREADS: Final = 4
 _MOST_TOGETHER: Final = 32
 """So many small saves take some five milliseconds, and two open files each."""
 _TURN_S: Final = 0.003
+_LEAST_S: Final = 0.00005  # of a work, where the last one has taken no time at all
 _PATIENCE_S: Final = 0.05  # of a thread for its next save; the end of the program may have to wait for it
 
 Given = TypeVar("Given")
@@ -45,11 +46,10 @@ class SaveThreads:
     async def here(self, work: Callable[[], Made]) -> Made:
         """What the function returns, called at once in this thread.
 
-        When saves have taken 3 ms of a turn of the loop, or of several, the rest come in the next one.
+        When saves have taken some 3 ms of a turn of the loop, the rest come in later ones, in their order.
         """
         side = self._side_of(asyncio.get_running_loop())
-        while side.spent_s > _TURN_S:  # noqa: ASYNC110 - the next turn is what is waited for
-            await asyncio.sleep(0)
+        await side.turn()
         began_s = time.perf_counter()
         try:
             return work()
@@ -105,14 +105,26 @@ class _LoopSide:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.spent_s = 0.0
+        self._spent_s = 0.0
+        self._usual_s = 0.0  # what one work has taken of late
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn; there is one to come when any are
+        self._turns = False
         self._ended: deque[asyncio.Future[None]] = deque()
         self._woken = False
 
+    async def turn(self) -> None:
+        """Waits for a turn of the loop in which saves have not taken too much."""
+        if self._waiting or self._spent_s > _TURN_S:
+            mine = self.loop.create_future()
+            self._waiting.append(mine)
+            await mine
+
     def spend(self, seconds: float) -> None:
         """Counts what work has taken."""
-        self.spent_s += seconds
-        if self.spent_s > _TURN_S:
+        self._usual_s += (seconds - self._usual_s) / 8
+        self._spent_s += seconds
+        if self._spent_s > _TURN_S and not self._turns:
+            self._turns = True
             self.loop.call_soon(self._turn)
 
     def end(self, ended: "Iterable[asyncio.Future[None]]") -> None:
@@ -124,7 +136,16 @@ class _LoopSide:
                 self.loop.call_soon_threadsafe(self._tell)
 
     def _turn(self) -> None:
-        self.spent_s = 0.0
+        """Begins a turn: lets in as many as are likely to have done within it."""
+        self._spent_s, expected_s = 0.0, 0.0
+        while self._waiting and expected_s < _TURN_S:
+            first = self._waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                expected_s += max(self._usual_s, _LEAST_S)
+        self._turns = bool(self._waiting)
+        if self._turns:
+            self.loop.call_soon(self._turn)
 
     def _tell(self) -> None:
         self._woken = False

@@ -43,6 +43,29 @@ async def test_what_begins_in_one_turn_of_the_loop_is_bounded_s0_20() -> None:
     assert max(done.count(turn) for turn in set(done)) <= 5
 
 
+async def test_those_that_wait_for_a_turn_are_let_in_in_their_order_and_looked_at_once_s0_20(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads, loop, done, calls = SaveThreads(), asyncio.get_running_loop(), list[int](), 0
+    call_soon = loop.call_soon
+
+    def counted(*args: Any, **options: Any) -> asyncio.Handle:
+        nonlocal calls
+        calls += 1
+        return call_soon(*args, **options)
+
+    def work(number: int) -> None:
+        time.sleep(0.0005)
+        done.append(number)
+
+    waiting = [asyncio.create_task(threads.here(partial(work, number))) for number in range(400)]
+    waiting[100].cancel()
+    monkeypatch.setattr(loop, "call_soon", counted)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert done == [number for number in range(400) if number != 100]
+    assert calls < 5 * len(waiting)
+
+
 async def test_the_first_work_of_a_turn_is_done_before_anything_else_runs_s0_20() -> None:
     ran: list[str] = []
     asyncio.get_running_loop().call_soon(ran.append, "loop")
