@@ -121,7 +121,7 @@ class _LoopSide:
 
     def spend(self, seconds: float) -> None:
         """Counts what work has taken."""
-        self._usual_s += (seconds - self._usual_s) / 8
+        self._usual_s += (seconds - self._usual_s) / (2 if seconds > self._usual_s else 8)
         self._spent_s += seconds
         if self._spent_s > _TURN_S and not self._turns:
             self._turns = True
