@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import chain
 from typing import TypeVar
 
 from llm_common.agents.pointers.pointer import ContextPointer
-from llm_common.agents.pointers.records import NewVersion, RecordWriter
+from llm_common.agents.pointers.records import NewVersion, PointerRecords, RecordWriter
 from llm_common.errors import StoreError
-from llm_common.storage import LockingBlobStore
 
 __all__ = ["CommitBatch"]
 
@@ -23,14 +21,12 @@ class CommitBatch:
 
     Args:
         query_id: The query.
-        writer: What else is written by, and each version alone when all together are refused.
-        blobs: Where the writer's bytes are.
+        records: What writes them, and each version alone when all together are refused.
     """
 
-    def __init__(self, query_id: str, writer: RecordWriter, blobs: LockingBlobStore) -> None:
+    def __init__(self, query_id: str, records: PointerRecords) -> None:
         self._query_id = query_id
-        self._writer = writer
-        self._blobs = blobs
+        self._records = records
         self._number = 0
         self._waiting: list[tuple[int, NewVersion]] = []
         self._refused: dict[int, StoreError] = {}
@@ -50,42 +46,42 @@ class CommitBatch:
         """The committed pointer, if any; one that waits is committed first."""
         if any(version.pointer_id == pointer_id for _, version in self._waiting):
             self._settle()
-        return self._writer.recover(query_id, pointer_id)
+        return self._records.recover(query_id, pointer_id)
 
     def commit(self, version: NewVersion, *, replaces: bool) -> None:
         """Makes the version the visible one, a first one at the end of the batch."""
         if replaces:
-            self._writer.commit(version, replaces=True)
+            self._records.commit(version, replaces=True)
         else:
             self._waiting.append((self._number, version))
 
     def update(self, pointer: ContextPointer) -> None:
-        """As the writer does it."""
+        """As the records do it."""
         self._settle()
-        self._writer.update(pointer)
+        self._records.update(pointer)
 
     def finish(self, query_id: str, pointer_id: str, *, before: datetime) -> None:
-        """As the writer does it."""
+        """As the records do it."""
         self._settle()
-        self._writer.finish(query_id, pointer_id, before=before)
+        self._records.finish(query_id, pointer_id, before=before)
 
     def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
-        """As the writer does it."""
+        """As the records do it."""
         self._settle()
-        self._writer.remove(query_id, pointer_id, settle=settle)
+        self._records.remove(query_id, pointer_id, settle=settle)
 
     def _settle(self) -> None:
         """Commits what waits: all together, or, where one of them is refused, each alone."""
         waiting, self._waiting = self._waiting, []
         if len(waiting) > 1:
             try:
-                self._blobs.put_all(self._query_id, chain.from_iterable(version.blobs() for _, version in waiting))
+                self._records.commit_first(self._query_id, [version for _, version in waiting])
             except StoreError:
                 pass
             else:
                 return
         for number, version in waiting:
             try:
-                self._writer.commit(version, replaces=False)
+                self._records.commit(version, replaces=False)
             except StoreError as exc:
                 self._refused[number] = exc

@@ -16,7 +16,7 @@ from llm_common.agents.pointers.pointer import ContextPointer
 from llm_common.agents.pointers.records import NewVersion, PointerRecords, RecordWriter, result_key
 from llm_common.agents.pointers.retention import Retention, has_expired
 from llm_common.errors import StoreError
-from llm_common.storage import BlobStore, LockingBlobStore
+from llm_common.storage import BlobStore
 
 __all__ = ["Saver", "Saving"]
 
@@ -68,12 +68,10 @@ class Saver:
 
         For a store with locks and without a limit of bytes, which each saving would have to see the others for.
         """
-        if len(savings) == 1:
-            return [self._records.write(query_id, savings[0]).pointer]
-        assert isinstance(self._blobs, LockingBlobStore)
-        blobs = self._blobs
+        records = self._records
+        assert isinstance(records, PointerRecords)
         try:
-            made = self._records.write(query_id, lambda writer: CommitBatch(query_id, writer, blobs).make(savings))
+            made = records.write(query_id, lambda _: CommitBatch(query_id, records).make(savings))
         except StoreError as exc:  # the lock, or the folder itself: none was made
             return [_same(exc) for _ in savings]
         return [version if isinstance(version, StoreError) else version.pointer for version in made]

@@ -147,7 +147,7 @@ class ContextPointerStore(StoreUpkeep):
         )
         ready = await self._threads.here(lambda: make_draft(small=True) if is_small((args, result)) else None)
         with span("pointers.save") as current:
-            pointer = await self._stored(ready or make_draft, query_id, keep_repeats=keep_repeats, ttl_s=ttl_s)
+            pointer = await self._stored(ready, make_draft, query_id, keep_repeats=keep_repeats, ttl_s=ttl_s)
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
 
@@ -231,19 +231,22 @@ class ContextPointerStore(StoreUpkeep):
         return stored, payload
 
     async def _stored(
-        self, draft: Draft | Callable[[], Draft], query_id: str, *, keep_repeats: bool, ttl_s: float | None
+        self,
+        ready: Draft | None,
+        make_draft: Callable[[], Draft],
+        query_id: str,
+        *,
+        keep_repeats: bool,
+        ttl_s: float | None,
     ) -> ContextPointer:
-        """The pointer of a draft, or of one that is yet to be made, which is stored in a thread now."""
+        """The pointer of a draft that is ready, or of one that is yet to be made, which is stored in a thread now."""
         retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
-        if isinstance(draft, Draft) and self._saves_together:
-            saving = self._saver.saving(draft, keep_repeats=keep_repeats, retention=retention)
+        if ready is not None and self._saves_together:
+            saving = self._saver.saving(ready, keep_repeats=keep_repeats, retention=retention)
             return await self._threads.together(saving, group=query_id, make=partial(self._saver.make_all, query_id))
-
-        def save() -> ContextPointer:
-            made = draft if isinstance(draft, Draft) else draft()
-            return self._saver.save(made, keep_repeats=keep_repeats, retention=retention)
-
-        return await self._threads.beside(save)
+        return await self._threads.beside(
+            lambda: self._saver.save(ready or make_draft(), keep_repeats=keep_repeats, retention=retention)
+        )
 
 
 class FileContextPointerStore(ContextPointerStore):
