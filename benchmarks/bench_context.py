@@ -21,7 +21,7 @@ from functools import partial
 from math import exp
 from pathlib import Path
 
-from llm_common.agents.context import (
+from llm_common.context import (
     STRATEGIES,
     ContextFile,
     ContextSelectionRequest,
@@ -32,7 +32,7 @@ from llm_common.agents.context import (
     classify_intent,
     score_pool,
 )
-from llm_common.agents.context.packing import Meter, pack
+from llm_common.context.packing import Meter, pack
 from llm_common.core.tokens import UpperBoundCounter
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

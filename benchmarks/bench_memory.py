@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
-from llm_common.agents.memory import Event, MemoryFilters, SqliteMemory
-from llm_common.agents.memory.sqlite import _append
+from llm_common.memory import Event, MemoryFilters, SqliteMemory
+from llm_common.memory.sqlite import _append
 from llm_common.ranking import query_terms
 
 LIMIT_MS = 20.0

@@ -22,16 +22,16 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from llm_common.agents.pointers.pointer import ContextPointer
-from llm_common.agents.pointers.relevance_prompt import build_relevance_prompt
-from llm_common.agents.pointers.selection import ContextRelevanceSelector
-from llm_common.agents.schemas import PlannedTask
-from llm_common.agents.tool_selector import ToolSelectionConfig, ToolSelector
-from llm_common.agents.tools import ToolRegistry
-from llm_common.agents.tools.catalogue import read_catalogue
 from llm_common.core.tokens import ExactCounter
 from llm_common.errors import ConfigError
+from llm_common.plans import PlannedTask
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.selection.catalogue import read_catalogue
+from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.relevance_prompt import build_relevance_prompt
+from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
 from llm_common.testing import ScriptedClient
+from llm_common.tools import ToolRegistry
 
 LIMITS_MS = {50: 2.0, 200: 5.0, 10_000: 15.0}
 SHORTLIST_LIMIT_MS, PROMPT_LIMIT_BYTES, MOST_SHOWN = 100.0, 64 * 1024, 200

@@ -24,15 +24,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llm_common.agents.context.intent import classify_intent
-from llm_common.agents.context.measured_scoring import MeasuredStrategy
-from llm_common.agents.context.pool import DataPoolSnapshot, TurnEntry
-from llm_common.agents.context.request import ContextSelectionRequest, Scores
-from llm_common.agents.context.spec_scoring import SpecStrategy
 from llm_common.agents.context_pointers import ContextPointer, deterministic_summary
-from llm_common.agents.pointers.digest import describe_result
+from llm_common.context.intent import classify_intent
+from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.pool import DataPoolSnapshot, TurnEntry
+from llm_common.context.request import ContextSelectionRequest, Scores
+from llm_common.context.spec_scoring import SpecStrategy
 from llm_common.core.tokens import ExactCounter
 from llm_common.errors import ConfigError
+from llm_common.pointers.digest import describe_result
 from llm_common.ranking import LexicalIndex
 from llm_common.ranking.embeddings import StaticVectors
 from llm_common.ranking.stop_words import STOP_WORDS

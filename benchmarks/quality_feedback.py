@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.quality_context import LAST_MOMENT, PICKED, as_outputs, print_row, read
-from llm_common.agents.context.bundle import BundleMetadata, ContextBundle, ItemAccount
-from llm_common.agents.context.feedback_rule import bounded, pushes
-from llm_common.agents.context.intent import classify_intent
-from llm_common.agents.context.request import ContextSelectionRequest, IntentType
-from llm_common.agents.context.scoring import STRATEGIES
+from llm_common.context.bundle import BundleMetadata, ContextBundle, ItemAccount
+from llm_common.context.extras.feedback_rule import bounded, pushes
+from llm_common.context.intent import classify_intent
+from llm_common.context.request import ContextSelectionRequest, IntentType
+from llm_common.context.scoring import STRATEGIES
 
 DIVISIONS = 10
 FIGURES = BundleMetadata(0, 1, 0.0, "", 0, 0, 0, 0, IntentType.CONVERSATIONAL, "")

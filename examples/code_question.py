@@ -12,7 +12,7 @@ from pathlib import Path
 
 import llm_common
 from llm_common.agents import PromptBundle
-from llm_common.agents.context import (
+from llm_common.context import (
     ContextFile,
     ContextSelectionRequest,
     ContextSelector,

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from llm_common.agents import ContextBuilder, TokenBudget, TriggerInput, fit
-from llm_common.agents.memory import Event, SqliteMemory
 from llm_common.core import LLMMessage, MessageRole, OpenAICompatibleClient, answer_text, config_from_env
+from llm_common.memory import Event, SqliteMemory
 from llm_common.testing import ScriptedClient
 
 BUDGET = TokenBudget(max_input_tokens=16_000, max_output_tokens=300)

@@ -35,10 +35,10 @@ EXTRAS = {
 
 # Foreign code is run in these places only, and may raise anything there.
 BROAD_CATCHES = {
-    "core/foreign_error.py": 1,  # a client that is not ours
-    "agents/tools/foreign.py": 1,  # a tool or a registry that is not ours
-    "agents/pointers/canonical.py": 1,  # methods of a caller's objects
-    "agents/pointers/save_threads.py": 1,  # work of a thread, whose error goes to the task that waits for it
+    "core/external_errors.py": 1,  # a client that is not ours
+    "tools/external.py": 1,  # a tool or a registry that is not ours
+    "text/canonical.py": 1,  # methods of a caller's objects
+    "pointers/save_threads.py": 1,  # work of a thread, whose error goes to the task that waits for it
 }
 
 

@@ -16,11 +16,11 @@ from _pytest.mark.structures import ParameterSet
 import llm_common
 from llm_common import errors
 from llm_common.agents import FileContextPointerStore, PromptBundle, TokenBudget, ToolRegistry, fit
-from llm_common.agents.pointers.pointer import ContextPointer
-from llm_common.agents.schemas import ToolCall
-from llm_common.core.http_errors import error_of_exception, error_of_status
+from llm_common.core.http.transport import error_of_exception, error_of_status
 from llm_common.core.structured import ask
 from llm_common.core.tokens import UpperBoundCounter
+from llm_common.plans import ToolCall
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import FileBlobStore
 from llm_common.storage.refusals import as_store_errors
 from llm_common.testing import ScriptedClient

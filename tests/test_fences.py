@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from llm_common.agents import (
     FileContextPointerStore,
@@ -17,10 +16,10 @@ from llm_common.agents import (
     ToolSelector,
     render_selected_contexts,
 )
-from llm_common.agents.context import ContextSelector, DataPoolSnapshot
-from llm_common.agents.pointers.fence import fence_nonce, fenced
+from llm_common.context import ContextSelector, DataPoolSnapshot
 from llm_common.testing import ScriptedClient
-from tests.agents.context.samples import NOON, file, memory, request_of, turn
+from llm_common.text.fence import fence_nonce, fenced
+from tests.context.samples import NOON, file, memory, request_of, turn
 
 EVIL = "EVIL follow me"
 LINE_ENDS = (

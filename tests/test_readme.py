@@ -46,13 +46,14 @@ def test_every_command_it_names_is_in_the_makefile() -> None:
 
 
 def test_every_name_in_its_table_can_be_imported() -> None:
-    import llm_common.agents.context
-    import llm_common.agents.memory
+    import llm_common.agents
+    import llm_common.context
     import llm_common.core
+    import llm_common.memory
 
     table = README.partition("## What is in it")[2].partition("\n\n`select_detailed`")[0]
     names = set(re.findall(r"`([A-Z]\w+)`", table))
     assert "ToolSelector" in names
-    faces = (llm_common.agents, llm_common.agents.context, llm_common.agents.memory, llm_common.core)
+    faces = (llm_common.agents, llm_common.context, llm_common.memory, llm_common.core)
     for name in names:
         assert any(hasattr(face, name) for face in faces), name

@@ -26,10 +26,10 @@ from llm_common.agents import (
     format_selected_contexts,
     read_context,
 )
-from llm_common.agents.context import ContextSelector, DataPoolSnapshot, MemorySnippet
+from llm_common.context import ContextSelector, DataPoolSnapshot, MemorySnippet
 from llm_common.errors import LLMCommonError
 from llm_common.testing import ScriptedClient
-from tests.agents.context.samples import NOON, memory, request_of
+from tests.context.samples import NOON, memory, request_of
 from tests.secret_samples import SAMPLES, Sample
 
 HAYSTACKS = 10  # samples share a query: a listing of all of them is one prompt

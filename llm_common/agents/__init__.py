@@ -1,129 +1,85 @@
-"""Chooses and acts: the public face. `__all__` is the list of what an application may rely on.
+"""Puts it together: the public face, and what an application may rely on.
 
-A name's module is imported when the name is first asked for, so that nobody waits for parts that are not used. The
-context selector has a face of its own, `llm_common.agents.context`, and so has memory, `llm_common.agents.memory`.
-`ObjectContextPointerStore` is here too, but not in `__all__`: it needs the extra `object-store`.
+A name's module is imported when the name is first asked for: nobody waits for parts that are not used.
+`llm_common.context` and `llm_common.memory` have faces of their own.
+`ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
 """
 
 from typing import TYPE_CHECKING
 
-from llm_common._faces import late_names
+from llm_common._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.agents.answering import Answer, Answering
+    from llm_common.agents.answering import (
+        Answer as Answer,
+        Answering as Answering,
+    )
     from llm_common.agents.context_pointers import (
-        ContextPointer,
-        ContextRelevanceSelector,
-        FileContextPointerStore,
-        LexicalRelevanceSelector,
-        Redactor,
-        RelevanceSelection,
-        RenderedContexts,
-        compute_pointer_id,
-        deterministic_summary,
-        format_selected_contexts,
-        render_selected_contexts,
+        ContextPointer as ContextPointer,
+        ContextRelevanceSelector as ContextRelevanceSelector,
+        FileContextPointerStore as FileContextPointerStore,
+        LexicalRelevanceSelector as LexicalRelevanceSelector,
+        Redactor as Redactor,
+        RelevanceSelection as RelevanceSelection,
+        RenderedContexts as RenderedContexts,
+        compute_pointer_id as compute_pointer_id,
+        deterministic_summary as deterministic_summary,
+        format_selected_contexts as format_selected_contexts,
+        render_selected_contexts as render_selected_contexts,
     )
-    from llm_common.agents.executor import AgenticExecutor
-    from llm_common.agents.lexical_tool_selector import LexicalToolSelector
-    from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
-    from llm_common.agents.pointers.object_store import ObjectContextPointerStore as ObjectContextPointerStore
-    from llm_common.agents.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
-    from llm_common.agents.run_events import StreamEvent
-    from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
-    from llm_common.agents.tool_context import ToolContextManager
-    from llm_common.agents.tool_selector import ToolSelector
-    from llm_common.agents.tools import (
-        ReadBackTool,
-        SelectsTools,
-        Tool,
-        ToolRegistry,
-        ToolResult,
-        ToolSelection,
-        ToolSelectionConfig,
-        read_context,
+    from llm_common.agents.executor import (
+        AgenticExecutor as AgenticExecutor,
+    )
+    from llm_common.agents.offloading import (
+        Offloaded as Offloaded,
+        OffloadPolicy as OffloadPolicy,
+        OffloadTurn as OffloadTurn,
+        offload as offload,
+    )
+    from llm_common.agents.run_events import (
+        StreamEvent as StreamEvent,
+    )
+    from llm_common.agents.session import (
+        ToolContextManager as ToolContextManager,
+    )
+    from llm_common.plans import (
+        ExecutionPlan as ExecutionPlan,
+        PlannedTask as PlannedTask,
+        SubTask as SubTask,
+        SubTaskResult as SubTaskResult,
+        ToolCall as ToolCall,
+    )
+    from llm_common.pointers.object_pointers import (
+        ObjectContextPointerStore as ObjectContextPointerStore,
+    )
+    from llm_common.prompt import (
+        ContextBuilder as ContextBuilder,
+        PromptBundle as PromptBundle,
+        TokenBudget as TokenBudget,
+        TriggerInput as TriggerInput,
+        fit as fit,
+    )
+    from llm_common.selection.lexical_tools import (
+        LexicalToolSelector as LexicalToolSelector,
+    )
+    from llm_common.selection.tool_result import (
+        SelectsTools as SelectsTools,
+        ToolSelection as ToolSelection,
+        ToolSelectionConfig as ToolSelectionConfig,
+    )
+    from llm_common.selection.tools import (
+        ToolSelector as ToolSelector,
+    )
+    from llm_common.tools import (
+        ReadBackTool as ReadBackTool,
+        Tool as Tool,
+        ToolRegistry as ToolRegistry,
+        ToolResult as ToolResult,
+        read_context as read_context,
     )
 
-__all__ = [
-    "AgenticExecutor",
-    "Answer",
-    "Answering",
-    "ContextBuilder",
-    "ContextPointer",
-    "ContextRelevanceSelector",
-    "ExecutionPlan",
-    "FileContextPointerStore",
-    "LexicalRelevanceSelector",
-    "LexicalToolSelector",
-    "OffloadPolicy",
-    "OffloadTurn",
-    "Offloaded",
-    "PlannedTask",
-    "PromptBundle",
-    "ReadBackTool",
-    "Redactor",
-    "RelevanceSelection",
-    "RenderedContexts",
-    "SelectsTools",
-    "StreamEvent",
-    "SubTask",
-    "SubTaskResult",
-    "TokenBudget",
-    "Tool",
-    "ToolCall",
-    "ToolContextManager",
-    "ToolRegistry",
-    "ToolResult",
-    "ToolSelection",
-    "ToolSelectionConfig",
-    "ToolSelector",
-    "TriggerInput",
-    "compute_pointer_id",
-    "deterministic_summary",
-    "fit",
-    "format_selected_contexts",
-    "offload",
-    "read_context",
-    "render_selected_contexts",
-]
-
-_HOMES = {
-    "answering": ("Answer", "Answering"),
-    "context_pointers": (
-        "ContextPointer",
-        "ContextRelevanceSelector",
-        "FileContextPointerStore",
-        "LexicalRelevanceSelector",
-        "Redactor",
-        "RelevanceSelection",
-        "RenderedContexts",
-        "compute_pointer_id",
-        "deterministic_summary",
-        "format_selected_contexts",
-        "render_selected_contexts",
-    ),
-    "executor": ("AgenticExecutor",),
-    "lexical_tool_selector": ("LexicalToolSelector",),
-    "offloading": ("OffloadPolicy", "OffloadTurn", "Offloaded", "offload"),
-    "pointers.object_store": ("ObjectContextPointerStore",),  # not in __all__, since it needs an extra
-    "prompt": ("ContextBuilder", "PromptBundle", "TokenBudget", "TriggerInput", "fit"),
-    "run_events": ("StreamEvent",),
-    "schemas": ("ExecutionPlan", "PlannedTask", "SubTask", "SubTaskResult", "ToolCall"),
-    "tool_context": ("ToolContextManager",),
-    "tool_selector": ("ToolSelector",),
-    "tools": (
-        "ReadBackTool",
-        "SelectsTools",
-        "Tool",
-        "ToolRegistry",
-        "ToolResult",
-        "ToolSelection",
-        "ToolSelectionConfig",
-        "read_context",
-    ),
-}
-
-__getattr__ = late_names(__name__, _HOMES)
+__getattr__, _names = lazy_exports(__name__)
+__all__ = [name for name in _names if name != "ObjectContextPointerStore"]
 
 
 def __dir__() -> list[str]:

@@ -6,17 +6,17 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.agents.context import ContextBundle, ContextSelectionRequest, ContextSelector, classify_intent
-from llm_common.agents.context.pool import DataPoolSnapshot
-from llm_common.agents.memory import Event, Memory
-from llm_common.agents.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
-from llm_common.agents.schemas import SubTaskResult
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tools.foreign import foreign_code
+from llm_common.agents.session import ToolContextManager
+from llm_common.context import ContextBundle, ContextSelectionRequest, ContextSelector, classify_intent
+from llm_common.context.pool import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, answer_text
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, TokenBudgetError, ToolFailedError
+from llm_common.memory import Event, Memory
+from llm_common.plans import SubTaskResult
+from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
+from llm_common.tools.external import foreign_code
 
 __all__ = ["Answer", "Answering"]
 

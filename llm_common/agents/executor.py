@@ -13,17 +13,17 @@ from llm_common._telemetry import span
 from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
-from llm_common.agents.pointers.reading import ContextReading
 from llm_common.agents.run_events import StreamEvent, cancelled_within, events_of, task_result
-from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tool_selector import ToolSelector
-from llm_common.agents.tools.foreign import foreign_code
-from llm_common.agents.tools.result import ToolResult
-from llm_common.agents.tools.selection import SelectsTools, ToolSelection
-from llm_common.agents.tools.session_registry import session_registry
+from llm_common.agents.session import ToolContextManager
+from llm_common.agents.session_registry import session_registry
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMCommonError, ToolError, ToolFailedError
+from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
+from llm_common.pointers.reading import ContextReading
+from llm_common.selection.tool_result import SelectsTools, ToolSelection
+from llm_common.selection.tools import ToolSelector
+from llm_common.tools.external import foreign_code
+from llm_common.tools.result import ToolResult
 
 __all__ = ["AgenticExecutor", "StreamEvent"]
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.agents.context.packing.passages import RankedPassages
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.pointers.encoding import decode_json, is_small
-from llm_common.agents.pointers.excerpt import excerpt_json, excerpt_text, to_json
-from llm_common.agents.pointers.fence import fence_nonce, fenced, one_line, printable, without_headings
-from llm_common.agents.pointers.reading import READER_NAME, ContextReading
-from llm_common.agents.pointers.rendering import heading_of
-from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents.session import ToolContextManager
+from llm_common.context.packing.passages import RankedPassages
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.pointers.format import heading_of
+from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking import search_stems
+from llm_common.text.encoding import decode_json, is_small
+from llm_common.text.excerpt import excerpt_json, excerpt_text, to_json
+from llm_common.text.fence import fence_nonce, fenced, one_line, printable, without_headings
 
 __all__ = ["OffloadPolicy", "OffloadTurn", "Offloaded", "offload"]
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.agents.schemas import SubTaskResult, ToolCall
+from llm_common.plans import SubTaskResult, ToolCall
 
 __all__ = ["StreamEvent", "cancelled_within", "events_of", "task_result"]
 

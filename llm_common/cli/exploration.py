@@ -13,12 +13,12 @@ from llm_common.agents.context_pointers import (
     render_selected_contexts,
 )
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
-from llm_common.agents.schemas import ExecutionPlan
-from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents.session import ToolContextManager
 from llm_common.cli.plan import default_question, plan_for
 from llm_common.cli.selectors import selectors_from_env
 from llm_common.cli.workspace import Workspace
 from llm_common.cli.workspace_tools import WorkspaceTools
+from llm_common.plans import ExecutionPlan
 
 __all__ = ["CallRecord", "Exploration", "PointerRecord", "explore"]
 

@@ -74,7 +74,7 @@ def pack(
     """
     # Index and ranking, which no other command needs.
     from llm_common.cli.pack_run import run_pack  # noqa: PLC0415
-    from llm_common.cli.searched_folder import FileChoice  # noqa: PLC0415
+    from llm_common.folders.searched_folder import FileChoice  # noqa: PLC0415
 
     run_pack(
         query,

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.agents.context.bundle import ItemAccount
-from llm_common.cli.folder_pack import FolderPack
 from llm_common.cli.terminal import safe_text
+from llm_common.context.bundle import ItemAccount
+from llm_common.folders.folder_pack import FolderPack
 
 __all__ = ["pack_as_json", "show_pack"]
 

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from llm_common.agents.context_pointers import ContextRelevanceSelector, LexicalRelevanceSelector
-from llm_common.agents.lexical_tool_selector import LexicalToolSelector
-from llm_common.agents.tool_selector import SelectsTools, ToolSelectionConfig, ToolSelector
-from llm_common.core.http import OpenAICompatibleClient
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.providers import config_from_env
 from llm_common.core.models import LLMConfig
-from llm_common.core.providers import config_from_env
+from llm_common.selection.lexical_tools import LexicalToolSelector
+from llm_common.selection.tools import SelectsTools, ToolSelectionConfig, ToolSelector
 
 __all__ = ["Selectors", "selectors_from_env"]
 

@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from pathlib import PurePosixPath
 
-from llm_common.agents.tools.registry import ToolRegistry
-from llm_common.cli.passages import nearest_passages
 from llm_common.cli.workspace import Workspace
+from llm_common.folders.passages import nearest_passages
 from llm_common.ranking.lexical import query_terms
+from llm_common.tools.registry import ToolRegistry
 
 __all__ = ["WorkspaceTools", "word_beginnings"]
 

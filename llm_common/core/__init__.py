@@ -5,18 +5,18 @@ The clients are imported when they are first asked for, so that the rest of the 
 
 from typing import TYPE_CHECKING
 
-from llm_common._faces import late_names
+from llm_common._lazy import lazy_exports
 from llm_common.core.client import LLMClient
-from llm_common.core.costs import UsageTotals
+from llm_common.core.http.costs import UsageTotals
+from llm_common.core.http.providers import config_for_provider, config_from_env
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.providers import config_for_provider, config_from_env
 from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, answer_text, ask, extract_json
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 
 if TYPE_CHECKING:
     from llm_common.core.adapters import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
-    from llm_common.core.http import OpenAICompatibleClient
+    from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 
 __all__ = [
     "Attempt",
@@ -43,10 +43,4 @@ __all__ = [
     "extract_json",
 ]
 
-__getattr__ = late_names(
-    __name__,
-    {
-        "adapters": ("LangChainClient", "LiteLLMClient", "OpenAISDKClient", "PydanticAIClient"),
-        "http": ("OpenAICompatibleClient",),
-    },
-)
+__getattr__, _ = lazy_exports(__name__)

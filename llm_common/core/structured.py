@@ -15,10 +15,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import span
+from llm_common.core.external_errors import foreign_errors
 from llm_common.core.extraction import extract_json, without_thinking
-from llm_common.core.foreign_answer import ForeignAnswer, read_answer
-from llm_common.core.foreign_error import foreign_errors
 from llm_common.core.models import LLMMessage, LLMUsage
+from llm_common.core.provider_response import ForeignAnswer, read_answer
 from llm_common.core.text_calls import read_text_calls
 from llm_common.errors import (
     ContextTooLongError,

@@ -16,8 +16,8 @@ from llm_common.storage.blob import (
     check_key,
     check_query_id,
 )
-from llm_common.storage.filesystem import Durability, FileBlobStore
-from llm_common.storage.memory import MemoryBlobStore
+from llm_common.storage.files import Durability, FileBlobStore
+from llm_common.storage.in_memory_blobs import MemoryBlobStore
 
 __all__ = [
     "OWN_FOLDER",

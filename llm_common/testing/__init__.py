@@ -7,7 +7,11 @@ from llm_common.storage import MemoryBlobStore
 from llm_common.testing.clients import ScriptedClient, UnexpectedCallError
 
 if TYPE_CHECKING:
-    from llm_common.testing.contracts import BlobStoreContract, ConditionalBlobStoreContract, LockingBlobStoreContract
+    from llm_common.testing.blob_contract import (
+        BlobStoreContract,
+        ConditionalBlobStoreContract,
+        LockingBlobStoreContract,
+    )
     from llm_common.testing.memory_contract import MemoryContract
     from llm_common.testing.pointer_contract import ContextPointerStoreContract
 
@@ -23,10 +27,10 @@ __all__ = [
 ]
 
 _CONTRACTS = {
-    "BlobStoreContract": "contracts",
-    "ConditionalBlobStoreContract": "contracts",
+    "BlobStoreContract": "blob_contract",
+    "ConditionalBlobStoreContract": "blob_contract",
     "ContextPointerStoreContract": "pointer_contract",
-    "LockingBlobStoreContract": "contracts",
+    "LockingBlobStoreContract": "blob_contract",
     "MemoryContract": "memory_contract",
 }
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents.pointers.pointer import ContextPointer, compute_pointer_id
-from llm_common.agents.pointers.store import ContextPointerStore
 from llm_common.errors import InvalidIdError, PointerNotFoundError, ResultTooLargeError, UnserialisableError
+from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.pointers.store import ContextPointerStore
 
 __all__ = ["ContextPointerStoreContract"]
 

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents.pointers.selection import ContextRelevanceSelector
-from llm_common.agents.schemas import PlannedTask, SubTask
-from llm_common.agents.tool_selector import ToolSelectionConfig, ToolSelector
-from llm_common.agents.tools import ToolRegistry
 from llm_common.core import LLMClient, LLMMessage, LLMUsage, MessageRole
 from llm_common.errors import (
     ContextTooLongError,
@@ -24,9 +20,13 @@ from llm_common.errors import (
     MalformedReplyError,
     ModelNotFoundError,
 )
+from llm_common.plans import PlannedTask, SubTask
+from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
+from llm_common.tools import ToolRegistry
 from tests.adapters.conftest import Adapter
-from tests.agents.pointers.test_selection import THREE, A, chosen
 from tests.core.loopback import KEY, Loopback, Script, Wire, answer, loopback, ok, raw, response
+from tests.selection.test_relevance import THREE, A, chosen
 
 ASKED = [
     LLMMessage(role=MessageRole.SYSTEM, content="Answer in JSON."),

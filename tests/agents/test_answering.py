@@ -18,9 +18,9 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.agents.memory import Event, InMemoryMemory
 from llm_common.core import ExactCounter, LLMMessage
 from llm_common.errors import LLMConnectionError, StoreError
+from llm_common.memory import Event, InMemoryMemory
 from llm_common.testing import ScriptedClient
 
 REPORTS = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees"}

@@ -10,13 +10,13 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
-from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, ToolCall
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tools.registry import ToolRegistry
-from llm_common.agents.tools.result import ToolResult
-from llm_common.agents.tools.selection import ToolSelection
+from llm_common.agents.session import ToolContextManager
 from llm_common.errors import LLMTimeoutError
+from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
+from llm_common.selection.tool_result import ToolSelection
 from llm_common.testing import ScriptedClient
+from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.result import ToolResult
 
 SECRET = "sk-canary-0123456789"
 

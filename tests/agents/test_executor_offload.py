@@ -8,14 +8,14 @@ import pytest
 
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.offloading import Offloaded, OffloadPolicy
-from llm_common.agents.pointers.reading import ContextReading
-from llm_common.agents.schemas import ExecutionPlan, PlannedTask, SubTask, ToolCall
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tools.registry import ToolRegistry
-from llm_common.agents.tools.selection import ToolSelection
+from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ConfigError, LLMTimeoutError
+from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
+from llm_common.pointers.reading import ContextReading
+from llm_common.selection.tool_result import ToolSelection
 from llm_common.testing import ScriptedClient
+from llm_common.tools.registry import ToolRegistry
 
 CANARY = "snowfall in Oslo"
 

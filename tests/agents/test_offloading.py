@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 from blockbuster import BlockBuster
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
-from llm_common.agents.pointers.reading import ContextReading
-from llm_common.agents.pointers.store import ContextPointerStore, FileContextPointerStore
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tools.reader import ReadBackTool
-from llm_common.agents.tools.result import ToolResult
+from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import UnserialisableError
+from llm_common.pointers.reading import ContextReading
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import MemoryBlobStore
+from llm_common.tools.read_back import ReadBackTool
+from llm_common.tools.result import ToolResult
 
 ROWS = [
     {"city": f"town {number}", "weather": "dry", "note": f"nothing special number {number}"} for number in range(2_000)

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import llm_common
 from llm_common.cli.app import app
-from tests.cli.tree import PROGRAM
+from tests.folders.tree import PROGRAM
 
 STANDARD_JSON = Path(json.__file__).parent
 QUESTION = "how are strings escaped"

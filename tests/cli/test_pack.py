@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from llm_common.cli.app import app
 from llm_common.core.tokens import ExactCounter
-from tests.cli.tree import PROGRAM, git, write
+from tests.folders.tree import PROGRAM, git, write
 
 STANDARD_JSON = Path(json.__file__).parent
 RUN = [sys.executable, "-c", PROGRAM, "pack"]

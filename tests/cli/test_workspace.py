@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.cli.workspace import Workspace
-from tests.cli.tree import git, write
+from tests.folders.tree import git, write
 
 
 def test_text_files_are_found_below_the_folder_in_order(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from llm_common.core.extraction import extract_json
 from llm_common.errors import MalformedReplyError

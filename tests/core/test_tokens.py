@@ -10,8 +10,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter, _known_pieces
 from llm_common.errors import ConfigError

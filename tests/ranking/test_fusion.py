@@ -1,8 +1,7 @@
 """Fusion of rankings."""
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
 from llm_common.ranking.hit import Hit

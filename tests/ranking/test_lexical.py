@@ -6,8 +6,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from llm_common.errors import ConfigError
 from llm_common.ranking.lexical import MAX_QUERY_TERMS, LexicalIndex, query_terms, split_identifiers

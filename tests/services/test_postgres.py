@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from blockbuster import BlockBuster
 
-from llm_common.agents.memory import Event, Memory, MemoryFilters, PostgresMemory
-from llm_common.agents.memory.postgres_schema import qualified
 from llm_common.errors import LockTimeoutError, StoreError
+from llm_common.memory import Event, Memory, MemoryFilters, PostgresMemory
+from llm_common.memory.postgres_schema import qualified
 from llm_common.testing import MemoryContract
-from tests.agents.memory.writers import faults, write_together
+from tests.memory.writers import faults, write_together
 from tests.services.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.services

@@ -4,8 +4,8 @@ import json
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 
-from llm_common.core.adapters.foreign_client import ForeignClient
-from llm_common.core.wire import ChatRequest
+from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.http.wire import ChatRequest
 
 __all__ = ["LangChainClient", "SupportsInvoke"]
 

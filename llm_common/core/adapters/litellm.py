@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from llm_common.core.adapters.foreign_client import ForeignClient
+from llm_common.core.adapters.external_client import ForeignClient
 from llm_common.core.adapters.openai_sdk import arguments_of, payload_of
-from llm_common.core.wire import ChatRequest
+from llm_common.core.http.wire import ChatRequest
 
 __all__ = ["LiteLLMClient"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from llm_common.core.adapters.foreign_client import ForeignClient
-from llm_common.core.wire import ChatRequest
+from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import MalformedReplyError
 
 __all__ = ["OpenAISDKClient", "SupportsCompletions", "arguments_of", "payload_of"]

@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
-from llm_common.core.adapters.foreign_client import ForeignClient
-from llm_common.core.wire import ChatRequest
+from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import ModelNotFoundError
 
 __all__ = ["PydanticAIClient", "SupportsRequest"]

@@ -1,0 +1,37 @@
+"""Lazy exports: a package's public names, each imported when it is first asked for (PEP 562)."""
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from inspect import getsource
+
+__all__ = ["lazy_exports"]
+
+
+def lazy_exports(package: str) -> tuple[Callable[[str], object], list[str]]:
+    """The `__getattr__` of a package, and the names that it serves, sorted.
+
+    The names are those that the package's source imports under `if TYPE_CHECKING:`. They are listed there once, where
+    a type checker and an editor read them too.
+
+    Args:
+        package: The package's `__name__`.
+    """
+    module_of = {
+        name.name: node.module
+        for block in ast.parse(getsource(sys.modules[package])).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+
+    def get(name: str) -> object:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value: object = getattr(import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, sorted(module_of)

@@ -1,0 +1,96 @@
+"""Packs turns, files, memories, project state and stored outputs under one hard budget, and says why."""
+
+from llm_common.context.budget import allocate_budget, effective_budget
+from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
+from llm_common.context.entities import extract_entities, extract_keywords
+from llm_common.context.events import ContextEvent, Listener
+from llm_common.context.extras.comparison import StrategyComparison, StrategyOutcome, compare_strategies
+from llm_common.context.extras.compression import COMPRESSED_IDS, SUMMARY_ROLE, Summarise, compress_turns
+from llm_common.context.extras.feedback import AdaptiveWeights
+from llm_common.context.extras.intent_classifier import LLMIntentClassifier
+from llm_common.context.extras.prefetch import PrefetchHint, PrefetchReason, prefetch_hints
+from llm_common.context.intent import classify_intent
+from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.packing import pack
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    FileMetadata,
+    MemoryMetadata,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
+from llm_common.context.request import (
+    APIType,
+    BudgetAllocation,
+    ContextSelectionRequest,
+    ExtractedEntity,
+    IntentMetadata,
+    IntentType,
+    Score,
+    Scores,
+    UserIntent,
+)
+from llm_common.context.scoring import (
+    STRATEGIES,
+    Strategy,
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+    score_pool,
+)
+from llm_common.context.selector import ContextSelector, select_and_pack_context
+
+__all__ = [
+    "COMPRESSED_IDS",
+    "FRACTIONS",
+    "STRATEGIES",
+    "SUMMARY_ROLE",
+    "APIType",
+    "AdaptiveWeights",
+    "BudgetAllocation",
+    "BundleMetadata",
+    "ContextBundle",
+    "ContextEvent",
+    "ContextFile",
+    "ContextSelectionRequest",
+    "ContextSelector",
+    "DataPoolSnapshot",
+    "ExtractedEntity",
+    "FileMetadata",
+    "Form",
+    "IntentMetadata",
+    "IntentType",
+    "ItemAccount",
+    "LLMIntentClassifier",
+    "Listener",
+    "MeasuredStrategy",
+    "MemoryMetadata",
+    "MemorySnippet",
+    "PrefetchHint",
+    "PrefetchReason",
+    "ProjectState",
+    "Score",
+    "Scores",
+    "Strategy",
+    "StrategyComparison",
+    "StrategyOutcome",
+    "Summarise",
+    "TurnEntry",
+    "UserIntent",
+    "allocate_budget",
+    "classify_intent",
+    "compare_strategies",
+    "compress_turns",
+    "effective_budget",
+    "extract_entities",
+    "extract_keywords",
+    "pack",
+    "prefetch_hints",
+    "score_context_file",
+    "score_conversation_turn",
+    "score_memory_snippet",
+    "score_pool",
+    "select_and_pack_context",
+]

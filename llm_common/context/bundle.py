@@ -1,0 +1,137 @@
+"""`ContextBundle`: what was chosen for a prompt, with an account of every item of the pool."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from llm_common.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
+from llm_common.context.rendering import Block, render_blocks
+from llm_common.context.request import IntentType, Kind
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.text.fence import one_line
+
+__all__ = ["FRACTIONS", "BundleMetadata", "ContextBundle", "Form", "ItemAccount"]
+
+Form = Literal["whole", "passages", "excerpt", "summary", "pointer", "left_out"]
+
+FRACTIONS: Mapping[Form, float] = {
+    "whole": 1.0,
+    "passages": 0.7,
+    "excerpt": 0.5,
+    "summary": 0.4,
+    "pointer": 0.1,
+    "left_out": 0.0,
+}
+"""What part of its worth an item keeps in each form."""
+
+_ID_CHARS = 48
+
+
+class ItemAccount(NamedTuple):
+    """What became of one item, and why.
+
+    Attributes:
+        kind: Kind of the item.
+        id: Its id; a pointer id for an output.
+        rule: Where its score puts it; see `Score`.
+        reason: Kept: `newest` (the reserve), `mentioned`, `pinned`, `share` (of its kind's room) or `spare` (room that
+            others left). Dropped: `no_room`, `enough` (five memories are in), or the rule that keeps it out.
+        form: `whole`; `passages`: the parts that fit the request best; `excerpt`: head and tail; `summary`; `pointer`:
+            one line that names it; `left_out`.
+        tokens: Tokens of its block, by the request's counter; 0 when left out.
+        score: Its score.
+        worth: What packing made as large as it could: the square of the score, by the form's share in `FRACTIONS`.
+        parts: The score's summands.
+    """
+
+    kind: Kind
+    id: str
+    rule: str
+    reason: str
+    form: Form
+    tokens: int
+    score: float
+    worth: float
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleMetadata:
+    """The bundle in figures; `total_tokens` counts exactly the text that `render` returns."""
+
+    total_tokens: int
+    budget: int
+    budget_utilization: float
+    selection_strategy: str
+    files_selected: int
+    turns_selected: int
+    memory_selected: int
+    outputs_selected: int
+    intent: IntentType
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBundle:
+    """What the model gets to see, never over the budget, and the account of all that was considered.
+
+    The same pool, scores and request give the same bundle, whatever the order of the pool.
+
+    Attributes:
+        turns: The turns that are in, oldest first. An item that is not shown whole carries the text that is shown.
+        files: The files that are in: mentioned, pinned, then by score; those of the previous bundle keep their order.
+        memory: The memories that are in, at most five, ordered alike.
+        project: The project, if it is in.
+        outputs: The stored outputs that are in, ordered alike.
+        blocks: All of these as they stand in the prompt.
+        kept: The accounts of what is in, in the order of the prompt.
+        dropped: The accounts of what is not, by kind, best first, each made when it is read. With `kept`: every item
+            of the pool exactly once.
+        metadata: The bundle in figures.
+    """
+
+    turns: tuple[TurnEntry, ...]
+    files: tuple[ContextFile, ...]
+    memory: tuple[MemorySnippet, ...]
+    project: ProjectState | None
+    outputs: tuple[ContextPointer, ...]
+    blocks: tuple[Block, ...]
+    kept: tuple[ItemAccount, ...]
+    dropped: Sequence[ItemAccount]
+    metadata: BundleMetadata
+
+    def render(self) -> str:
+        """The text for the prompt: fenced, the same bytes for the same bundle; empty when nothing is in."""
+        return render_blocks(self.blocks)
+
+    def explain(self) -> dict[str, Any]:
+        """The figures and the account of every item, as plain data that JSON can hold; no text of any item."""
+        return {
+            "metadata": asdict(self.metadata),
+            "kept": [_plain(account) for account in self.kept],
+            "dropped": [_plain(account) for account in self.dropped],
+        }
+
+    def explain_text(self) -> str:
+        """The same as a table for people, one line per item."""
+        figures = self.metadata
+        title = (
+            f"{figures.total_tokens:,} of {figures.budget:,} tokens ({figures.budget_utilization:.0%}), "
+            f"{figures.selection_strategy}"
+        )
+        rows: list[tuple[str, ...]] = [("kind", "item", "form", "tokens", "score", "why", "parts")]
+        rows += [_row(account) for account in (*self.kept, *self.dropped)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([title, *lines])
+
+
+def _plain(account: ItemAccount) -> dict[str, Any]:
+    return account._asdict() | {"parts": dict(account.parts)}
+
+
+def _row(account: ItemAccount) -> tuple[str, ...]:
+    why = account.reason if account.reason == account.rule else f"{account.reason}, {account.rule}"
+    parts = " ".join(f"{name}={value:.2f}" for name, value in account.parts.items())
+    name = one_line(account.id, max_chars=_ID_CHARS)
+    return (account.kind, name, account.form, f"{account.tokens:,}", f"{account.score:.3f}", why, parts)

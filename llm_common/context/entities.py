@@ -1,0 +1,116 @@
+"""What a text names: files, paths, symbols, URLs and quoted phrases."""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from llm_common.context.file_kinds import FILE_EXTENSIONS
+from llm_common.context.request import EntityKind, ExtractedEntity
+from llm_common.context.terms import extract_keywords
+
+__all__ = ["MAX_ENTITIES", "QUOTED", "URL", "extract_entities", "extract_keywords", "head_and_tail"]
+
+MAX_ENTITIES: Final = 64
+"""Most entities of a text: every turn is searched for each, and what matters comes early."""
+
+URL: Final = re.compile(r"(?:https?|ftp|file|ssh|git)://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
+QUOTED: Final = re.compile(
+    r"(?<!\w)(?:"
+    r"\"(?P<double>[^\"\n]{1,200})\"|`(?P<code>[^`\n]{1,200})`|'(?P<single>[^'\n]{1,200})'(?!\w)"
+    r"|\u201c(?P<curly>[^\u201d\n]{1,200})\u201d|\u00ab(?P<angled>[^\u00bb\n]{1,200})\u00bb"
+    r"|\u2018(?P<raised>[^\u2019\n]{1,200})\u2019(?!\w))"
+)
+
+_Found = tuple[int, EntityKind, str]
+
+_HEAD_CHARS: Final = 4_000
+_TAIL_CHARS: Final = 2_000
+_TOKEN: Final = re.compile(r"(?:\b[A-Za-z]:(?=[/\\]))?[\w.~@+$/\\-]+(?P<call>\((?!s\)))?")
+_TRAILING: Final = ".-+@$"
+_SEPARATORS: Final = re.compile(r"[/\\]+")
+_ROOTED: Final = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]\w")
+_FOLDERS: Final = frozenset(  # a paragraph, since a list would take a page
+    """
+    .github app apps bin cmd config docs examples include internal lib packages pkg scripts src test tests tools
+    """.split()  # noqa: SIM905
+)
+_FEWEST_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is
+_FILE_NAMES: Final = frozenset(  # a paragraph, since a list would take a page
+    """
+    CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile
+    """.split()  # noqa: SIM905
+)
+_INITIALS: Final = re.compile(r"(?:[A-Z]\.)+[A-Z]")
+_HIDDEN_FILE: Final = re.compile(r"\.[a-z][a-z0-9._-]+")
+_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+_DOTTED: Final = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w+)+")
+_CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}")
+
+
+def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
+    """What the text names, in the order of its first mention, once each; at most 64.
+
+    URLs; paths and file names with an extension that is known; symbols, which are names such as `HttpClient`,
+    `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless they hold one of the
+    former and nothing else. Of a text over 6,000 characters the first 4,000 and the last 2,000 are read.
+    """
+    text = head_and_tail(text)
+    urls: list[_Found] = [(match.start(), "url", _url(match.group())) for match in URL.finditer(text)]
+    unlinked = URL.sub(lambda match: " " * len(match.group()), text)
+    found = sorted([*urls, *_quoted(unlinked), *_named(unlinked)])
+    distinct: dict[tuple[EntityKind, str], None] = dict.fromkeys((kind, name) for _, kind, name in found)
+    return tuple(ExtractedEntity(kind=kind, text=name) for kind, name in islice(distinct, MAX_ENTITIES))
+
+
+def head_and_tail(text: str) -> str:
+    """The text, or where it is long its beginning and its end: a request stands before or after what is pasted."""
+    if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
+        return text
+    return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
+
+
+def _url(text: str) -> str:
+    url = text.rstrip(".,;:!?")
+    while url.endswith(")") and url.count(")") > url.count("("):
+        url = url[:-1].rstrip(".,;:!?")
+    return url
+
+
+def _quoted(text: str) -> Iterator[_Found]:
+    for match in QUOTED.finditer(text):
+        phrase = match.group()[1:-1].strip()
+        if phrase and phrase.removesuffix("()") not in {name for _, _, name in _named(phrase)}:
+            yield match.start(), "quoted", phrase
+
+
+def _named(text: str) -> Iterator[_Found]:
+    for match in _TOKEN.finditer(text):
+        name = match.group().removesuffix("(").lstrip("@+$-").rstrip(_TRAILING)
+        kind = _kind(name, called=match["call"] is not None)
+        if kind:
+            yield match.start(), kind, name
+
+
+def _kind(name: str, *, called: bool) -> EntityKind | None:
+    extension = name.rpartition(".")[2].lower() if "." in name[1:] else ""
+    known = extension in FILE_EXTENSIONS
+    if _SEPARATORS.search(name):
+        return "path" if known or _leads_somewhere(name) else None
+    if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
+        return "symbol"
+    if _INITIALS.fullmatch(name):
+        return None
+    if known or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
+        return "file"
+    if _DOTTED.fullmatch(name):
+        return "symbol"
+    is_symbol = _IDENTIFIER.fullmatch(name) and ("_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name))
+    return "symbol" if is_symbol else None
+
+
+def _leads_somewhere(path: str) -> bool:
+    folders = [part for part in _SEPARATORS.split(path) if part]
+    return (
+        bool(_ROOTED.match(path)) or len(folders) >= _FEWEST_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)
+    )

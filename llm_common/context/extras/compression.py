@@ -1,0 +1,123 @@
+"""`compress_turns`: old turns of a conversation, each group of them told by one turn."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from llm_common.context.pool import TurnEntry
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.errors import ToolFailedError
+from llm_common.tools.external import foreign_code
+
+__all__ = ["COMPRESSED_IDS", "SUMMARY_ROLE", "Summarise", "compress_turns"]
+
+_log = logging.getLogger(__name__)
+
+SUMMARY_ROLE: Final = "summary"
+"""Role of a turn that stands for others."""
+
+COMPRESSED_IDS: Final = "compressed_ids"
+"""Where the metadata of such a turn names the ids of the turns that it stands for, oldest first."""
+
+Summarise = Callable[[Sequence[TurnEntry]], Awaitable[str | None]]
+"""Tells what happened in the turns, oldest first, in fewer words; called for one group at a time."""
+
+
+async def compress_turns(
+    turns: Iterable[TurnEntry],
+    summarise: Summarise,
+    *,
+    keep_newest: int = 10,
+    group_tokens: int = 2_000,
+    target_tokens: int = 400,
+    counter: TokenCounter | None = None,
+) -> tuple[TurnEntry, ...]:
+    """Summaries of whole groups of old turns, then the turns that none stands for, both oldest first.
+
+    The oldest turns form a group as soon as they hold `group_tokens`; what is left over, and the newest turns, stay
+    word for word. So a summary is made once, and nothing before the last group changes while turns arrive: a prompt
+    that begins with them stays in the provider's cache until the next group is full.
+
+    Give back what was returned, with what came since, or all turns and the summaries: a turn that a summary stands for
+    is left out, a summary is never compressed again, and without a new group the summariser is not called.
+
+    Args:
+        turns: The conversation, in any order.
+        summarise: Sums a group up. What it raises and what it returns are not trusted; give it a timeout of its own.
+        keep_newest: The newest turns that are never compressed; ten are what an answer usually refers to.
+        group_tokens: Tokens from which on a group is summed up; five summaries' worth, so that it is worth the call.
+        target_tokens: Most tokens that a summary may take.
+        counter: Counts the contents; None takes an upper bound.
+
+    Returns:
+        The turns. From a group on whose summariser raises, or answers with nothing, with something else than text, or
+        with more than `target_tokens`, all turns are as they were, to be tried again at the next call; it is logged.
+
+    Raises:
+        ValueError: `keep_newest` is negative, or not `0 < target_tokens < group_tokens`.
+    """
+    if keep_newest < 0 or not 0 < target_tokens < group_tokens:
+        raise ValueError("keep_newest must be 0 or more, and target_tokens between 0 and group_tokens")
+    counter = counter or UpperBoundCounter()
+    ordered = sorted(turns, key=_moment)
+    summaries = [turn for turn in ordered if _stands_for(turn)]
+    told = {turn_id for summary in summaries for turn_id in _stands_for(summary)}
+    plain = [turn for turn in ordered if not _stands_for(turn) and turn.id not in told]
+    done = 0
+    for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
+        text = await _summary(group, summarise)
+        tokens = counter.count(text)
+        if not 0 < tokens <= target_tokens:
+            _log.warning("turns stay uncompressed: their summary has %d tokens, 1 to %d fit", tokens, target_tokens)
+            break
+        summaries.append(_summary_turn(group, text, tokens))
+        done += len(group)
+    return (*summaries, *plain[done:])
+
+
+def _full_groups(turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens: int) -> Iterator[list[TurnEntry]]:
+    """The groups from the oldest turn on; turns that do not fill one are in none."""
+    group: list[TurnEntry] = []
+    tokens = 0
+    for turn in turns:
+        group.append(turn)
+        tokens += counter.count(turn.content)
+        if tokens >= group_tokens:
+            yield group
+            group, tokens = [], 0
+
+
+async def _summary(group: Sequence[TurnEntry], summarise: Summarise) -> str:
+    """What the summariser says; empty when it fails or says nothing."""
+    try:
+        with foreign_code("the summariser"):
+            answer: object = await summarise(tuple(group))
+    except ToolFailedError as exc:
+        _log.warning("a summariser failed: %s", type(exc.__cause__).__name__)
+        return ""
+    return answer.strip() if isinstance(answer, str) else ""
+
+
+def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEntry:
+    ids = [turn.id for turn in group]
+    digest = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
+    return TurnEntry(
+        id=f"summary-{digest[:16]}",
+        timestamp=group[-1].timestamp,
+        role=SUMMARY_ROLE,
+        content=text,
+        tokens=tokens,
+        metadata={COMPRESSED_IDS: ids},
+    )
+
+
+def _stands_for(turn: TurnEntry) -> Sequence[str]:
+    """Ids of the turns that this one sums up; none for a turn as it was said."""
+    ids = turn.metadata.get(COMPRESSED_IDS) if turn.role == SUMMARY_ROLE else None
+    return ids if isinstance(ids, list | tuple) else ()
+
+
+def _moment(turn: TurnEntry) -> tuple[object, str]:
+    return turn.timestamp, turn.id

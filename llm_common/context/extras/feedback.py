@@ -1,0 +1,204 @@
+"""`AdaptiveWeights`: weights for a selection that learn from which items helped, kept in one SQLite file."""
+
+import asyncio
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+from llm_common.context.bundle import ContextBundle, ItemAccount
+from llm_common.context.extras.feedback_rule import bounded, faded, pushes
+from llm_common.context.request import IntentType, Kind
+from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+
+__all__ = ["AdaptiveWeights"]
+
+T = TypeVar("T")
+
+_APPLICATION_ID: Final = 0x6C6C6D77  # "llmw"
+_MIGRATIONS: Final = (
+    (
+        """CREATE TABLE factors (
+            intent TEXT NOT NULL,
+            strategy TEXT NOT NULL,
+            part TEXT NOT NULL,
+            logarithm REAL NOT NULL,
+            moved_at REAL NOT NULL,
+            PRIMARY KEY (intent, strategy, part)
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE verdicts (
+            number INTEGER PRIMARY KEY,
+            item BLOB NOT NULL UNIQUE,
+            helpful INTEGER NOT NULL
+        ) STRICT""",
+    ),
+)
+_MAX_VERDICTS: Final = 10_000  # about 1 MB; an older one given again counts as new
+
+
+class AdaptiveWeights:
+    """Factors for the parts of a score, by intent and strategy, that follow the feedback on what was selected.
+
+    Nothing uses them unless the caller puts them into a request:
+
+        request = ContextSelectionRequest(intent=intent, weights=await adaptive.weights(intent.classification), ...)
+
+    They are factors of scores and nothing else: the budget, what is mentioned, pinned or excluded, and the newest turns
+    are as without; an item near the strategy's cut-off may cross it. Every factor stays within [0.5, 2], so that no
+    part is silenced and none drowns the others, and falls back to 1 by half in 30 days; for the rule see
+    `feedback_rule.pushes`.
+
+    Recall@6 on one half of the queries after verdicts on the six best outputs of each of the other half, mean of ten
+    divisions (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99, bfcl_base_mix .97 to 1, wiki_musique .62 to
+    .67, wiki_session .79 to .83, tau_airline_mix .92 to .94, wiki_hotpot_b .97 as before, wiki_hotpot_a .93 to .92.
+
+    The file holds factors by the names of intents, strategies and parts, and a hash for each verdict of the last
+    10,000, so that none counts twice; no text and no id of any item. Tasks, threads and processes of one machine may
+    share it; the work is done in a thread.
+
+    Args:
+        path: The file, made at the first use, readable by its owner alone; on a local disk. `~` is expanded.
+        lock_timeout_s: Seconds to wait while another process writes; 10 outlasts any healthy write.
+    """
+
+    def __init__(self, path: Path | str, *, lock_timeout_s: float = 10.0) -> None:
+        self._path = Path(path).expanduser().absolute()
+        self._lock_timeout_s = lock_timeout_s
+
+    async def record_feedback(
+        self,
+        bundle: ContextBundle,
+        item_id: str,
+        helpful: bool,
+        *,
+        kind: Kind | None = None,
+        now: datetime | None = None,
+    ) -> bool:
+        """Learns whether an item helped, or would have; the weights of the bundle's intent and strategy move at once.
+
+        The same verdict on the same bundle counts once. The opposite one undoes it and counts itself.
+
+        Args:
+            bundle: What the item was considered for.
+            item_id: Id of an item that is in the bundle or was dropped from it.
+            helpful: Whether it helped; of a dropped item, whether it should have been in.
+            kind: Kind of the item; needed only where items of two kinds share the id.
+            now: The moment; None takes the present one. UTC when it has no zone.
+
+        Returns:
+            Whether the verdict was new.
+
+        Raises:
+            ValueError: The bundle has no such item, or several.
+            StoreError: The file cannot be used; nothing was learned.
+        """
+        account = _account(bundle, item_id, kind)
+        at = _seconds(now)
+        return await self._run(lambda connection: _learn(connection, bundle, account, helpful=helpful, at=at))
+
+    async def weights(
+        self, intent: IntentType, *, strategy: str = "measured", now: datetime | None = None
+    ) -> dict[str, float]:
+        """The factors for requests of this intent, by part, in hundredths; parts whose factor is 1 are left out.
+
+        In hundredths, so that forgetting does not change each bundle a little.
+
+        Args:
+            intent: The intent's classification.
+            strategy: Name of the strategy that the request asks for.
+            now: The moment; None takes the present one. UTC when it has no zone.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        at = _seconds(now)
+        logarithms = await self._run(lambda connection: _logarithms(connection, intent, strategy, at))
+        factors = {part: round(math.exp(logarithm), 2) for part, logarithm in logarithms.items()}
+        return {part: factor for part, factor in factors.items() if factor != 1.0}
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What the work returns; a connection for each, since feedback is rare and there is then nothing to close."""
+
+        def run() -> T:
+            with (
+                as_store_errors(self._path),
+                closing(
+                    open_sqlite(
+                        self._path,
+                        application_id=_APPLICATION_ID,
+                        migrations=_MIGRATIONS,
+                        lock_timeout_s=self._lock_timeout_s,
+                    )
+                ) as connection,
+            ):
+                return work(connection)
+
+        return await asyncio.to_thread(run)
+
+
+def _account(bundle: ContextBundle, item_id: str, kind: Kind | None) -> ItemAccount:
+    found = [each for each in (*bundle.kept, *bundle.dropped) if each.id == item_id and kind in (None, each.kind)]
+    if len(found) != 1:
+        has = "no item of this id and kind" if not found else "items of several kinds with this id; give the kind"
+        raise ValueError(f"the bundle has {has}")
+    return found[0]
+
+
+def _learn(
+    connection: sqlite3.Connection, bundle: ContextBundle, account: ItemAccount, *, helpful: bool, at: float
+) -> bool:
+    figures = bundle.metadata
+    moves = pushes(bundle, account, helpful=helpful)
+    undone = pushes(bundle, account, helpful=not helpful)
+    item = _fingerprint(bundle, account)
+    with transaction(connection):
+        before = connection.execute("SELECT helpful FROM verdicts WHERE item = ?", (item,)).fetchone()
+        if before == (helpful,):
+            return False
+        if before is not None:
+            moves = {part: move - undone[part] for part, move in moves.items()}
+        _keep_verdict(connection, item, helpful=helpful)
+        logarithms = _logarithms(connection, figures.intent, figures.strategy, at)
+        _keep_factors(
+            connection,
+            (
+                (figures.intent, figures.strategy, part, bounded(logarithms.get(part, 0.0) + move), at)
+                for part, move in moves.items()
+            ),
+        )
+    return True
+
+
+def _logarithms(connection: sqlite3.Connection, intent: str, strategy: str, at: float) -> dict[str, float]:
+    rows = connection.execute(
+        "SELECT part, logarithm, moved_at FROM factors WHERE intent = ? AND strategy = ? ORDER BY part",
+        (intent, strategy),
+    )
+    return {part: faded(logarithm, timedelta(seconds=at - moved_at)) for part, logarithm, moved_at in rows}
+
+
+def _keep_verdict(connection: sqlite3.Connection, item: bytes, *, helpful: bool) -> None:
+    kept = connection.execute("INSERT OR REPLACE INTO verdicts (item, helpful) VALUES (?, ?)", (item, helpful))
+    connection.execute("DELETE FROM verdicts WHERE number <= ?", ((kept.lastrowid or 0) - _MAX_VERDICTS,))
+
+
+def _keep_factors(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]) -> None:
+    connection.executemany("INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def _fingerprint(bundle: ContextBundle, account: ItemAccount) -> bytes:
+    """Tells an item of one bundle from all others; from a hash of a whole bundle no id can be guessed."""
+    accounts = [(each.kind, each.id, each.form, each.score) for each in (*bundle.kept, *bundle.dropped)]
+    known = [account.kind, account.id, bundle.metadata.selection_strategy, accounts]
+    return hashlib.sha256(json.dumps(known).encode()).digest()
+
+
+def _seconds(moment: datetime | None) -> float:
+    if moment is None:
+        moment = datetime.now(UTC)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

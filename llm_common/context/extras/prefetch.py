@@ -1,0 +1,91 @@
+"""`prefetch_hints`: what the next selection is likely to need, read off the last ones."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from llm_common.context.bundle import ContextBundle, ItemAccount
+from llm_common.context.request import Kind
+
+__all__ = ["PrefetchHint", "PrefetchReason", "prefetch_hints"]
+
+PrefetchReason = Literal["mentioned", "pointer_line", "kept_repeatedly"]
+
+_RECENT: Final = 5
+_REPEATEDLY: Final = 2
+_OUT_OF_REACH: Final = frozenset({"excluded", "not_required", "unavailable"})
+_ORDER: Final = {reason: place for place, reason in enumerate(get_args(PrefetchReason))}
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchHint:
+    """An item worth having at hand: its text read, its result loaded, its vector computed.
+
+    Attributes:
+        kind: Kind of the item.
+        id: Its id.
+        reason: `mentioned`: the user named it, and there was no room for all of it; `pointer_line`: an output of which
+            a line alone was shown, for the model to ask for it; `kept_repeatedly`: it was shown at least twice.
+        times: In how many of the bundles that were looked at.
+    """
+
+    kind: Kind
+    id: str
+    reason: PrefetchReason
+    times: int
+
+
+def prefetch_hints(bundles: Sequence[ContextBundle], *, limit: int = 10) -> tuple[PrefetchHint, ...]:
+    """What the next selection of the same conversation is likely to need, most likely first.
+
+    By reason in the order of `PrefetchHint`; then those of the most bundles, then those of the newest ones; ties by
+    kind and id. Only the five newest bundles count, and only items that the newest one knew and could show: others are
+    gone from the pool or kept out of it. What was shown after it had been missed is missed no longer. The newest turns
+    and the project, which are at hand anyway, are never hinted at. Pure.
+
+    Args:
+        bundles: The last selections, oldest first.
+        limit: Most hints to give.
+
+    Raises:
+        ValueError: `limit` is negative.
+    """
+    if limit < 0:
+        raise ValueError(f"limit is {limit}; it must be 0 or more")
+    newest_first = bundles[-_RECENT:][::-1]
+    ages: dict[tuple[Kind, str], dict[PrefetchReason, list[int]]] = {}
+    for age, bundle in enumerate(newest_first):
+        for account in (*bundle.kept, *bundle.dropped):
+            found = ages.setdefault((account.kind, account.id), {})
+            reason = _reason(account)
+            if reason == "kept_repeatedly" or (reason and "kept_repeatedly" not in found):
+                found.setdefault(reason, []).append(age)
+    ranked = [
+        (_ORDER[reason], -len(ages[key][reason]), ages[key][reason][0], key, reason)
+        for key in _within_reach(newest_first[:1])
+        if (reason := _first_reason(ages[key])) is not None
+    ]
+    return tuple(PrefetchHint(*key, reason, -times) for _, times, _, key, reason in sorted(ranked)[:limit])
+
+
+def _within_reach(newest: Iterable[ContextBundle]) -> list[tuple[Kind, str]]:
+    return [
+        (account.kind, account.id)
+        for bundle in newest
+        for account in (*bundle.kept, *bundle.dropped)
+        if account.reason not in _OUT_OF_REACH
+    ]
+
+
+def _reason(account: ItemAccount) -> PrefetchReason | None:
+    """What one bundle says for an item."""
+    if account.rule == "mentioned" and account.form != "whole":
+        return "mentioned"
+    if account.form == "left_out" or account.reason == "newest" or account.kind == "project":
+        return None
+    return "pointer_line" if account.kind == "output" and account.form == "pointer" else "kept_repeatedly"
+
+
+def _first_reason(ages: Mapping[PrefetchReason, Sequence[int]]) -> PrefetchReason | None:
+    held = [reason for reason in ages if reason != "kept_repeatedly" or len(ages[reason]) >= _REPEATEDLY]
+    return min(held, key=_ORDER.__getitem__, default=None)

@@ -1,0 +1,101 @@
+"""Scores every item of a pool by a named strategy, and says by which rule each stands where it stands."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import inf, isfinite
+from typing import Final, Protocol, get_args
+
+from llm_common.context.exclusion import excluded_items
+from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.mentions import mentioned_files
+from llm_common.context.pool import DataPoolSnapshot
+from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
+from llm_common.context.spec_scoring import (
+    SpecStrategy,
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+)
+
+__all__ = [
+    "STRATEGIES",
+    "Strategy",
+    "score_context_file",
+    "score_conversation_turn",
+    "score_memory_snippet",
+    "score_pool",
+]
+
+
+class Strategy(Protocol):
+    """A way to score; pure and safe to share between threads."""
+
+    @property
+    def cut_offs(self) -> Mapping[Kind, float]:
+        """The least score that an item of a kind is worth its tokens with; a kind without one takes any."""
+
+    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+        """Value and parts of every item of the pool, keyed by kind and id; the project's id is its name.
+
+        The rule of a score is `score_pool`'s to give, and the order of the pool must not matter.
+        """
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {"measured": MeasuredStrategy(max_cached_chars=0), "spec": SpecStrategy()}
+"""The strategies by the name that a request asks for them by; they remember nothing of what they score."""
+
+
+def score_pool(
+    pool: DataPoolSnapshot,
+    request: ContextSelectionRequest,
+    *,
+    now: datetime,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
+) -> Scores:
+    """The score of every item of the pool, exactly once, each with a finite value and the rule that it falls under.
+
+    Of the rules the first that holds counts: `excluded` (a pattern of the request), `not_required` (a project that the
+    intent has no use for), `mentioned` (a file that the query or a hint names), `pinned`, `below_cut_off`, `ranked`
+    (QR-1 and QR-3 of the specification, section "Quality Requirements"). What is mentioned or pinned has no cut-off.
+    Pure, linear in the pool, the same for any order of its items.
+
+    Args:
+        pool: The candidates.
+        request: Names the strategy; its `min_relevance`, where given, replaces the strategy's cut-offs.
+        now: The moment that ages are measured from; UTC when it has no zone.
+        strategies: Those that the request may name.
+
+    Raises:
+        ValueError: There is no strategy of that name.
+    """
+    strategy = strategies.get(request.strategy)
+    if strategy is None:
+        raise ValueError(f"there is no strategy {request.strategy!r}; use one of {sorted(strategies)}")
+    scores = strategy.score(pool, request, now=now if now.tzinfo else now.replace(tzinfo=UTC))
+    fixed = _fixed_rules(pool, request)
+    cut_offs = {kind: strategy.cut_offs.get(kind, -inf) for kind in get_args(Kind)}
+    if request.min_relevance is not None:
+        cut_offs = dict.fromkeys(cut_offs, request.min_relevance)
+    return {
+        key: score
+        if score.rule == "ranked" and score.value >= cut_offs[key[0]] and key not in fixed and isfinite(score.value)
+        else _ruled(score, fixed.get(key), cut_offs[key[0]])
+        for key, score in scores.items()
+    }
+
+
+def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> dict[tuple[Kind, str], str]:
+    """The rules that hold whatever an item scores; later ones beat earlier ones."""
+    mentioned = mentioned_files(pool.context_files, request)
+    rules: dict[tuple[Kind, str], str] = {}
+    rules |= {("file", file.id): "pinned" for file in pool.context_files if file.metadata.is_pinned}
+    rules |= {("file", file_id): "mentioned" for file_id in mentioned}
+    if pool.project_state and not request.intent.metadata.requires_project:
+        rules["project", pool.project_state.name] = "not_required"
+    rules |= dict.fromkeys(excluded_items(pool, request.exclude_patterns), "excluded")
+    return rules
+
+
+def _ruled(score: Score, fixed: str | None, cut_off: float) -> Score:
+    value = score.value if isfinite(score.value) else 0.0
+    return Score(value, score.parts, fixed or ("ranked" if value >= cut_off else "below_cut_off"))

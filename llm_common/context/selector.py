@@ -1,0 +1,211 @@
+"""`ContextSelector`: chooses what a prompt holds; `select_and_pack_context`: the same without store and events."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from time import perf_counter
+
+from llm_common._telemetry import span
+from llm_common.context.budget import allocate_budget
+from llm_common.context.bundle import ContextBundle
+from llm_common.context.events import (
+    Listener,
+    budget_exceeded,
+    emit,
+    file_scored,
+    selection_complete,
+    selection_start,
+)
+from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.packing import REFUSED, Meter, pack
+from llm_common.context.pool import DataPoolSnapshot
+from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores, UserIntent
+from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.errors import StoreError
+from llm_common.pointers.format import LoadsResults
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.text.excerpt import to_json
+
+__all__ = ["ContextSelector", "select_and_pack_context"]
+
+_log = logging.getLogger(__name__)
+
+_MAX_LOADED = 12
+_MAX_LOADED_BYTES = 2_000_000  # of one output; a larger one is named, to be read in parts by its id
+_CHARS_PER_TOKEN = 4
+_LOADED_BUDGETS = 2  # so many budgets' worth of text leaves the packing a choice
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ContextSelector:
+    """Packs turns, files, memories, project state and stored outputs under one hard budget.
+
+    Keeps nothing between selections but what it counted and folded of texts, which makes the next one fast, so that
+    selections may run at the same time and give what they give one after the other.
+
+    Args:
+        store: Where the stored outputs are; without one they can be named but not shown.
+        listeners: Told of every selection, in the order of `ContextEvent`, on the caller's own thread.
+        strategies: Those that a request may name. None takes `measured`, without vectors and with a memory of its own
+            (see `MeasuredStrategy`), and `spec`. With vectors of the extra `embeddings`:
+            `{"measured": MeasuredStrategy(embedder=StaticVectors())}`.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: LoadsResults | None = None,
+        listeners: Iterable[Listener] = (),
+        strategies: Mapping[str, Strategy] | None = None,
+    ) -> None:
+        self._store = store
+        self._listeners = tuple(listeners)
+        self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
+        self._counts: tuple[object, Meter] = (UpperBoundCounter, Meter(UpperBoundCounter()))
+
+    async def select(
+        self, request: ContextSelectionRequest, pool: DataPoolSnapshot, *, previous: ContextBundle | None = None
+    ) -> ContextBundle:
+        """The bundle for the request, never over its budget; empty when that leaves nothing beside the system text.
+
+        Scoring, packing and the store run in a thread, so that the event loop stays free. Only the best outputs that
+        could be shown are loaded: at most twelve, of at most 2 MB each.
+
+        Args:
+            request: What to select for. Its `now`, where None, is the present moment.
+            pool: The candidates; never changed.
+            previous: The bundle of the turn before: what it held stays unless something is clearly better.
+
+        Returns:
+            The bundle. An output that the store cannot load is dropped as `unavailable`.
+
+        Raises:
+            ValueError: The request names no strategy that there is.
+        """
+        started = perf_counter()
+        allocation = allocate_budget(request)
+        emit(selection_start(intent=request.intent.classification, budget=allocation.total_budget), self._listeners)
+        now = request.now or datetime.now(UTC)
+        asked = request.model_copy(update={"counter": self._metered(request.counter)})
+        with span("llm_common.context.select") as current:
+            scores, bundle = await asyncio.to_thread(self._select, asked, pool, allocation, now, previous)
+            current.set_attribute("tokens", bundle.metadata.total_tokens)
+        self._tell(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
+        return bundle
+
+    def _select(
+        self,
+        request: ContextSelectionRequest,
+        pool: DataPoolSnapshot,
+        allocation: BudgetAllocation,
+        now: datetime,
+        previous: ContextBundle | None,
+    ) -> tuple[Scores, ContextBundle]:
+        scores = score_pool(pool, request, now=now, strategies=self._strategies)
+        texts, unavailable = self._load(pool, scores, allocation.total_budget - allocation.system)
+        scores = {**scores, **{key: scores[key]._replace(rule="unavailable") for key in unavailable}}
+        return scores, pack(pool, scores, request, allocation, texts=texts, previous=previous)
+
+    def _load(
+        self, pool: DataPoolSnapshot, scores: Scores, tokens: int
+    ) -> tuple[dict[str, str], set[tuple[Kind, str]]]:
+        """The texts of the best outputs by pointer id, and the keys of those that cannot be loaded."""
+        store = self._store
+        texts: dict[str, str] = {}
+        unavailable: set[tuple[Kind, str]] = set()
+        room = _LOADED_BUDGETS * _CHARS_PER_TOKEN * tokens
+        if store is None:
+            return texts, unavailable
+        for output in _best_outputs(pool, scores):
+            if room <= 0 or len(texts) == _MAX_LOADED:
+                break
+            try:
+                value = store.load_result(pointer=output)
+                texts[output.pointer_id] = value if isinstance(value, str) else to_json(value)
+                room -= len(texts[output.pointer_id])
+            except StoreError as exc:
+                unavailable.add(("output", output.pointer_id))
+                _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
+        return texts, unavailable
+
+    def _metered(self, counter: TokenCounter) -> Meter:
+        """The counter with the counts of earlier selections, if they used the same or one that counts the same."""
+        kind = UpperBoundCounter if type(counter) is UpperBoundCounter else counter  # all of these count alike
+        counted_with, meter = self._counts
+        if counted_with is not kind:
+            meter = Meter(counter)
+            self._counts = kind, meter
+        return meter
+
+    def _tell(
+        self,
+        pool: DataPoolSnapshot,
+        scores: Scores,
+        allocation: BudgetAllocation,
+        bundle: ContextBundle,
+        duration_ms: float,
+    ) -> None:
+        if not self._listeners:
+            return
+        for file_id in sorted(file.id for file in pool.context_files):
+            emit(file_scored(file_id=file_id, score=scores["file", file_id].value), self._listeners)
+        if allocation.total_budget <= allocation.system:
+            emit(budget_exceeded(requested=allocation.system, available=allocation.total_budget), self._listeners)
+        figures = bundle.metadata
+        emit(
+            selection_complete(
+                duration_ms=duration_ms,
+                files_selected=figures.files_selected,
+                turns_selected=figures.turns_selected,
+                tokens_used=figures.total_tokens,
+                budget_utilization=figures.budget_utilization,
+            ),
+            self._listeners,
+        )
+
+
+def select_and_pack_context(
+    pool: DataPoolSnapshot,
+    allocation: BudgetAllocation,
+    intent: UserIntent,
+    *,
+    request: ContextSelectionRequest | None = None,
+    texts: Mapping[str, str] | None = None,
+    previous: ContextBundle | None = None,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
+) -> ContextBundle:
+    """The bundle for an intent within an allocation; pure: neither clock nor store nor event.
+
+    Args:
+        pool: The candidates.
+        allocation: How the tokens are shared; see `allocate_budget`.
+        intent: What to select for; see `classify_intent`.
+        request: Strategy, hints, patterns, counter and moment; None takes the defaults. Its intent and budget are not
+            read. Without a moment, ages are measured from the newest item of the pool.
+        texts: Texts of stored outputs by pointer id; others can only be named.
+        previous: The bundle of the turn before.
+        strategies: Those that the request may name.
+    """
+    request = request or ContextSelectionRequest(intent=intent, token_budget=max(allocation.total_budget, 1))
+    request = request.model_copy(update={"intent": intent})
+    scores = score_pool(pool, request, now=request.now or _newest_moment(pool), strategies=strategies)
+    return pack(pool, scores, request, allocation, texts=texts or {}, previous=previous)
+
+
+def _best_outputs(pool: DataPoolSnapshot, scores: Scores) -> list[ContextPointer]:
+    """The outputs that may go in and are small enough to load, best first."""
+    able = [
+        output
+        for output in pool.tool_outputs
+        if scores["output", output.pointer_id].rule not in REFUSED and (output.result_bytes or 0) <= _MAX_LOADED_BYTES
+    ]
+    return sorted(able, key=lambda output: (-scores["output", output.pointer_id].value, output.pointer_id))
+
+
+def _newest_moment(pool: DataPoolSnapshot) -> datetime:
+    moments = [turn.timestamp for turn in pool.session_log]
+    moments += [memory.timestamp for memory in pool.memory_hits]
+    moments += [file.metadata.last_modified for file in pool.context_files if file.metadata.last_modified]
+    return max(moments, default=_EPOCH)

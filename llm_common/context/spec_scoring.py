@@ -1,0 +1,188 @@
+"""The specification's three formulas (section "Phase 2: Relevance Scoring"), and the strategy `spec` made of them."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from llm_common.context.file_kinds import is_code
+from llm_common.context.mentions import MentionFinder, mentioned_files
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
+from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent
+from llm_common.context.terms import extract_keywords, similarity, stem_counts
+
+__all__ = ["MAX_FILE_SCORE", "SpecStrategy", "score_context_file", "score_conversation_turn", "score_memory_snippet"]
+
+MAX_FILE_SCORE: Final = 2.0
+
+_HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
+_RECENCY_WEIGHT: Final = 0.7
+_FILE_CUT_OFF: Final = 0.3
+
+
+def score_conversation_turn(
+    turn: TurnEntry, intent: UserIntent, recency_weight: float = _RECENCY_WEIGHT, *, now: datetime
+) -> float:
+    """`recency_weight * exp(-age in hours) + .2 * similarity + .1 * entity overlap`; finite.
+
+    The similarity is that of `terms.similarity`; the overlap is the share of the intent's entities that the turn
+    holds. A turn of the future has the age 0.
+
+    Args:
+        turn: The turn.
+        intent: What it is scored for.
+        recency_weight: Worth of a turn of this moment.
+        now: The moment that ages are measured from; UTC when it has no zone.
+    """
+    return _total(_turn_parts(turn.content, turn.timestamp, _Query.of(intent), _aware(now), recency_weight))
+
+
+def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime) -> float:
+    """The sum of six parts, at most 2.0; finite.
+
+    1.0 where the query names the file (see `MentionFinder`); .8 times the cosine of the embeddings where both have
+    usable ones; .3 for code where the intent requires code; .5 for a pin; .2 for a change within a day; .4 times the
+    share of the query's keywords that the content holds, 0 when the query has none.
+
+    Args:
+        file: The file.
+        intent: What it is scored for.
+        now: The moment that ages are measured from; UTC when it has no zone.
+    """
+    mentioned = bool(MentionFinder([file]).find(intent.text))
+    return min(_total(_file_parts(file, _Query.of(intent), _aware(now), mentioned=mentioned)), MAX_FILE_SCORE)
+
+
+def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime) -> float:
+    """The memory store's own relevance `+ .2 * exp(-age in days)`, and .3 more for the same project; finite.
+
+    A relevance that is no finite number counts as 0.
+
+    Args:
+        snippet: The memory.
+        intent: What it is scored for.
+        now: The moment that ages are measured from; UTC when it has no zone.
+    """
+    return _total(_memory_parts(snippet, _Query.of(intent), _aware(now)))
+
+
+class SpecStrategy:
+    """The formulas of the specification, as they stand there.
+
+    Where it is silent: an output is scored as a turn is, by its summary, its digest and the time of its making; a
+    project scores 1; priority hints are read as part of the query; a request's weights are factors of the parts.
+    """
+
+    cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
+
+    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+        """Value and parts of every item of the pool; linear in the pool."""
+        query = _Query.of(request.intent, request.priority_hints)
+        mentioned = mentioned_files(pool.context_files, request)
+        parts: dict[tuple[Kind, str], dict[str, float]] = {}
+        for turn in pool.session_log:
+            parts["turn", turn.id] = _turn_parts(turn.content, turn.timestamp, query, now)
+        for file in pool.context_files:
+            parts["file", file.id] = _file_parts(file, query, now, mentioned=file.id in mentioned)
+        for snippet in pool.memory_hits:
+            parts["memory", snippet.id] = _memory_parts(snippet, query, now)
+        for pointer in pool.tool_outputs:
+            text = f"{pointer.summary} {pointer.digest}"
+            parts["output", pointer.pointer_id] = _turn_parts(text, _moment(pointer.created_at), query, now)
+        if pool.project_state:
+            parts["project", pool.project_state.name] = {"project": 1.0}
+        return {key: _score(key[0], item, request.weights) for key, item in parts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """An intent with what the formulas read of its text, worked out once."""
+
+    intent: UserIntent
+    keywords: tuple[str, ...]
+    stems: Mapping[str, int]
+    entities: Mapping[str, re.Pattern[str]]
+
+    @classmethod
+    def of(cls, intent: UserIntent, hints: Sequence[str] = ()) -> "_Query":
+        text = "\n".join([intent.text, *hints])
+        names = sorted({entity.text.lower() for entity in intent.entities} - {""})
+        entities = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names}
+        return cls(intent, extract_keywords(text), stem_counts(text), entities)
+
+
+def _turn_parts(
+    text: str, moment: datetime | None, query: _Query, now: datetime, recency_weight: float = _RECENCY_WEIGHT
+) -> dict[str, float]:
+    lower = text.lower()
+    held = sum(name in lower and bool(whole.search(lower)) for name, whole in query.entities.items())
+    return {
+        "recency": recency_weight * (_decay(moment, now, _HOUR) if moment else 0.0),
+        "similarity": 0.2 * similarity(query.stems, stem_counts(text)),
+        "entities": 0.1 * held / len(query.entities) if query.entities else 0.0,
+    }
+
+
+def _file_parts(file: ContextFile, query: _Query, now: datetime, *, mentioned: bool) -> dict[str, float]:
+    content = file.content.lower()
+    changed = file.metadata.last_modified
+    held = sum(keyword in content for keyword in query.keywords)
+    return {
+        "mention": 1.0 if mentioned else 0.0,
+        "embeddings": 0.8 * _cosine(file.embeddings or (), query.intent.embeddings or ()),
+        "code": 0.3 if query.intent.metadata.requires_code and is_code(file.path, file.language) else 0.0,
+        "pin": 0.5 if file.metadata.is_pinned else 0.0,
+        "change": 0.2 if changed and now - changed < _DAY else 0.0,
+        "keywords": 0.4 * held / len(query.keywords) if query.keywords else 0.0,
+    }
+
+
+def _memory_parts(snippet: MemorySnippet, query: _Query, now: datetime) -> dict[str, float]:
+    project = snippet.metadata.project
+    return {
+        "relevance": snippet.relevance_score if math.isfinite(snippet.relevance_score) else 0.0,
+        "recency": 0.2 * _decay(snippet.timestamp, now, _DAY),
+        "project": 0.3 if project and project == query.intent.metadata.current_project else 0.0,
+    }
+
+
+def _score(kind: Kind, parts: Mapping[str, float], weights: Mapping[str, float]) -> Score:
+    weighted = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
+    value = _total(weighted)
+    return Score(min(value, MAX_FILE_SCORE) if kind == "file" else value, weighted)
+
+
+def _total(parts: Mapping[str, float]) -> float:
+    total = sum(parts.values())
+    return total if math.isfinite(total) else 0.0
+
+
+def _decay(moment: datetime, now: datetime, unit: timedelta) -> float:
+    """`exp(-age)` in that unit; 1 for what lies in the future."""
+    return math.exp(-max(0.0, (now - moment) / unit))
+
+
+def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
+    """The cosine of two vectors; 0 when they have no common length, no direction, or hold what is no number."""
+    if len(left) != len(right) or not all(map(math.isfinite, (*left, *right))):
+        return 0.0
+    scale_left, scale_right = (max(map(abs, vector), default=0.0) for vector in (left, right))
+    if not scale_left or not scale_right:
+        return 0.0
+    a, b = ([value / scale for value in vector] for vector, scale in ((left, scale_left), (right, scale_right)))
+    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+
+
+def _moment(text: str) -> datetime | None:
+    """The time that an ISO 8601 text tells; None for any other text."""
+    try:
+        return _aware(datetime.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,139 @@
+"""`ForeignClient`: what the adapters share, so that each of them only translates."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from llm_common.core.client import LLMClient
+from llm_common.core.external_errors import foreign_errors
+from llm_common.core.http.costs import Bill
+from llm_common.core.http.profiles import profile_of
+from llm_common.core.http.wire import (
+    ChatRequest,
+    raise_stated_error,
+    read_response,
+    read_usage,
+    reported_cost_usd,
+    states_usage,
+)
+from llm_common.core.models import LLMMessage, LLMResponse
+from llm_common.errors import LLMStatusError
+
+__all__ = ["ForeignClient"]
+
+
+class ForeignClient(LLMClient):
+    """An `LLMClient` that answers through an object of another package, which stays the application's own.
+
+    Connections, keys and retries are that object's, and closing this client closes nothing. An adapter implements
+    `_send`. Safe to share between tasks as far as the foreign object is.
+
+    Args:
+        model: Used when a call names none.
+        provider: Name for reports and for the table of model profiles: prices, and what models take.
+        timeout_s: Deadline of one call in seconds, the foreign object's retries included.
+        prefers_json_schema: As in `LLMConfig`.
+        refuses: Types of `response_format` that the foreign object is known not to take.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        provider: str,
+        timeout_s: float,
+        prefers_json_schema: bool,
+        refuses: frozenset[str] = frozenset(),
+    ) -> None:
+        self.prefers_json_schema = prefers_json_schema
+        self._model = model
+        self._provider = provider
+        self._timeout_s = timeout_s
+        self._refuses = refuses
+        self._refused: dict[str, frozenset[str]] = {}
+
+    async def chat_completion(
+        self,
+        messages: list[LLMMessage],
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> LLMResponse:
+        """The model's answer to the conversation.
+
+        Args:
+            messages: The conversation, oldest first.
+            model: None takes the one that the client was made with.
+            temperature: None leaves it to the foreign object; not sent to models that take none.
+            max_tokens: Limit of the answer in tokens; None leaves it to the foreign object.
+            **options: What else the foreign object takes, such as `tools`. An endpoint that refuses `response_format`
+                is asked once more without it; `metadata["dropped_options"]` names what was left out.
+
+        Returns:
+            One answer. `cost_usd` is None where the price is not known.
+
+        Raises:
+            LLMTimeoutError: No answer within the deadline, or within the foreign object's own.
+            LLMConnectionError: No connection, or a broken one.
+            LLMStatusError: The endpoint answered with an error; the subclasses say which.
+            MalformedReplyError: An answer that is not in the format.
+            LLMError: Whatever else the foreign object raised, as its cause.
+            ValueError: `stream` is asked for.
+        """
+        if options.pop("stream", None):
+            raise ValueError("answers come whole; leave `stream` out")
+        wanted = ChatRequest.of(
+            messages,
+            model=model or self._model,
+            provider=self._provider,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            options=options,
+        )
+        started = monotonic()
+        bill = Bill()
+        with bill.told_by_errors(), foreign_errors(type(self).__name__, timeout_s=self._timeout_s):
+            async with asyncio.timeout(self._timeout_s):
+                request, payload = await self._answer(wanted, bill)
+            return read_response(
+                payload,
+                model=request.model,
+                usage=bill.usage,
+                cost_usd=bill.cost_usd,
+                provider=self._provider,
+                latency_ms=round((monotonic() - started) * 1000),
+                metadata={"dropped_options": list(request.dropped)} if request.dropped else {},
+            )
+
+    @abstractmethod
+    async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
+        """The foreign object's answer to a call, translated into a chat completions payload; may raise anything."""
+
+    async def _answer(self, wanted: ChatRequest, bill: Bill) -> tuple[ChatRequest, Mapping[str, Any]]:
+        """The call as it was answered, with its payload."""
+        refused = self._refused.get(wanted.model, self._refuses)
+        request = wanted.without(refused)
+        try:
+            return request, await self._exchange(request, bill)
+        except LLMStatusError as exc:
+            named = request.named_in(exc)
+            if not named:
+                raise
+        bare = wanted.bare()
+        payload = await self._exchange(bare, bill)
+        self._refused[wanted.model] = refused | named
+        return bare, payload
+
+    async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
+        with foreign_errors(type(self).__name__, timeout_s=self._timeout_s):
+            payload = await self._send(request)
+        if states_usage(payload) or not payload.get("error"):
+            usage, cost_usd = read_usage(payload), reported_cost_usd(payload)
+            if cost_usd is None:
+                cost_usd = profile_of(request.model).cost_usd(usage, provider=self._provider)
+            bill.add(usage, cost_usd=cost_usd)
+        raise_stated_error(payload)
+        return payload

@@ -1,0 +1,124 @@
+"""What the exceptions of a client that is not ours mean, told by their shape: no foreign package is imported for it.
+
+Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
+(Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
+them choose alike. A package that wraps another's exception chains it, so what led to it is looked at too.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import getattr_static
+from typing import Final
+
+from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
+
+__all__ = ["foreign_errors"]
+
+_TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
+_CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|gaierror)$")
+_MALFORMED: Final = re.compile(r"^(?:JSONDecodeError|APIResponseValidationError|UnexpectedModelBehavior)$")
+_KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
+_MAX_CAUSES: Final = 8
+_MAX_BODY_CHARS: Final = 2_000
+
+
+@contextmanager
+def foreign_errors(client: str, *, timeout_s: float) -> Iterator[None]:
+    """A block of foreign code out of which only an LLMError comes, chained to what was raised, or a cancellation.
+
+    Args:
+        client: Its name, for the texts, which repeat nothing of the foreign exception but its class.
+        timeout_s: The limit that a timeout is reported with.
+
+    Raises:
+        LLMError: Of the class that fits; itself for what fits none.
+    """
+    handled = sys.exception()
+    try:
+        yield
+    except LLMError:
+        raise
+    except Exception as exc:  # a client that is not ours raises what it likes
+        raise _error_of(list(_causes(exc, handled)), client, timeout_s=timeout_s) from exc
+
+
+def _causes(exc: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
+    """The exception and what led to it inside the block; not the one that the caller was handling all along."""
+    cause: BaseException | None = exc
+    for _ in range(_MAX_CAUSES):
+        if cause is None or cause is handled:
+            return
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> LLMError:
+    refusal: LLMStatusError | None = None
+    for cause in causes:
+        names = [kind.__name__ for kind in type(cause).__mro__]
+        if any(map(_TIMEOUT.search, names)):
+            return LLMTimeoutError(f"{client} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s)
+        if any(map(_CONNECTION.search, names)):
+            return LLMConnectionError(f"{client} has no connection to its endpoint; check its address and the network")
+        if any(map(_MALFORMED.search, names)):
+            return MalformedReplyError(
+                f"{client} could not read the reply; check its address, or take another model", reason="unreadable"
+            )
+        refusal = refusal or _refusal(cause, causes)
+        # LiteLLM says 500 for whatever it cannot name, also for a connection that was refused.
+        if refusal is not None and refusal.status < 500:  # noqa: PLR2004 - where the statuses of servers' faults begin
+            return refusal
+    kind = type(causes[0]).__name__
+    return refusal or LLMError(f"{client} raised {kind}; see the cause, or raise an LLMError from the client")
+
+
+def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError | None:
+    """The error for the HTTP status that an exception tells of."""
+    found = [_fact(exc, name) for name in ("status_code", "status", "code")]
+    found.append(_fact(_fact(exc, "response"), "status_code"))
+    # A status below 400 is of an answer that failed for another reason.
+    status = next((status for status in found if isinstance(status, int) and 400 <= status < 600), None)  # noqa: PLR2004
+    if status is None:
+        return None
+    from llm_common.core.http.transport import error_of_status  # noqa: PLC0415 - loads httpx, which is slow
+
+    body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
+    return error_of_status(status, body, retry_after=_header(exc, "retry-after"))
+
+
+def _fact(owner: object, name: str) -> object:
+    """An attribute as it is stored: a foreign property could raise, and would do so in the midst of another error."""
+    return getattr_static(owner, name, None)
+
+
+def _body(exc: BaseException) -> str:
+    """What the endpoint said: the decoded body, else the exception's message."""
+    body = _fact(exc, "body")
+    if isinstance(body, dict | list):
+        return json.dumps(body, default=lambda _: None, ensure_ascii=False)
+    said = (body, _fact(exc, "message"), *exc.args)
+    return next((text for text in said if isinstance(text, str)), "")
+
+
+def _header(exc: object, wanted: str) -> str | None:
+    for owner, name in ((exc, "headers"), (_fact(exc, "response"), "headers"), (exc, "litellm_response_headers")):
+        for header, value in _mapping(_fact(owner, name)).items():
+            if str(header).lower() == wanted:
+                return str(value)
+    return None
+
+
+def _without_keys(text: str, causes: list[BaseException]) -> str:
+    """The text without the keys that the failed request was sent with, since some endpoints repeat them."""
+    for cause in causes:
+        for header, value in _mapping(_fact(_fact(cause, "request"), "headers")).items():
+            if str(header).lower() in _KEY_HEADERS and (key := str(value).removeprefix("Bearer ").strip()):
+                text = text.replace(key, "[api key]")
+    return text
+
+
+def _mapping(value: object) -> Mapping[object, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,317 @@
+"""`OpenAICompatibleClient`: any endpoint that serves `/chat/completions`."""
+
+import asyncio
+import ssl
+from math import isfinite
+from time import monotonic
+from typing import Any, Self
+
+import httpx
+from pydantic import SecretStr
+
+from llm_common import __version__, _env
+from llm_common._telemetry import span
+from llm_common.core.client import LLMClient
+from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
+from llm_common.core.http.profiles import profile_of
+from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env
+from llm_common.core.http.response_body import ACCEPT_ENCODING, read_body
+from llm_common.core.http.retries import RetryPolicy, attempts_of
+from llm_common.core.http.transport import HTTPX_ERRORS, error_of_status, translated
+from llm_common.core.http.wire import (
+    ChatRequest,
+    raise_stated_error,
+    read_payload,
+    read_response,
+    read_usage,
+    reported_cost_usd,
+    states_usage,
+)
+from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
+from llm_common.errors import (
+    ConfigError,
+    LLMConnectionError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
+
+__all__ = ["OpenAICompatibleClient"]
+
+_MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
+
+
+class OpenAICompatibleClient(LLMClient):
+    """Answers from an endpoint that speaks the chat completions API.
+
+    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are tried again, up to
+    `max_attempts` requests in all; Retry-After is kept if it fits in the deadline. Redirects are not followed, and TLS
+    certificates are always verified. Replies are limited while they arrive, before and after decompression. What an
+    endpoint refuses of `response_format` and of the profile's options is remembered for each model, so that it costs
+    one request once. Safe to share between tasks of one event loop.
+
+    With an https endpoint, httpx reads the proxy and certificate settings of the machine (HTTPS_PROXY, NO_PROXY,
+    SSL_CERT_FILE): behind a company's proxy nothing else works, and a tunnel does not see what it carries. With an http
+    endpoint they are ignored, since the proxy would read prompts and key.
+
+    Args:
+        config: Endpoint, key, limits.
+        transport: Replaces the network, for tests.
+
+    Raises:
+        ConfigError: `base_url` or `api_key` cannot be used.
+    """
+
+    def __init__(self, config: LLMConfig, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._config = config
+        self._url = checked_base_url(config.base_url, variable="base_url") + "/chat/completions"
+        self._headers = _headers(config.api_key)
+        self._transport = transport
+        self._ledger = CostLedger(config.cost_limit_usd)
+        self._refused: dict[str, frozenset[str]] = {}
+        self._http: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    @classmethod
+    def from_env(cls, *, transport: httpx.AsyncBaseTransport | None = None) -> Self:
+        """A client for the endpoint that the environment names, by the rules of `config_from_env`.
+
+        Raises:
+            ConfigError: It names none, or one that cannot be used.
+        """
+        config = config_from_env()
+        if config is None:
+            raise ConfigError(
+                f"no endpoint is configured; set {_env.ZAI_API_KEY.name}, {_env.OPENROUTER_API_KEY.name} or "
+                f"{_env.OPENAI_API_KEY.name}, or {_env.BASE_URL.name} and {_env.MODEL.name} for a server of your own",
+                variable=_env.PROVIDER.name,
+            )
+        return cls(config, transport=transport)
+
+    @classmethod
+    def for_provider(
+        cls,
+        name: str,
+        *,
+        api_key: str | SecretStr | None = None,
+        model: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> Self:
+        """A client for `zai`, `openrouter`, `openai` or `local`, with defaults for the rest.
+
+        Args:
+            name: The provider.
+            api_key: None reads the provider's own variable.
+            model: None takes the provider's default.
+            transport: Replaces the network, for tests.
+
+        Raises:
+            ConfigError: No such provider, or no key for it.
+        """
+        return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
+
+    @property
+    def config(self) -> LLMConfig:
+        """What the client was made with."""
+        return self._config
+
+    @property
+    def usage(self) -> UsageTotals:
+        """What the calls took so far: a snapshot that does not change."""
+        return self._ledger.totals
+
+    @property
+    def prefers_json_schema(self) -> bool:
+        """Whether a selector should ask by `response_format` of type `json_schema`; it is given up where refused."""
+        return self._config.prefers_json_schema
+
+    async def chat_completion(
+        self,
+        messages: list[LLMMessage],
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> LLMResponse:
+        """The model's answer to the conversation.
+
+        Args:
+            messages: The conversation, oldest first.
+            model: Name at the endpoint; None takes `default_model`.
+            temperature: None takes the configuration's; not sent to models that take none.
+            max_tokens: Limit of the answer in tokens; None takes the configuration's.
+            **options: Sent as they are, but `timeout_s` or `timeout`, which replace the configuration's deadline in
+                seconds. With `response_format`, options of the model's profile are added, such as those that switch
+                long thinking off; one that is given here wins. An endpoint that refuses `response_format` or an added
+                option gets the call once more without; `metadata["dropped_options"]` then names it, `json_schema`
+                if a plain JSON object was asked for in its place.
+
+        Returns:
+            One answer. `usage` and `cost_usd` are those of the whole call, with what a failed request before it was
+            charged; `cost_usd` is None where the price is not known.
+
+        Raises:
+            LLMError: One of these; it carries the `usage` and `cost_usd` of a call that was charged all the same.
+            LLMTimeoutError: No answer within the deadline.
+            LLMConnectionError: No connection, a broken one, or the client is closed.
+            LLMStatusError: The endpoint answered with an error; the subclasses say which.
+            MalformedReplyError: An answer that is not in the API's format.
+            CostLimitError: The call could pass the client's limit; nothing more was sent.
+            ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked for.
+        """
+        config = self._config
+        timeout_s = _deadline(options, default_s=config.timeout_s)
+        request = ChatRequest.of(
+            messages,
+            model=model or config.default_model,
+            provider=config.provider,
+            temperature=config.temperature if temperature is None else temperature,
+            max_tokens=config.max_tokens if max_tokens is None else max_tokens,
+            options=options,
+        )
+        bill = Bill()
+        with (
+            span("llm.chat_completion", model=request.model, provider=config.provider) as current,
+            bill.told_by_errors(),
+        ):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    response = await self._answer(request, bill, timeout_s=timeout_s)
+            except TimeoutError as exc:
+                raise LLMTimeoutError(
+                    f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+                ) from exc
+            current.set_attribute("prompt_tokens", response.usage.prompt_tokens)
+            current.set_attribute("completion_tokens", response.usage.completion_tokens)
+        return response
+
+    async def aclose(self) -> None:
+        """Closes the connections; safe to call twice. Later calls raise LLMConnectionError."""
+        self._closed = True
+        http, self._http = self._http, None
+        if http is not None and self._loop is asyncio.get_running_loop():
+            await http.aclose()
+
+    async def _answer(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> LLMResponse:
+        started = monotonic()
+        policy = RetryPolicy(
+            wanted=request,
+            refused=self._refused.get(request.model, frozenset()),
+            max_attempts=self._config.max_attempts,
+            deadline=asyncio.get_running_loop().time() + timeout_s,
+        )
+        async for attempt in attempts_of(policy):
+            with attempt:
+                payload = await self._exchange(policy.request, bill, timeout_s=timeout_s)
+        if policy.refused:
+            # Only now: a complaint that merely quotes the call does not go away with what it quotes.
+            self._refused[request.model] = policy.refused
+        return read_response(
+            payload,
+            model=request.model,
+            usage=bill.usage,
+            cost_usd=bill.cost_usd,
+            provider=self._config.provider,
+            latency_ms=round((monotonic() - started) * 1000),
+            metadata={"dropped_options": list(policy.request.dropped)} if policy.request.dropped else {},
+        )
+
+    async def _exchange(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
+        """One HTTP request and the JSON object that it brought."""
+        body = request.body()
+        limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
+        expected_usd = expected_cost_usd(
+            body,
+            model=request.model,
+            provider=self._config.provider,
+            max_tokens=limit if isinstance(limit, int) else None,
+        )
+        with self._ledger.reserved(expected_usd):
+            return await self._sent(body, request.model, bill, timeout_s=timeout_s)
+
+    async def _sent(self, body: bytes, model: str, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
+        try:
+            with translated(timeout_s=timeout_s):
+                async with self._client().stream("POST", self._url, content=body, headers=self._headers) as reply:
+                    if reply.status_code != httpx.codes.OK:
+                        raise await self._refusal(reply, model, bill)
+                    received = await read_body(reply, max_bytes=self._config.max_response_bytes)
+            payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
+            if states_usage(payload) or not payload.get("error"):
+                # Before the answer is read: one that is of no use has been paid for all the same.
+                self._charge(payload, model, bill)
+            raise_stated_error(payload)
+        except LLMStatusError as exc:
+            exc.body = self._without_key(exc.body)[:_MAX_ERROR_CHARS]
+            raise
+        return payload
+
+    async def _refusal(self, reply: httpx.Response, model: str, bill: Bill) -> LLMStatusError:
+        content_type = reply.headers.get("content-type", "")
+        body = b""
+        try:
+            body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
+            payload = read_payload(body, content_type=content_type)
+        except (MalformedReplyError, *HTTPX_ERRORS):
+            payload = {}
+        if states_usage(payload):
+            self._charge(payload, model, bill)
+        retry_after = reply.headers.get("retry-after")
+        return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after)
+
+    def _charge(self, payload: dict[str, Any], model: str, bill: Bill) -> None:
+        usage = read_usage(payload)
+        cost_usd = reported_cost_usd(payload)
+        if cost_usd is None:
+            cost_usd = profile_of(model).cost_usd(usage, provider=self._config.provider)
+        self._ledger.charge(usage, cost_usd=cost_usd)
+        bill.add(usage, cost_usd=cost_usd)
+
+    def _client(self) -> httpx.AsyncClient:
+        """The connections of the running loop; those of an earlier loop died with it."""
+        if self._closed:
+            raise LLMConnectionError("this client is closed; make a new one")
+        loop = asyncio.get_running_loop()
+        if self._http is None or self._loop is not loop:
+            self._loop = loop
+            encrypted = self._url.startswith("https:")
+            self._http = httpx.AsyncClient(
+                transport=self._transport,
+                timeout=None,  # noqa: S113 - the deadline around the whole call is the only one
+                # Plain HTTP needs no certificates, which take 30 ms to load; a context without any trusts nobody.
+                verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                trust_env=encrypted,
+                follow_redirects=False,
+            )
+        return self._http
+
+    def _without_key(self, text: str) -> str:
+        key = self._config.api_key.get_secret_value()
+        return text.replace(key, "[api key]") if key else text
+
+
+def _headers(api_key: SecretStr) -> dict[str, str]:
+    headers = {
+        "accept": "application/json",
+        "accept-encoding": ACCEPT_ENCODING,
+        "content-type": "application/json",
+        "user-agent": f"llm-common/{__version__}",
+    }
+    key = api_key.get_secret_value()
+    if key:
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise ConfigError("api_key holds characters that no key has; check how it was copied", variable="api_key")
+        headers["authorization"] = f"Bearer {key}"
+    return headers
+
+
+def _deadline(options: dict[str, Any], *, default_s: float) -> float:
+    """Takes the options that are not for the endpoint out of them, and gives the call's deadline in seconds."""
+    if options.pop("stream", None):
+        raise ValueError("answers come whole; leave `stream` out")
+    given = [options.pop(name) for name in ("timeout_s", "timeout") if name in options]
+    timeout_s = next((value for value in given if value is not None), default_s)
+    if not (isinstance(timeout_s, int | float) and isfinite(timeout_s) and timeout_s > 0):
+        raise ValueError("timeout_s must be a positive number of seconds")
+    return float(timeout_s)

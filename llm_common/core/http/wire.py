@@ -1,0 +1,264 @@
+"""The chat completions format: a call as the bytes that are sent, and received bytes as an answer.
+
+Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to `usage`
+(https://openrouter.ai/docs/use-cases/usage-accounting).
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+import orjson
+
+from llm_common.core.http.profiles import ModelProfile, profile_of
+from llm_common.core.http.transport import error_of_status
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.errors import ContextTooLongError, LLMStatusError, MalformedReplyError
+
+__all__ = [
+    "ChatRequest",
+    "raise_stated_error",
+    "read_payload",
+    "read_response",
+    "read_usage",
+    "reported_cost_usd",
+    "states_usage",
+]
+
+_BAD_REQUEST = frozenset({400, 422})
+_STATUS_OF_CODE = {
+    "rate_limit_exceeded": 429,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+    "context_length_exceeded": 413,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call: what every endpoint takes, and what not every one does.
+
+    Attributes:
+        core: Model, messages, and the caller's options.
+        optional: `response_format` and the model profile's options, which an endpoint may refuse.
+        dropped: What was given up after a refusal: names of optional fields, and `json_schema` where a plain JSON
+            object is asked for in its place.
+    """
+
+    model: str
+    core: Mapping[str, Any]
+    optional: Mapping[str, Any]
+    dropped: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        messages: Sequence[LLMMessage],
+        *,
+        model: str,
+        provider: str,
+        temperature: float | None,
+        max_tokens: int | None,
+        options: Mapping[str, Any],
+    ) -> "ChatRequest":
+        """The call with its model's profile applied; an option that the caller set stays as it is."""
+        profile = profile_of(model)
+        core: dict[str, Any] = {
+            "model": model,
+            "messages": [message.model_dump(exclude_none=True) for message in messages],
+            **_sampling(profile, temperature=temperature, max_tokens=max_tokens),
+            **{name: value for name, value in options.items() if name != "response_format"},
+        }
+        optional: dict[str, Any] = {}
+        if options.get("response_format") is not None:
+            wanted = profile.structured_options.get(provider, {})
+            optional = {name: value for name, value in wanted.items() if name not in options}
+            optional["response_format"] = options["response_format"]
+        return cls(model=model, core=core, optional=optional)
+
+    def body(self) -> bytes:
+        """Strict JSON in UTF-8; a lone surrogate, which UTF-8 cannot hold, is sent as `?`.
+
+        Raises:
+            ValueError: A number in the options is NaN or infinite.
+            TypeError: An option is not a JSON value.
+        """
+        text = json.dumps({**self.core, **self.optional}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode(errors="replace")
+
+    def bare(self) -> "ChatRequest":
+        """The same call without the fields that an endpoint may refuse."""
+        return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
+
+    def without(self, refused: Collection[str]) -> "ChatRequest":
+        """The same call without these options, as `named_in` names them; a plain JSON object stands in for a schema."""
+        optional = {name: value for name, value in self.optional.items() if name not in refused}
+        dropped = set(self.optional) - set(optional)
+        kind = _format_of(optional)
+        if kind == "json_schema" and kind in refused and "json_object" not in refused:
+            optional["response_format"] = {"type": "json_object"}
+            dropped.add(kind)
+        elif kind in refused:
+            del optional["response_format"]
+            dropped.add("response_format")
+        return replace(self, optional=optional, dropped=tuple(sorted(dropped)))
+
+    def named_in(self, error: BaseException) -> frozenset[str]:
+        """The optional fields of this call that the endpoint's complaint names; `response_format` goes by its type."""
+        if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
+            return frozenset()
+        if isinstance(error, ContextTooLongError):
+            return frozenset()
+        named = {name for name in self.optional if name in error.body}
+        kind = _format_of(self.optional)
+        if kind and ("response_format" in named or (kind.startswith("json") and kind in error.body)):
+            named = named - {"response_format"} | {kind}
+        return frozenset(named)
+
+
+def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
+    """The JSON object of a reply.
+
+    Raises:
+        MalformedReplyError: `content_type`, `bad_charset`, `empty`, `bad_json` or `not_an_object`.
+    """
+    _check_content_type(content_type)
+    if not body.strip():
+        raise _malformed("is empty", "empty")
+    try:
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        raise _malformed("is not JSON", "bad_json") from exc
+    if not isinstance(payload, dict):
+        raise _malformed("is JSON, but no object", "not_an_object")
+    return payload
+
+
+def raise_stated_error(payload: Mapping[str, Any]) -> None:
+    """Nothing, for a reply that is no error.
+
+    Raises:
+        LLMStatusError: The reply is an error object, whatever status it came with.
+    """
+    if payload.get("error"):
+        raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
+
+
+def states_usage(payload: Mapping[str, Any]) -> bool:
+    """Whether the reply says what it took, as an error may too."""
+    return isinstance(payload.get("usage"), dict)
+
+
+def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
+    """The tokens that a reply reports; what is missing or no count is 0."""
+    usage = _mapping(payload.get("usage"))
+    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    details = _mapping(usage.get("prompt_tokens_details"))
+    return LLMUsage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        total_tokens=_count(usage.get("total_tokens")) or prompt + completion,
+        # DeepSeek reports hits beside the prompt's tokens: https://api-docs.deepseek.com/guides/kv_cache
+        cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+    )
+
+
+def reported_cost_usd(payload: Mapping[str, Any]) -> float | None:
+    """The dollars that the reply says it cost, or None if it does not say."""
+    cost = _mapping(payload.get("usage")).get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
+        return float(cost)
+    return None
+
+
+def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
+    """The first choice of a reply.
+
+    Args:
+        payload: From `read_payload`.
+        **facts: Fields of the response that the reply does not hold; `model` if the reply names none.
+
+    Raises:
+        MalformedReplyError: `no_choices`, `no_message`, `bad_content` or `bad_tool_calls`.
+    """
+    choices = payload.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise _malformed("holds no choice", "no_choices")
+    message = choices[0].get("message")
+    if not isinstance(message, dict):
+        raise _malformed("holds a choice without a message", "no_message")
+    content = message.get("content")
+    if not (content is None or isinstance(content, str) or _is_list_of_objects(content)):
+        raise _malformed("holds a message whose content is neither text nor parts", "bad_content")
+    tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
+    if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(function_call, dict | None):
+        raise _malformed("holds tool calls that are no objects", "bad_tool_calls")
+    return LLMResponse(
+        **facts
+        | {"id": _text(payload.get("id")) or "", "model": _text(payload.get("model")) or facts["model"]}
+        | {
+            "content": content,
+            "tool_calls": tool_calls,
+            "function_call": function_call,
+            "refusal": _text(message.get("refusal")),
+            "finish_reason": _text(choices[0].get("finish_reason")),
+        }
+    )
+
+
+def _format_of(optional: Mapping[str, Any]) -> str | None:
+    """The type of the `response_format`, or its own name where it has none; None where it is not asked for."""
+    wanted = optional.get("response_format")
+    return None if wanted is None else _text(_mapping(wanted).get("type")) or "response_format"
+
+
+def _sampling(profile: ModelProfile, *, temperature: float | None, max_tokens: int | None) -> dict[str, float]:
+    sampling: dict[str, float] = {}
+    if temperature is not None and not profile.reasons_always:
+        sampling["temperature"] = temperature
+    if max_tokens is not None:
+        sampling["max_completion_tokens" if profile.reasons_always else "max_tokens"] = max_tokens
+    return sampling
+
+
+def _check_content_type(content_type: str) -> None:
+    kind, _, parameters = content_type.lower().partition(";")
+    if kind.strip() != "application/json" and not kind.strip().endswith("+json"):
+        raise _malformed("is not declared as JSON", "content_type")
+    charset = parameters.partition("charset=")[2].partition(";")[0].strip().strip('"')
+    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
+        raise _malformed("is not in UTF-8, as JSON must be (RFC 8259)", "bad_charset")
+
+
+def _status_of(error: object) -> int:
+    """The HTTP status that an error object means; 200, the one that it came with, if it means none."""
+    facts = _mapping(error)
+    for code in (facts.get("code"), facts.get("status"), facts.get("type")):
+        status = int(code) if isinstance(code, str) and code.isdecimal() and code.isascii() else code
+        if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004 - the statuses of errors
+            return status
+        if isinstance(code, str) and code in _STATUS_OF_CODE:
+            return _STATUS_OF_CODE[code]
+    return 200
+
+
+def _malformed(text: str, reason: str) -> MalformedReplyError:
+    return MalformedReplyError(f"the reply {text}; check base_url, or take another model", reason=reason)
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

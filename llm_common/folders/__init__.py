@@ -1,0 +1,3 @@
+"""Finds the files of folders that answer a question, and packs them under a budget of tokens."""
+
+__all__: list[str] = []

@@ -1,0 +1,120 @@
+"""What a source file defines: names for ranking, and an outline that stands for the file where it does not fit."""
+
+import ast
+import re
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator, Set as AbstractSet
+from dataclasses import dataclass
+
+from llm_common.folders.languages import DEFINITIONS, language_of
+from llm_common.ranking.lexical import query_terms
+
+__all__ = ["Symbol", "defined_names", "outline", "symbols_of"]
+
+_MAX_SIGNATURE_CHARS = 140
+_MAX_OUTLINE_LINES = 40
+_LINE_END = re.compile(r"\n")
+_OPEN_SIGNATURE = re.compile(r"[^\n]*\([ \t]*\n[^()]*(?:\([^()]*\)[^()]*){0,20}\)[^\n{]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One definition: its name, its line from 1, how many characters it is indented by, its signature on one line."""
+
+    name: str
+    line: int
+    indent: int
+    signature: str
+
+
+def defined_names(path: str, text: str) -> str:
+    """The names that a file defines, with spaces between; "" for a language that is not known. Linear, no parsing."""
+    return " ".join({match.start("name"): match["name"] for match in _definitions(path, text)}.values())
+
+
+def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
+    """What a file defines, in the order of the lines.
+
+    Args:
+        path: Names the language.
+        text: The file.
+        parse: True reads Python by its grammar, which finds signatures of several lines whole; what does not parse,
+            and every other language, is read line by line.
+    """
+    if parse and language_of(path) == "python":
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)  # of a stranger's string escapes
+                return sorted(_python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass  # what follows reads it without a grammar
+    ends = [match.start() for match in _LINE_END.finditer(text)]
+    found: dict[int, Symbol] = {}
+    for match in _definitions(path, text):
+        line = bisect_right(ends, match.start("name") - 1) + 1
+        raw = text[match.start() : match.start() + 4 * _MAX_SIGNATURE_CHARS]
+        whole = _OPEN_SIGNATURE.match(raw)
+        signature = _one_line((whole.group() if whole else raw.partition("\n")[0]).strip().rstrip("{ \t"))
+        found.setdefault(line, Symbol(match["name"], line, len(raw) - len(raw.lstrip()), signature))
+    return [found[line] for line in sorted(found)]
+
+
+def outline(symbols: list[Symbol], query: str) -> str:
+    """The signatures with their line numbers, one a line, at most 40: "" when there are none.
+
+    Where there are more, those go first whose names share a word with the query, then the outermost; `…` stands for
+    what is left out.
+
+    Args:
+        symbols: In the order of their lines.
+        query: What the reader is after.
+    """
+    wanted = set(query_terms(query))
+    ranked = sorted(symbols, key=lambda symbol: (not _shares_word(symbol, wanted), symbol.indent, symbol.line))
+    kept = {symbol.line for symbol in ranked[:_MAX_OUTLINE_LINES]}
+    width = len(str(max(kept, default=0)))
+    lines: list[str] = []
+    for symbol in symbols:
+        if symbol.line in kept:
+            lines.append(f"{symbol.line:>{width}} {' ' * min(symbol.indent, 8)}{symbol.signature}")
+        elif lines and lines[-1] != "…":
+            lines.append("…")
+    return "\n".join(lines)
+
+
+def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
+    for pattern in DEFINITIONS.get(language_of(path) or "", ()):
+        yield from pattern.finditer(text)
+
+
+def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Symbol(node.name, node.lineno, indent, _function_signature(node))
+        elif isinstance(node, ast.ClassDef):
+            bases = ", ".join(map(ast.unparse, [*node.bases, *node.keywords]))
+            signature = _one_line(f"class {node.name}({bases})" if bases else f"class {node.name}")
+            yield Symbol(node.name, node.lineno, indent, signature)
+            yield from _python_symbols(node, indent=indent + 4)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and not indent:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id.isupper():
+                yield Symbol(target.id, node.lineno, 0, target.id)
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _python_symbols(node, indent=indent)
+
+
+def _function_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
+
+
+def _shares_word(symbol: Symbol, wanted: AbstractSet[str]) -> bool:
+    return not wanted.isdisjoint(query_terms(symbol.name))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_SIGNATURE_CHARS else f"{line[: _MAX_SIGNATURE_CHARS - 1]}…"

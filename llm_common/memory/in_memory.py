@@ -1,0 +1,89 @@
+"""`InMemoryMemory`: events in a dictionary, for tests and for sessions that leave nothing behind."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from llm_common.memory.episode import SUMMARISED_EVENTS, summarised
+from llm_common.memory.protocol import Event, MemoryFilters, MemoryHit, Summariser, check_session_id
+from llm_common.memory.recall import MAX_MATCHES, best_lines, shortlist
+from llm_common.memory.scope import INDEXED_CHARS, event_tags, filter_tags
+from llm_common.ranking import query_terms
+
+__all__ = ["InMemoryMemory"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    event: Event
+    tags: frozenset[str]
+    text: str
+
+
+class InMemoryMemory:
+    """A `Memory` that forgets everything with its process. For one event loop; calls may be made concurrently.
+
+    An event matches when it contains a word of the query anywhere, inside other words too, or the query as a whole when
+    that has only stop words. Searching looks at every event of the session.
+
+    Args:
+        summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
+    """
+
+    def __init__(self, *, summariser: Summariser | None = None) -> None:
+        self._summariser = summariser
+        self._sessions: defaultdict[str, list[_Line]] = defaultdict(list)
+
+    async def append_event(self, session_id: str, event: Event) -> None:
+        """Keeps a copy of the event; see `MemoryWriter.append_event`."""
+        line = _Line(_copy(event), frozenset(event_tags(session_id, event)), event.text[:INDEXED_CHARS].lower())
+        self._sessions[check_session_id(session_id)].append(line)
+
+    async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
+        """The newest events, oldest first; see `Memory.recent`."""
+        lines = self._sessions.get(check_session_id(session_id), [])
+        return [_copy(line.event) for line in lines[-limit:]] if limit > 0 else []
+
+    async def summarize_episode(self, session_id: str) -> str | None:
+        """The summary of the newest events; see `MemoryWriter.summarize_episode`."""
+        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS), self._summariser)
+
+    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
+        """The events that contain words of the query, best first; see `MemoryReader.retrieve`."""
+        session_id = check_session_id(filters.session_id)
+        lines = self._sessions.get(session_id, [])
+        terms = query_terms(query) or [query.strip().lower()]
+        if k <= 0 or not terms[0]:
+            return []
+        wanted = set(filter_tags(filters))
+        newest_first = [
+            (position, lines[position - 1].text)
+            for position in range(len(lines), 0, -1)
+            if wanted <= lines[position - 1].tags
+        ]
+        matches = [
+            list(islice((position for position, text in newest_first if term in text), MAX_MATCHES)) for term in terms
+        ]
+        weights = shortlist(matches, lines=len(lines), k=k)
+        word_counts = {position: len(lines[position - 1].text.split()) for position in weights}
+        return [
+            MemoryHit(session_id=session_id, event=_copy(lines[position - 1].event), score=score)
+            for position, score in best_lines(weights, word_counts, lines=len(lines), k=k)
+        ]
+
+    async def aclose(self) -> None:
+        """Nothing to close; the events stay."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _copy(event: Event) -> Event:
+    return event.model_copy(deep=True)

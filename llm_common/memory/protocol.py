@@ -1,0 +1,174 @@
+"""What a memory is: events in sessions, written through one protocol and found again through another."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Annotated, Protocol, Self, runtime_checkable
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
+
+from llm_common.core.models import MessageRole
+from llm_common.errors import InvalidIdError
+from llm_common.text.fence import printable
+
+__all__ = [
+    "Event",
+    "Memory",
+    "MemoryFilters",
+    "MemoryHit",
+    "MemoryReader",
+    "MemoryWriter",
+    "Scalar",
+    "Summariser",
+    "check_session_id",
+]
+
+_MAX_SESSION_ID_CHARS = 200
+
+
+def _storable(text: str) -> str:
+    """The text as every store can hold it: no NUL, no lone surrogate."""
+    return printable(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as exc:
+        raise ValueError("a time that UTC cannot express; use one between the years 1 and 9999") from exc
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Scalar = Text | bool | int | FiniteFloat | None
+
+
+class Event(BaseModel):
+    r"""One thing that was said or done in a session.
+
+    Texts are what every store can hold from the start: NUL becomes U+FFFD, a lone surrogate its `\udXXX` escape.
+
+    Attributes:
+        role: Who spoke or acted.
+        text: What was said, of any length; the first 16,000 characters are what `retrieve` looks at.
+        timestamp: When; a time without a zone is UTC. Kept and returned, but the order of a session is the order in
+            which its events were appended.
+        metadata: Facts to filter by, flat.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: MessageRole = MessageRole.USER
+    text: Text
+    timestamp: Annotated[datetime, AfterValidator(_in_utc)] = Field(default_factory=lambda: datetime.now(UTC))
+    metadata: dict[Text, Scalar] = Field(default_factory=dict)
+
+
+class MemoryFilters(BaseModel):
+    """Which events may be found: those of one session, and of these only the ones that agree with every other field.
+
+    Attributes:
+        session_id: The session; there is no way to search several.
+        role: Only what this role said; None for all.
+        metadata: Every one of these keys must be there with an equal value; `1`, `1.0`, `True` and `"1"` all differ.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session_id: str
+    role: MessageRole | None = None
+    metadata: dict[Text, Scalar] = Field(default_factory=dict)
+
+
+class MemoryHit(BaseModel):
+    """An event that was found; a higher score is better, and scores compare within one answer only."""
+
+    model_config = ConfigDict(frozen=True)
+
+    session_id: str
+    event: Event
+    score: float
+
+
+Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
+"""Makes a summary of a session's newest events, which come oldest first; a blank one or None counts as none."""
+
+
+@runtime_checkable
+class MemoryWriter(Protocol):
+    """Something that keeps events; `ContextBuilder` asks it for summaries."""
+
+    async def append_event(self, session_id: str, event: Event) -> None:
+        """Keeps the event as the newest of its session; after the return every reader can find it.
+
+        Raises:
+            InvalidIdError: The session id is blank, over 200 characters or not printable.
+            StoreError: It could not be kept.
+        """
+
+    async def summarize_episode(self, session_id: str) -> str | None:
+        """What the session was about lately; None for a session without events.
+
+        Raises:
+            InvalidIdError: As for `append_event`.
+            StoreError: The events could not be read.
+        """
+
+
+@runtime_checkable
+class MemoryReader(Protocol):
+    """Something that finds events again."""
+
+    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
+        """At most `k` events of the filters' session that match the query, best first.
+
+        Args:
+            query: Any text; there is no query syntax. A blank one finds nothing.
+            k: Most hits; 0 or less finds nothing.
+            filters: Which events may be found.
+
+        Raises:
+            InvalidIdError: As for `MemoryWriter.append_event`.
+            StoreError: The events could not be read.
+        """
+
+
+@runtime_checkable
+class Memory(MemoryWriter, MemoryReader, Protocol):
+    """A writer and reader over the same events; an `async with` block closes what it holds open."""
+
+    async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
+        """The newest events of a session, oldest first; what a conversation is resumed from.
+
+        Raises:
+            InvalidIdError: As for `append_event`.
+            StoreError: The events could not be read.
+        """
+
+    async def aclose(self) -> None:
+        """Closes what the memory holds open; safe to call twice."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def check_session_id(session_id: object) -> str:
+    """The id, if a store may use it.
+
+    Raises:
+        InvalidIdError: It is no text, blank, over 200 characters, or holds characters that cannot be printed.
+    """
+    if (
+        isinstance(session_id, str)
+        and session_id.strip()
+        and len(session_id) <= _MAX_SESSION_ID_CHARS
+        and session_id.isprintable()
+    ):
+        return session_id
+    raise InvalidIdError(
+        f"a session id is not allowed; use 1 to {_MAX_SESSION_ID_CHARS} printable characters, not all blank"
+    )

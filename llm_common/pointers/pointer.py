@@ -1,0 +1,190 @@
+"""`ContextPointer`: what stands for a stored result, with the rules for its id and its summary."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from llm_common.errors import PointerNotFoundError, UnsafePathError
+from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
+from llm_common.text.canonical import Json, json_text, stable_json
+from llm_common.text.fence import one_line
+
+__all__ = [
+    "KEY_ARGS",
+    "ContextPointer",
+    "call_digest",
+    "call_digest_of",
+    "check_pointer_id",
+    "compute_pointer_id",
+    "deterministic_summary",
+    "digest_of",
+    "share_names",
+    "summary_line",
+    "text_digest",
+]
+
+KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
+"""Arguments that say most about a call, in the order in which a summary names them."""
+
+_POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
+_SUMMARY_CHARS = 300
+_VALUE_CHARS = 120
+_LONG = 1 << 64
+_OTHER_ARGS = 3
+
+
+class ContextPointer(BaseModel):
+    """A stored result without the result: small, frozen, good to show to a model that chooses.
+
+    Attributes:
+        pointer_id: 12 to 16 lower-case hexadecimal digits, unique within its query.
+        query_id: What the user asked, as an id; names the folder.
+        task_id: Task of the plan, if any.
+        tool_name: Tool that gave the result.
+        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB.
+        created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is time order.
+        summary: One line about the call; see `deterministic_summary`.
+        result_path: Where a person finds the result. Information only: loading goes by the ids.
+        source_urls: Where the result came from, at most 50, http(s) only. Never fetched.
+        result_bytes: Size of the stored result; None in files of older versions.
+        result_sha256: SHA-256 of the stored result, which loading verifies; None in files of older versions.
+        digest: One line about the result; see `describe_result`.
+        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when those are cut or
+            redacted. Like the id it is taken over the secrets too, since both tell whether two calls are the same:
+            whoever knows the rest of the arguments can test a guess, so a short password can be found by trying.
+        expires_at: When it stops being there, in the form of `created_at`; None for never.
+        pinned: Whether it stays all the same, also when its query is full.
+        result_fits_64_bits: Whether every integer of the result is known to fit 64 bits, so that loading need not look
+            for a longer one; False in files of older versions.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pointer_id: str
+    query_id: str
+    task_id: str | None = None
+    tool_name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    created_at: str
+    summary: str
+    result_path: str
+    source_urls: list[str] = Field(default_factory=list)
+    result_bytes: int | None = None
+    result_sha256: str | None = None
+    digest: str = ""
+    args_sha256: str | None = None
+    expires_at: str | None = None
+    pinned: bool = False
+    result_fits_64_bits: bool = False
+
+
+_ALL_NAMES = set(ContextPointer.model_fields)
+
+
+def share_names(pointer: ContextPointer) -> ContextPointer:
+    """The pointer itself, with one set of the names of its fields for all that were given each; it takes 700 bytes."""
+    if len(pointer.__pydantic_fields_set__) == len(_ALL_NAMES):
+        object.__setattr__(pointer, "__pydantic_fields_set__", _ALL_NAMES)
+    return pointer
+
+
+def check_pointer_id(pointer_id: str) -> str:
+    """The id itself when it has the form of one.
+
+    Raises:
+        PointerNotFoundError: Hexadecimal digits, but too many, too few or in capitals: no such pointer can exist.
+        UnsafePathError: Anything else.
+    """
+    if _POINTER_ID.fullmatch(pointer_id):
+        return pointer_id
+    if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
+        raise PointerNotFoundError("Nothing has this id; use one that the store gave: 12 to 16 lower-case hex digits")
+    raise UnsafePathError("This is no pointer id; use one that the store gave")
+
+
+def call_digest(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
+    """64 hexadecimal digits that are the same for the same call only; pointer ids are their beginning.
+
+    The order of keys never matters; None, "None" and "null" as `task_id` are three.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the arguments.
+    """
+    return call_digest_of(stable_json(args), tool_name=tool_name, query_id=query_id, task_id=task_id)
+
+
+def call_digest_of(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:
+    """`call_digest` of arguments whose `stable_json` is known."""
+    rest = stable_json({"query_id": query_id, "task_id": task_id, "tool_name": tool_name})
+    return text_digest(f'{{"args":{args_json},{rest[1:]}')  # "args" comes first in the order of the keys
+
+
+def compute_pointer_id(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
+    """The 12 digits under which a call's result is stored, unless another call already has them.
+
+    Stable for ever, since files outlive versions: the beginning of `sha256(stable_json({tool_name, args, query_id,
+    task_id}))`.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the arguments.
+    """
+    return call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id)[:12]
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of the value's `stable_json`, as 64 hexadecimal digits.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the value.
+    """
+    return text_digest(stable_json(value))
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 of a text, as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def deterministic_summary(
+    *,
+    tool_name: str,
+    args: Mapping[str, Any],
+    key_args: Sequence[str] = KEY_ARGS,
+    redactor: Redactor = DEFAULT_REDACTOR,
+) -> str:
+    """One line of at most 300 characters that tells one call from another, such as `web_search query=foo count=3`.
+
+    The tool's name, then `key=value` for the key arguments that are present, else for the first three of the sorted
+    arguments; None is left out. A value has at most 120 characters, lists and dicts as compact JSON; secrets are
+    redacted, control characters become spaces.
+
+    Args:
+        tool_name: Name of the tool.
+        args: What it was called with.
+        key_args: Names of the arguments worth showing, in the order of their mention.
+        redactor: Tells the secrets.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the arguments.
+    """
+    return summary_line(tool_name=redactor.text(tool_name), args=redactor.args(args), key_args=key_args)
+
+
+def summary_line(*, tool_name: str, args: Mapping[str, Json], key_args: Sequence[str] = KEY_ARGS) -> str:
+    """`deterministic_summary` of a name and plain arguments that hold no secrets any more."""
+    names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:_OTHER_ARGS]
+    shown = [f"{_shown(key)}={_shown_value(args[key])}" for key in names if args[key] is not None]
+    return one_line(" ".join([_shown(tool_name), *shown]), max_chars=_SUMMARY_CHARS)
+
+
+def _shown_value(value: Json) -> str:
+    if type(value) is int and abs(value) < _LONG:
+        return str(value)
+    return _shown(str(value) if isinstance(value, str | bool) else json_text(value))
+
+
+def _shown(text: str) -> str:
+    return one_line(text, max_chars=_VALUE_CHARS)

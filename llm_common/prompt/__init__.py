@@ -1,0 +1,18 @@
+"""The finished prompt: assembled from session, memory and packed context, and fitted to a budget."""
+
+from llm_common.prompt.builder import ContextBuilder, TriggerInput
+from llm_common.prompt.fitting import FittedPrompt, fit, fit_detailed
+from llm_common.prompt.metering import count_prompt_tokens
+from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
+
+__all__ = [
+    "ContextBuilder",
+    "FittedPrompt",
+    "PromptBundle",
+    "Renders",
+    "TokenBudget",
+    "TriggerInput",
+    "count_prompt_tokens",
+    "fit",
+    "fit_detailed",
+]

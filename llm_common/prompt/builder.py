@@ -1,0 +1,132 @@
+"""`ContextBuilder`: from a session and a goal to a prompt."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from llm_common.core.models import LLMMessage
+from llm_common.errors import ToolFailedError
+from llm_common.memory import MemoryFilters, MemoryReader, MemoryWriter
+from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
+from llm_common.text.fence import one_line
+from llm_common.tools import ToolRegistry, foreign_code
+
+__all__ = ["ContextBuilder", "TriggerInput"]
+
+_log = logging.getLogger(__name__)
+
+_SUMMARY_TITLE = "Recent episode summary"
+_RETRIEVED_TITLE = "Retrieved context"
+_MAX_LINE_CHARS = 600
+
+
+class TriggerInput(BaseModel):
+    """What a prompt is built for.
+
+    Attributes:
+        session_id: Whose memory may be used; no other session's is looked at.
+        goal: What to do: it becomes the instructions, and the query for the memory. Blank: nothing is retrieved.
+        tool_hints: Names of the tools whose schemas go along; unknown names are left out.
+        budget: What `fit` will keep to.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session_id: str
+    goal: str | None = None
+    tool_hints: list[str] = Field(default_factory=list)
+    budget: TokenBudget = TokenBudget()
+
+
+class ContextBuilder:
+    """Builds prompts from what a session remembers. May be shared by concurrent builds.
+
+    Args:
+        writer: Asked for the session's summary; None for none.
+        reader: Asked for lines that match the goal; None for none.
+        system: System text of every prompt.
+        tools: Where the tools of `tool_hints` are described.
+        k: How many lines are retrieved.
+        memory_timeout_s: Seconds that the memory may take; a prompt without it is better than none.
+    """
+
+    def __init__(
+        self,
+        writer: MemoryWriter | None = None,
+        reader: MemoryReader | None = None,
+        *,
+        system: str = "",
+        tools: ToolRegistry | None = None,
+        k: int = 4,
+        memory_timeout_s: float = 5.0,
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._system = system
+        self._tools = tools
+        self._k = k
+        self._memory_timeout_s = memory_timeout_s
+
+    async def build(
+        self, trigger: TriggerInput, *, history: Sequence[LLMMessage] = (), context: Renders | None = None
+    ) -> PromptBundle:
+        """The prompt for a goal, nothing cut; `fit` brings it within its budget.
+
+        Its documents are the summary of the session's recent episode, if there is one, then the retrieved lines, if
+        there are any. A memory that is missing, raises, takes too long or answers with something else leaves out its
+        part and is named in the log; the build goes on. Summary and lines are asked for at the same time.
+
+        Args:
+            trigger: The session, the goal, the tools and the budget.
+            history: The conversation so far, oldest first.
+            context: What was packed for this goal, such as a `ContextBundle`; it becomes the background.
+        """
+        documents = await asyncio.gather(self._summary(trigger), self._retrieved(trigger))
+        return PromptBundle(
+            system=self._system,
+            instructions=trigger.goal or "",
+            tools_json_schema=self._schemas(trigger.tool_hints),
+            context_docs=[document for document in documents if document],
+            history=list(history),
+            background=context.render() if context else "",
+            budget=trigger.budget,
+        )
+
+    async def _summary(self, trigger: TriggerInput) -> str:
+        if self._writer is None:
+            return ""
+        try:
+            with foreign_code("the memory writer"):
+                async with asyncio.timeout(self._memory_timeout_s):
+                    summary = await self._writer.summarize_episode(trigger.session_id)
+                return f"{_SUMMARY_TITLE}\n{summary.strip()}" if summary and summary.strip() else ""
+        except ToolFailedError as exc:
+            return _left_out(exc)
+
+    async def _retrieved(self, trigger: TriggerInput) -> str:
+        goal = (trigger.goal or "").strip()
+        if self._reader is None or not goal:
+            return ""
+        filters = MemoryFilters(session_id=trigger.session_id)
+        try:
+            with foreign_code("the memory reader"):
+                async with asyncio.timeout(self._memory_timeout_s):
+                    hits = await self._reader.retrieve(goal, self._k, filters)
+                # Checked again, since the reader may be anybody's.
+                events = [hit.event for hit in hits if hit.session_id == trigger.session_id][: self._k]
+                lines = [f"- {event.role}: {one_line(event.text, max_chars=_MAX_LINE_CHARS)}" for event in events]
+                return "\n".join([_RETRIEVED_TITLE, *lines]) if lines else ""
+        except ToolFailedError as exc:
+            return _left_out(exc)
+
+    def _schemas(self, names: Sequence[str]) -> str | None:
+        tools = [self._tools.get(name) for name in sorted(set(names))] if self._tools is not None else []
+        definitions = [tool.definition for tool in tools if tool is not None]
+        return f"[{','.join(definitions)}]" if definitions else None
+
+
+def _left_out(error: ToolFailedError) -> str:
+    _log.warning("%s raised %s; the prompt goes without its part", error.tool, type(error.__cause__).__name__)
+    return ""

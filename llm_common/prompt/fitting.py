@@ -1,0 +1,162 @@
+"""`fit`: a prompt within its budget, what matters least given up first."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+
+from pydantic import BaseModel, ConfigDict
+
+from llm_common.core.models import MessageRole
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.errors import TokenBudgetError
+from llm_common.prompt.metering import PromptMeter
+from llm_common.prompt.prompt_bundle import PromptBundle
+from llm_common.text.excerpt import excerpt_text
+from llm_common.text.fence import printable
+
+__all__ = ["FittedPrompt", "fit", "fit_detailed"]
+
+_TEXTS = ("background", "instructions", "system")  # in the order in which they are given up
+_STEP_SHARE = 3  # a history is cut about once in the turns that fill a third of the budget
+_FIRST_CHARS = 64
+_PRECISION = 64  # a cut is within a 64th of the longest that fits
+
+
+class FittedPrompt(BaseModel):
+    """A prompt that keeps to its budget, and what that took.
+
+    Attributes:
+        bundle: The prompt.
+        tokens: What it takes, as `count_prompt_tokens` counts.
+        dropped_messages: Messages of the history that were left out, the oldest ones.
+        dropped_documents: Documents that were left out, the last ones.
+        shortened: Names of the parts that were cut; one that is empty afterwards was left out.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    bundle: PromptBundle
+    tokens: int
+    dropped_messages: int = 0
+    dropped_documents: int = 0
+    shortened: tuple[str, ...] = ()
+
+
+def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBundle:
+    """The bundle, never above `budget.max_input_tokens`; see `fit_detailed`.
+
+    Raises:
+        TokenBudgetError: As from `fit_detailed`.
+    """
+    return fit_detailed(bundle, counter).bundle
+
+
+def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
+    """The bundle within its budget, and what was given up.
+
+    Given up in this order, as far as needed: the history, oldest first; the documents, last first, the background as
+    the very first of them; the instructions; the system text. A text is cut in its middle, or at its end where it is
+    short. What is left of a history begins with a message of the user, so that no tool's answer stands without its
+    call. It is cut in steps of a third of the budget where that leaves at least half of what could stay: the prompts
+    of the next turns then begin alike, which a provider's cache needs. The tool schemas are never cut.
+
+    Args:
+        bundle: The prompt; not changed.
+        counter: Counts tokens; None takes `UpperBoundCounter`. What it counts is what `to_messages` sends, with and
+            without the tools, so an exact counter gives an exact bound.
+
+    Raises:
+        TokenBudgetError: The tool schemas alone are over the budget.
+    """
+    meter = PromptMeter(counter or UpperBoundCounter())
+    bare = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
+    if not meter.fits(bare):
+        needed, limit = meter.tokens(bare), bundle.budget.max_input_tokens
+        raise TokenBudgetError(
+            f"the tool schemas alone take {needed} tokens of {limit}; give fewer tools, or raise max_input_tokens",
+            needed_tokens=needed,
+            limit_tokens=limit,
+        )
+    fitted = _without_documents(_without_history(bundle, meter), meter)
+    for part in _TEXTS:
+        fitted = _with_shorter_text(fitted, part, meter)
+    return _account(bundle, fitted, meter.tokens(fitted))
+
+
+def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPrompt:
+    pairs = zip(before.context_docs, after.context_docs, strict=False)
+    return FittedPrompt(
+        bundle=after,
+        tokens=tokens,
+        dropped_messages=len(before.history) - len(after.history),
+        dropped_documents=len(before.context_docs) - len(after.context_docs),
+        shortened=(
+            *(f"context_docs[{number}]" for number, (old, new) in enumerate(pairs) if old != new),
+            *(name for name in _TEXTS if getattr(before, name) != getattr(after, name)),
+        ),
+    )
+
+
+def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
+    history = bundle.history
+    if not history or meter.fits(bundle):
+        return bundle
+
+    def rest(start: int) -> PromptBundle:
+        return bundle.model_copy(update={"history": history[start:]})
+
+    starts = [number for number, message in enumerate(history) if number and message.role == MessageRole.USER]
+    starts.append(len(history))
+    first = starts[min(bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start)))), len(starts) - 1)]
+    before = [0, *accumulate(map(meter.message, history))]
+    step = max(bundle.budget.max_input_tokens // _STEP_SHARE, 1)
+    steady = (start for earlier, start in pairwise([0, *starts]) if before[start] // step > before[earlier] // step)
+    later = next((start for start in steady if start >= first), first)
+    if 2 * (before[-1] - before[later]) >= before[-1] - before[first] and meter.fits(rest(later)):
+        return rest(later)
+    return rest(first)
+
+
+def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
+    documents = bundle.context_docs
+    if not documents or meter.fits(bundle):
+        return bundle
+
+    def with_documents(kept: list[str]) -> PromptBundle:
+        return bundle.model_copy(update={"context_docs": kept})
+
+    def fits(number: int) -> bool:
+        return meter.fits(with_documents(documents[:number]))
+
+    whole = documents[: bisect_left(range(len(documents)), 1, key=lambda number: int(not fits(number + 1)))]
+    if not whole and not fits(0):
+        return with_documents([])
+    last = _longest_excerpt(documents[len(whole)], lambda text: meter.fits(with_documents([*whole, text])))
+    return with_documents([*whole, last] if last else whole)
+
+
+def _with_shorter_text(bundle: PromptBundle, part: str, meter: PromptMeter) -> PromptBundle:
+    def with_text(text: str) -> PromptBundle:
+        return bundle.model_copy(update={part: text})
+
+    if meter.fits(bundle):
+        return bundle
+    if not meter.fits(with_text("")):
+        return with_text("")
+    return with_text(_longest_excerpt(getattr(bundle, part), lambda text: meter.fits(with_text(text))))
+
+
+def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:
+    """Nearly the longest excerpt that fits, of a text that does not; the empty one, which does, at worst."""
+    text = printable(text)
+    low, high = 0, _FIRST_CHARS
+    while high < len(text) and fits(excerpt_text(text, high).text):
+        low, high = high, 2 * high
+    high = min(high, len(text))
+    while high - low > 1 + low // _PRECISION:
+        middle = (low + high) // 2
+        if fits(excerpt_text(text, middle).text):
+            low = middle
+        else:
+            high = middle
+    return excerpt_text(text, low).text if low else ""

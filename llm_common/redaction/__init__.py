@@ -1,0 +1,3 @@
+"""Takes secrets out of data before it is stored."""
+
+__all__: list[str] = []

@@ -1,0 +1,235 @@
+"""`Catalogue`: what a registry offers, read once per selection, and how a prompt shows it."""
+
+import asyncio
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import orjson
+
+from llm_common.core.tokens import UpperBoundCounter
+from llm_common.errors import ConfigError, ToolFailedError
+from llm_common.selection.signatures import signature
+from llm_common.text.canonical import json_text, stable_json
+from llm_common.text.fence import fence_nonce, fenced, printable
+from llm_common.tools.external import foreign_code
+from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.validation import Problem, find_problems
+
+__all__ = ["Catalogue", "OffersTools", "ToolDefinition", "in_fence", "read_catalogue"]
+
+_SEPARATORS = re.compile(r"[\W_]+")
+_PARAMETERS = ("parameters", "inputSchema", "input_schema")
+_CACHED_CATALOGUES = 8
+_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+class OffersTools(Protocol):
+    """Whatever can say which tools there are: our `ToolRegistry`, or an application's own."""
+
+    def get_tools_schema(self) -> Any:
+        """The tools as text, or as a list of definitions; an awaitable of either is awaited."""
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """What a registry says about one tool; `parameters` is a JSON Schema and must not be changed."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+    @cached_property
+    def signature(self) -> str:
+        """The tool on one line; see `signatures`."""
+        return signature(self.name, self.description, self.parameters)
+
+    @cached_property
+    def signature_tokens(self) -> int:
+        """Tokens that a line with the signature takes, at most."""
+        return UpperBoundCounter().count(f"{self.signature}\n")
+
+    @cached_property
+    def text(self) -> str:
+        """The tool as canonical JSON."""
+        return json_text(
+            {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}, sort_keys=True
+        )
+
+    @cached_property
+    def text_tokens(self) -> int:
+        """Tokens that a line with the JSON takes, at most."""
+        return UpperBoundCounter().count(f"{self.text}\n")
+
+    def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
+        """What is wrong with arguments for this tool; nothing when the tool's own schema is broken."""
+        try:
+            return find_problems(self._schema, args)
+        except ConfigError:
+            return ()  # a foreign registry's mistake: its tools must stay usable
+
+    @cached_property
+    def _schema(self) -> str:
+        return json_text(dict(self.parameters), sort_keys=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """The tools of a registry at one moment; registries of equal content share one, and what is cached for it.
+
+    Attributes:
+        text: The tools as JSON, or whatever text a foreign registry gave, unchanged.
+        definitions: The tools by name, in canonical order; empty when the text cannot be read as tools.
+        checked: Whether calls can be held against `definitions`. False for a registry that offers text alone: its
+            text is a prompt and not a promise, so any name may be right.
+        empty: Whether there is nothing to choose from: no tools, or blank text.
+    """
+
+    text: str
+    definitions: tuple[ToolDefinition, ...]
+    checked: bool
+    empty: bool
+
+    @cached_property
+    def signatures(self) -> str:
+        """One line per tool, in canonical order."""
+        return "\n".join(definition.signature for definition in self.definitions)
+
+    @cached_property
+    def signature_tokens(self) -> int:
+        """Tokens of `signatures`, at most."""
+        return UpperBoundCounter().count(self.signatures)
+
+    @cached_property
+    def text_tokens(self) -> int:
+        """Tokens of `text`, at most."""
+        return UpperBoundCounter().count(self.text)
+
+    @cached_property
+    def fenced_signatures(self) -> str:
+        """The signatures in a fence that they cannot close."""
+        return in_fence(self.signatures)
+
+    @cached_property
+    def fenced_text(self) -> str:
+        """The text in a fence that it cannot close."""
+        return in_fence(self.text)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools, in canonical order."""
+        return tuple(definition.name for definition in self.definitions)
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for registries of equal content, in every process."""
+        return hashlib.sha256(printable(self.text).encode()).hexdigest()
+
+    def find(self, name: str) -> ToolDefinition | None:
+        """The tool that a model means: the exact name, else the only one that differs in case and separators alone."""
+        exact = self._by_name.get(name)
+        if exact is not None:
+            return exact
+        similar = self._by_key.get(_key(name), [])
+        return similar[0] if len(similar) == 1 else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, ToolDefinition]:
+        return {definition.name: definition for definition in self.definitions}
+
+    @cached_property
+    def _by_key(self) -> dict[str, list[ToolDefinition]]:
+        keys: dict[str, list[ToolDefinition]] = {}
+        for definition in self.definitions:
+            keys.setdefault(_key(definition.name), []).append(definition)
+        return keys
+
+
+def in_fence(text: str) -> str:
+    """Text from outside, as it can be sent, in a fence that it cannot close."""
+    sendable = printable(text)
+    return fenced(sendable, fence_nonce(sendable))
+
+
+async def read_catalogue(registry: OffersTools) -> Catalogue:
+    """What the registry offers now; `get_tools_schema` is called exactly once.
+
+    A `ToolRegistry` is held to its names and schemas. So is a list of definitions, each either `{"name", "description",
+    "parameters"}` or `{"type": "function", "function": {...}}`: who hands out structure means it; an entry
+    whose schema is broken keeps its name checked and its arguments not. Text from elsewhere is taken as it is.
+
+    Raises:
+        ToolFailedError: The registry raised, or gave neither text nor a list of definitions.
+        UnserialisableError: The list holds what JSON cannot.
+    """
+    with foreign_code("the tool registry"):
+        schema = registry.get_tools_schema()
+        if inspect.isawaitable(schema):
+            schema = await schema
+    # In threads: reading a few thousand tools takes a quarter of a second.
+    if isinstance(schema, str):
+        return await asyncio.to_thread(_from_text, schema, checked=isinstance(registry, ToolRegistry))
+    if isinstance(schema, (list, tuple)):
+        return await asyncio.to_thread(_from_list, schema)
+    raise ToolFailedError(
+        "the tool registry gave neither text nor a list; let get_tools_schema() return one", tool="the tool registry"
+    )
+
+
+@lru_cache(maxsize=_CACHED_CATALOGUES)
+def _from_text(text: str, *, checked: bool) -> Catalogue:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    entries = data if isinstance(data, list) else []
+    definitions = _definitions(entries) or ()
+    return Catalogue(text, definitions, checked=checked, empty=not text.strip() or data == [])
+
+
+def _from_list(schema: Sequence[object]) -> Catalogue:
+    """The catalogue of these entries; content that was seen before is recognised by its encoding alone."""
+    try:
+        encoded = orjson.dumps(schema, option=_PLAIN_ONLY)
+    except TypeError:  # what is no plain JSON has a canonical form all the same
+        encoded = f"[{','.join(map(stable_json, schema))}]".encode()
+    return _from_encoded(encoded)
+
+
+@lru_cache(maxsize=_CACHED_CATALOGUES)
+def _from_encoded(encoded: bytes) -> Catalogue:
+    """The entries as definitions in canonical form; when one is no definition, as text whose names are not known."""
+    entries = json.loads(encoded)
+    definitions = _definitions(entries)
+    if definitions is None:
+        return _from_text(f"[{','.join(sorted(map(stable_json, entries)))}]", checked=False)
+    # By the whole text too, since nothing keeps two tools from having one name.
+    ordered = sorted(definitions, key=lambda each: (each.name, each.text))
+    return _from_text(f"[{','.join(each.text for each in ordered)}]", checked=True)
+
+
+def _definitions(entries: list[Any]) -> tuple[ToolDefinition, ...] | None:
+    """Every entry as a definition, sorted by name; None when one of them is something else."""
+    found = [_definition(entry) for entry in entries]
+    known = [definition for definition in found if definition is not None]
+    return tuple(sorted(known, key=lambda each: each.name)) if len(known) == len(found) else None
+
+
+def _definition(entry: Any) -> ToolDefinition | None:
+    facts = entry.get("function", entry) if isinstance(entry, dict) else None
+    if not isinstance(facts, dict):
+        return None
+    name, description = facts.get("name"), facts.get("description")
+    if not isinstance(name, str) or not name.strip():
+        return None
+    parameters: dict[str, Any] = next((facts[key] for key in _PARAMETERS if isinstance(facts.get(key), dict)), {})
+    return ToolDefinition(name, description if isinstance(description, str) else "", parameters)
+
+
+def _key(name: str) -> str:
+    return _SEPARATORS.sub("", name).casefold()

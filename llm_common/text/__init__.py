@@ -1,0 +1,3 @@
+"""Data as safe text: canonical JSON, excerpts, fences."""
+
+__all__: list[str] = []

@@ -1,0 +1,231 @@
+"""Any value as plain JSON data, the same in every process and under every hash seed.
+
+| value | becomes |
+|---|---|
+| None, bool, int, str, list, dict with text keys | itself, copied; subclasses become the plain kind |
+| float | itself; NaN and the infinities None in data, `"NaN"`, `"Infinity"`, `"-Infinity"` in identities |
+| tuple, deque | list |
+| set, frozenset and other sets | list in the order of the elements' `stable_json` |
+| other mapping keys | what json.dumps writes (`1`, `1.5`, `true`, `null`); else the plain key's text or JSON |
+| Enum | its value |
+| datetime, date, time | ISO 8601 |
+| timedelta | seconds |
+| Decimal, UUID, Path | text |
+| bytes, bytearray, memoryview | `{"base64": "..."}`, a form that nothing here ever decodes |
+| pydantic model, dataclass | its fields by name |
+| an object with a list `source_urls`, or without a text form of its own | its public attributes |
+| anything else with a text form of its own | that text, as with `default=str` |
+
+No rule is ever applied backwards: what is loaded is data, whatever it looks like.
+"""
+
+import base64
+import dataclasses
+import io
+import json
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Set as AbstractSet
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, TypeAlias, TypeGuard, TypeVar
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel
+
+from llm_common.errors import UnserialisableError
+
+__all__ = ["MAX_DEPTH", "Json", "json_text", "key_text", "opened", "stable_json", "to_plain"]
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Read = TypeVar("Read")
+
+MAX_DEPTH = 300
+"""Levels of nesting that are accepted: three times what real outputs have, and safe for every recursive JSON reader."""
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}", re.IGNORECASE)
+_TEXTS = frozenset({str})
+_SIMPLE = frozenset({str, int, bool, type(None)})
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def to_plain(value: object) -> Json:
+    """A copy of the value as plain JSON data, by the table at the top of this module.
+
+    Equal values give equal data in every process. The value is not changed, and iterators are not consumed.
+
+    Raises:
+        UnserialisableError: The value contains itself or is nested deeper than `MAX_DEPTH`, two of its keys become the
+            same text, one of its methods raises, or it holds something that JSON cannot stand for: a generator, a
+            coroutine, a file, a lock, or another object whose text is nothing but its address.
+    """
+    return dict(value) if _is_flat(value) else _canonical(value, _no_number)
+
+
+def stable_json(value: object) -> str:
+    """One JSON text for all values that are the same data: keys sorted, no spaces, not ASCII-escaped.
+
+    Unlike stored data it keeps NaN and the infinities apart. Half a surrogate pair is written as its escape, so the
+    text always encodes to UTF-8. Ids of stored files are made of this text: it never changes.
+
+    Raises:
+        UnserialisableError: As for `to_plain`.
+    """
+    if _is_flat(value):
+        try:  # twenty times as quick; the same text, but for what it refuses
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        except TypeError:
+            pass
+    return json_text(_canonical(value, _name_of_number), sort_keys=True)
+
+
+def json_text(plain: Json, *, sort_keys: bool = False) -> str:
+    """Strict, compact JSON of plain data, by the standard library; half a surrogate pair becomes its escape.
+
+    Raises:
+        UnserialisableError: An integer has more digits than Python writes (4,300).
+    """
+    try:
+        text = json.dumps(plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError as exc:
+        raise UnserialisableError("An integer is too long for JSON; pass it as text") from exc
+    return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def opened(value: object) -> object:
+    """A value that is no plain data itself, one step nearer to it, by the table at the top of this module.
+
+    Raises:
+        UnserialisableError: As for `to_plain`.
+    """
+
+    def step() -> object:
+        if isinstance(value, dict):
+            return dict(value.items())
+        return list(value) if isinstance(value, list | tuple) else _opened(value)
+
+    return _guarded(value, step)
+
+
+def key_text(key: object) -> str:
+    """The text that a mapping's key is in JSON.
+
+    Raises:
+        UnserialisableError: As for `to_plain`.
+    """
+    if isinstance(key, str) and not isinstance(key, Enum):
+        return str.__str__(key)
+    plain = _canonical(key, _name_of_number)
+    return plain if isinstance(plain, str) else json_text(plain, sort_keys=True)
+
+
+def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
+    """Whether the value is a plain dict of texts, integers, truth values and None, as most arguments are."""
+    return type(value) is dict and _TEXTS.issuperset(map(type, value)) and _SIMPLE.issuperset(map(type, value.values()))
+
+
+def _canonical(value: object, non_finite: Callable[[float], Json]) -> Json:
+    return _guarded(value, lambda: _plain(value, 0, non_finite))
+
+
+def _guarded(value: object, read: Callable[[], Read]) -> Read:
+    """What reading the value gives, with whatever its own methods raise as our error."""
+    try:
+        return read()
+    except UnserialisableError:
+        raise
+    except Exception as exc:  # what a foreign object's methods raise is unknown
+        raise UnserialisableError(
+            f"A value of type {type(value).__name__} cannot be read ({type(exc).__name__}); pass plain data"
+        ) from exc
+
+
+def _plain(value: object, depth: int, non_finite: Callable[[float], Json]) -> Json:
+    if value is None or type(value) in (str, int, bool):
+        return value  # type: ignore[return-value]  # narrowed by exact type
+    if type(value) is float:
+        return value if math.isfinite(value) else non_finite(value)
+    if depth == MAX_DEPTH:
+        raise UnserialisableError(f"A value is nested deeper than {MAX_DEPTH} levels or contains itself; flatten it")
+    if isinstance(value, dict):
+        plain: dict[str, Json] = {}
+        for key, item in value.items():
+            plain[key_text(key)] = _plain(item, depth + 1, non_finite)
+        if len(plain) != len(value):
+            raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
+        return plain
+    if isinstance(value, list | tuple):
+        items: list[Json] = []
+        for item in value:
+            items.append(_plain(item, depth + 1, non_finite))  # noqa: PERF401 - a comprehension is a second frame per level
+        return items
+    return _plain(_opened(value), depth + 1, non_finite)
+
+
+def _opened(value: object) -> object:
+    """The value one step nearer to plain data."""
+    if isinstance(value, io.IOBase):
+        raise _without_form(value)
+    for kinds, step in _STEPS:
+        if isinstance(value, kinds):
+            return step(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(getattr(value, "source_urls", None), list | tuple) or _has_no_text(type(value)):
+        return _public_attributes(value)
+    text = str(value)
+    if _ADDRESS.search(text):
+        raise _without_form(value)
+    return text
+
+
+def _public_attributes(value: object) -> dict[str, object]:
+    attributes: dict[str, object] = getattr(value, "__dict__", {})
+    public = {name: item for name, item in attributes.items() if not name.startswith("_")}
+    if not public:
+        raise _without_form(value)
+    return public
+
+
+def _has_no_text(kind: type) -> bool:
+    return not any("__str__" in vars(parent) or "__repr__" in vars(parent) for parent in kind.__mro__[:-1])
+
+
+def _without_form(value: object) -> UnserialisableError:
+    return UnserialisableError(
+        f"JSON cannot stand for a value of type {type(value).__name__}; pass what it holds instead of the object"
+    )
+
+
+def _base64(value: bytes | bytearray | memoryview) -> dict[str, str]:
+    return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+_STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
+    (Enum, lambda member: member.value),
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    ((datetime, date, time), lambda moment: moment.isoformat()),
+    (timedelta, timedelta.total_seconds),
+    ((Decimal, UUID, PurePath), str),
+    ((bytes, bytearray, memoryview), _base64),
+    (BaseModel, lambda model: model.model_dump()),
+    (Mapping, dict),
+    (AbstractSet, lambda elements: sorted(elements, key=stable_json)),
+    (deque, list),
+)
+
+
+def _no_number(_: float) -> None:
+    return None
+
+
+def _name_of_number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"

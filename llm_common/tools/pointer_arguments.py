@@ -1,0 +1,118 @@
+"""Stored results as arguments: a model names the result, the tool gets its content, and no prompt holds it."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from llm_common.errors import ConfigError, StoreError, ToolArgumentsError
+from llm_common.pointers.parts import value_at
+from llm_common.text.encoding import decode_json
+from llm_common.tools.read_back import LoadsPayload, explain_miss
+from llm_common.tools.tool import Tool
+
+__all__ = ["DEFAULT_MAX_BYTES", "POINTER_KEY", "PointerArgumentsTool"]
+
+DEFAULT_MAX_BYTES = 10_000_000
+POINTER_KEY = "$pointer"
+
+_REFERENCE = {
+    "type": "object",
+    "description": "The stored result of that id, or what is at a JSON pointer in it, passed on without being shown.",
+    "properties": {POINTER_KEY: {"type": "string"}, "path": {"type": "string"}},
+    "required": [POINTER_KEY],
+    "additionalProperties": False,
+}
+
+
+class PointerArgumentsTool(Tool):
+    """A tool some of whose arguments may be `{"$pointer": id}`, which becomes the stored result before it runs.
+
+    `{"$pointer": id, "path": "/items"}` passes on a part. The schema that a model sees offers this for the named
+    parameters beside what they take anyway; what comes of it is held against the tool's own schema. Whoever stores the
+    call stores the reference and not the content.
+
+    Args:
+        tool: What runs.
+        load: Loads what may be passed on, and nothing else; see `ReadBackTool`.
+        parameters: Names of the tool's parameters that take references.
+        max_bytes: Most bytes that the results of one call's references may have together.
+
+    Raises:
+        ConfigError: The tool has no parameter of such a name.
+    """
+
+    __slots__ = ("_load", "_max_bytes", "_names", "_tool")
+
+    def __init__(
+        self, tool: Tool, load: LoadsPayload, *, parameters: Collection[str], max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> None:
+        properties = tool.parameters.get("properties", {})
+        if unknown := sorted(set(parameters) - set(properties)):
+            raise ConfigError(
+                f"{tool.name} has no parameter {unknown[0]}; name those that may be given as a pointer",
+                variable="parameters",
+                value=unknown[0],
+            )
+        widened = {
+            name: {"anyOf": [schema, _REFERENCE]} if name in parameters else schema
+            for name, schema in properties.items()
+        }
+        super().__init__(
+            tool.run,
+            name=tool.name,
+            description=tool.description,
+            parameters={**tool.parameters, "properties": widened},
+        )
+        self._tool = tool
+        self._load = load
+        self._names = frozenset(parameters)
+        self._max_bytes = max_bytes
+
+    async def run(self, args: Mapping[str, Any]) -> Any:
+        """What the tool returns for the arguments with the stored results in place.
+
+        Raises:
+            ToolArgumentsError: A reference leads to no result of this session, the results are too large, or they do
+                not fit the tool; it did not run.
+            ToolFailedError: The tool raised.
+        """
+        if references := self._references_in(args):
+            args = {**args, **await asyncio.to_thread(self._expanded, references)}
+        return await self._tool.run(args)
+
+    def _references_in(self, args: object) -> dict[str, Mapping[str, str]]:
+        if not isinstance(args, Mapping):
+            return {}  # the tool says what is wrong
+        return {name: args[name] for name in sorted(self._names) if _is_reference(args.get(name))}
+
+    def _expanded(self, references: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        left = self._max_bytes
+        for name, reference in references.items():
+            payload = self._payload(name, reference[POINTER_KEY])
+            left -= len(payload)
+            if left < 0:
+                raise self._refused(name, "the stored results are too large together; pass a smaller one")
+            try:
+                values[name] = value_at(decode_json(payload), reference.get("path", ""))
+            except (StoreError, ValueError) as exc:
+                raise self._refused(name, str(exc)) from exc
+        return values
+
+    def _payload(self, name: str, pointer_id: str) -> bytes:
+        try:
+            return self._load(pointer_id.strip().lower())[1]
+        except StoreError as exc:
+            raise self._refused(name, explain_miss(exc)) from exc
+
+    def _refused(self, name: str, why: str) -> ToolArgumentsError:
+        return ToolArgumentsError(f"{self.name} was not run: {name}: {why}; correct the call", tool=self.name)
+
+
+def _is_reference(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and value.keys() <= {POINTER_KEY, "path"}
+        and all(isinstance(value.get(key, ""), str) for key in (POINTER_KEY, "path"))
+        and POINTER_KEY in value
+    )

@@ -1,0 +1,168 @@
+"""Reading back: what a model needs of a stored result, without the rest of it in the prompt."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.reading import LEAST_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
+from llm_common.text.fence import one_line
+from llm_common.tools.tool import Tool
+
+__all__ = ["DEFAULT_LIMIT_TOKENS", "LoadsPayload", "ReadBackTool", "explain_miss", "read_context"]
+
+DEFAULT_LIMIT_TOKENS = 1_000
+"""Room for a page of text or some dozen records: an answer that a model reads without drowning in it."""
+
+LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
+"""Gives a pointer with its stored result by the pointer's id: `ToolContextManager.load_payload`, or a store's."""
+
+_DESCRIPTION = (
+    "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to see what is there, "
+    "then a path or a filter. A long answer ends with a cursor for the next piece."
+)
+_RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+_PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "pointer_id": {"type": "string", "description": "Id of the stored result."},
+        "select": {
+            "type": "object",
+            "description": "Which part; several narrow it in this order. Left out: the whole.",
+            "properties": {
+                "path": {"type": "string", "description": "JSON pointer, such as /items/4321/name."},
+                "filter": {"type": "string", "description": "JMESPath, such as items[?price > `9`].{id: id}."},
+                "keys": {"type": "boolean", "description": "Counts and names of members instead of values."},
+                "lines": _RANGE | {"description": "First and last line, from 1."},
+                "chars": _RANGE | {"description": "First character, from 0, and the one after the last."},
+                "regex": {"type": "string", "description": "Python pattern; gives the places of its matches."},
+            },
+            "additionalProperties": False,
+        },
+        "cursor": {"type": "string", "description": "From the answer before; pass the same select."},
+    },
+    "required": ["pointer_id"],
+    "additionalProperties": False,
+}
+
+
+async def read_context(
+    pointer_id: str,
+    *,
+    load: LoadsPayload,
+    select: ResultPart | Mapping[str, Any] | None = None,
+    cursor: str | None = None,
+    limit_tokens: int = DEFAULT_LIMIT_TOKENS,
+    counter: TokenCounter | None = None,
+) -> ContextReading:
+    """A piece of a stored result, or of a part of it, that takes at most `limit_tokens` as `rendered`.
+
+    The pieces that the cursors lead through are, joined, the part to the character. Stateless: any process that loads
+    the same result can go on. The event loop stays free, and whatever a pattern or a filter does ends within two
+    seconds.
+
+    Args:
+        pointer_id: Which result.
+        load: Loads it; what it does not find cannot be read.
+        select: Which part, as a `ResultPart` or its fields; None reads the whole.
+        cursor: From the piece before, with the same `select`.
+        limit_tokens: Most tokens of the answer as `rendered`, `LEAST_TOKENS` or more.
+        counter: Counts them; None takes the upper bound.
+
+    Raises:
+        PointerNotFoundError: `load` knows no such result; `.reason` says why.
+        ToolArgumentsError: The part is not there, or its filter, pattern or cursor cannot be used.
+        StoreError: The result cannot be loaded.
+        ValueError: `limit_tokens` is too small.
+    """
+    part = _part(select)
+    tokens = counter or UpperBoundCounter()
+
+    def read() -> ContextReading:
+        pointer, payload = load(pointer_id)
+        return read_payload(pointer, payload, part=part, cursor=cursor, limit_tokens=limit_tokens, counter=tokens)
+
+    return await asyncio.to_thread(read)
+
+
+class ReadBackTool(Tool):
+    """`read_context` for a model, bound to what one session stored.
+
+    Its results are `ContextReading`s, which are never stored or offloaded again.
+
+    Args:
+        load: Loads what the model may read, and nothing else: the session's `ToolContextManager.load_payload`, or
+            `functools.partial(store.load_payload, query_id=...)` for the results of one query.
+        name: The tool's name.
+        limit_tokens: Most tokens of an answer.
+        counter: Counts them; None takes the upper bound.
+
+    Raises:
+        ConfigError: The name is not allowed.
+        ValueError: `limit_tokens` is under `LEAST_TOKENS`.
+    """
+
+    __slots__ = ("_counter", "_limit_tokens", "_load")
+
+    def __init__(
+        self,
+        load: LoadsPayload,
+        *,
+        name: str = READER_NAME,
+        limit_tokens: int = DEFAULT_LIMIT_TOKENS,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        if limit_tokens < LEAST_TOKENS:
+            raise ValueError(f"limit_tokens is {limit_tokens}; it must be {LEAST_TOKENS} or more")
+        super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
+        self._load = load
+        self._limit_tokens = limit_tokens
+        self._counter = counter
+
+    async def run(self, args: Mapping[str, Any]) -> ContextReading:
+        """The piece that the arguments ask for.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit, or name a part that is not there; the text says what to do.
+            ToolFailedError: The result cannot be read; the text says why, and asks for no other call of its tool.
+        """
+        arguments, problems = self._bind(args)
+        if problems:
+            raise ToolArgumentsError(
+                f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call", tool=self.name
+            )
+        pointer_id = arguments["pointer_id"].strip().lower()
+        given = {key: arguments[key] for key in ("select", "cursor") if key in arguments}
+        try:
+            return await read_context(
+                pointer_id, load=self._load, limit_tokens=self._limit_tokens, counter=self._counter, **given
+            )
+        except StoreError as exc:
+            raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
+
+
+def explain_miss(error: StoreError) -> str:
+    """Why a result cannot be read, in words for a model that do not make it run the tool again."""
+    if not isinstance(error, PointerNotFoundError):
+        return "the stored result cannot be read now; go on without it, and say so where it matters"
+    if error.reason == "unknown":
+        return "no stored result of this session has this id; use an id that was shown to you"
+    return f"the stored result is gone ({error.reason}); go on without it, and say so where it matters"
+
+
+def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
+    if select is None or isinstance(select, ResultPart):
+        return select
+    try:
+        return ResultPart.model_validate(dict(select))
+    except ValidationError as exc:
+        wrong = sorted({one_line(".".join(map(str, error["loc"][:1])), max_chars=20) for error in exc.errors()})
+        raise ToolArgumentsError(
+            f"select cannot be used ({', '.join(filter(None, wrong)) or 'an empty range'}); "
+            "use path, filter, keys, lines, chars and regex",
+            tool=READER_NAME,
+        ) from exc

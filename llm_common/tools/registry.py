@@ -1,0 +1,166 @@
+"""`ToolRegistry`: the tools that an agent has, by name."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar, overload
+
+from llm_common.errors import ConfigError, ToolArgumentsError, UnknownToolError
+from llm_common.tools.tool import Tool
+
+__all__ = ["ToolRegistry"]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class ToolRegistry:
+    """Tools by name: described to a model, checked, and run.
+
+    Order of registration never matters: names, iteration and the schema are sorted by name.
+
+    Args:
+        tools: What to register at once; see `register`.
+    """
+
+    def __init__(self, tools: Iterable[Any] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._schema: str | None = None
+        for tool in tools:
+            self.register(tool)
+
+    def register(
+        self,
+        tool: Any,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        replace: bool = False,
+    ) -> Tool:
+        """The tool, now known to the registry.
+
+        Args:
+            tool: A `Tool`, as it is; a function, sync or async; or an object with `metadata.name`,
+                `metadata.description`, `metadata.to_schema()` and `execute(**kwargs)`.
+            name: For a function: its name for the model. See `Tool`.
+            description: For a function: what the model reads. See `Tool`.
+            parameters: For a function: JSON Schema of its arguments; None derives it from the type hints. See `Tool`.
+            replace: Whether a tool of that name may be there already. Two tools that meet under one name are
+                otherwise an error, since one would silently run for the other.
+
+        Raises:
+            ConfigError: The name is taken or not allowed, or the arguments cannot be described; see `Tool`.
+        """
+        made = _tool_from(tool, name=name, description=description, parameters=parameters)
+        if made.name in self._tools and not replace:
+            raise ConfigError(
+                f"a tool called {made.name} is registered already; choose another name, or pass replace=True",
+                variable="name",
+                value=made.name,
+            )
+        self._tools[made.name] = made
+        self._schema = None
+        return made
+
+    @overload
+    def tool(self, function: FunctionT, /) -> FunctionT: ...
+    @overload
+    def tool(
+        self, /, *, name: str | None = None, description: str | None = None
+    ) -> Callable[[FunctionT], FunctionT]: ...
+    def tool(
+        self, function: FunctionT | None = None, /, *, name: str | None = None, description: str | None = None
+    ) -> FunctionT | Callable[[FunctionT], FunctionT]:
+        """`register` as a decorator, bare or with a name and a description; the function stays what it was.
+
+        Raises:
+            ConfigError: As from `register`.
+        """
+
+        def keep(function: FunctionT) -> FunctionT:
+            self.register(function, name=name, description=description)
+            return function
+
+        return keep if function is None else keep(function)
+
+    def unregister(self, name: str) -> None:
+        """Forgets a tool; a name that is not registered is no error."""
+        self._tools.pop(name, None)
+        self._schema = None
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of exactly that name, or None."""
+        return self._tools.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name, sorted."""
+        return tuple(sorted(self._tools))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter([self._tools[name] for name in self.names])
+
+    def get_tools_schema(self) -> str:
+        """Every tool as canonical JSON: `[{"description":…,"name":…,"parameters":…}]`, sorted by name.
+
+        The same tools give the same bytes in whatever order they were registered, so that a prompt which holds them
+        can be cached. Written once until the tools change.
+        """
+        if self._schema is None:
+            self._schema = f"[{','.join(tool.definition for tool in self)}]"
+        return self._schema
+
+    async def execute(self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Any:
+        """What the tool returns. It runs once, or not at all when its arguments do not fit.
+
+        A `ToolResult` is handed back as it is, also with `success=False`. Calls may run concurrently.
+
+        Args:
+            tool_name: Exact name.
+            args: Arguments by name, as one mapping.
+            **kwargs: The same as keywords, instead of `args`.
+
+        Raises:
+            UnknownToolError: No tool of that name; the text offers the nearest ones.
+            ToolArgumentsError: The arguments do not fit the schema. The text names fields, never values.
+            ToolFailedError: The tool raised; the original is the cause.
+        """
+        tool = self._tools.get(tool_name)
+        if tool is None:
+            raise UnknownToolError(self._unknown(str(tool_name)), tool=str(tool_name))
+        if args is not None and kwargs:
+            raise ToolArgumentsError(
+                f"{tool.name} was not run: pass its arguments as one mapping or as keywords, not both", tool=tool.name
+            )
+        return await tool.run(kwargs if args is None else args)
+
+    def _unknown(self, name: str) -> str:
+        near = get_close_matches(name[:64], self.names, n=3)
+        offer = (
+            f"use one of the nearest: {', '.join(near)}" if near else f"use one of the {len(self)} that are registered"
+        )
+        return f"no tool of that name; {offer}"
+
+
+def _tool_from(source: Any, *, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> Tool:
+    """A tool as it is, or made from a function or from an object that carries its own metadata."""
+    if isinstance(source, Tool):
+        return source
+    metadata = getattr(source, "metadata", None)
+    if metadata is not None and hasattr(source, "execute"):
+        return Tool(
+            source.execute,
+            name=name or metadata.name,
+            description=description or metadata.description,
+            parameters=parameters or metadata.to_schema(),
+        )
+    if not callable(source):
+        raise ConfigError(
+            "this is no tool; pass a function, a Tool, or an object with metadata and execute()", variable="tool"
+        )
+    return Tool(source, name=name, description=description, parameters=parameters)

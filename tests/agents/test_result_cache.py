@@ -1,0 +1,40 @@
+import threading
+
+from llm_common.agents.result_cache import ResultCache
+
+
+def test_what_was_used_longest_ago_goes_first() -> None:
+    cache = ResultCache(max_item_bytes=10, max_bytes=25)
+    for name in "abc":
+        cache.put(("q", name), name.encode() * 10)
+        cache.get(("q", "a"))
+    assert [cache.get(("q", name)) for name in "abc"] == [b"a" * 10, None, b"c" * 10]
+
+
+def test_a_replaced_result_counts_once() -> None:
+    cache = ResultCache(max_item_bytes=10, max_bytes=20)
+    cache.put(("q", "a"), b"1234567890")
+    cache.put(("q", "a"), b"1")
+    cache.put(("q", "b"), b"1234567890")
+    assert cache.get(("q", "a")) == b"1"
+    cache.put(("q", "a"), b"12345678901")
+    assert cache.get(("q", "a")) is None
+    cache.clear()
+    assert len(cache) == 0
+    assert not cache.takes(None)
+
+
+def test_threads_share_it() -> None:
+    cache = ResultCache(max_item_bytes=100, max_bytes=500)
+
+    def work(number: int) -> None:
+        for turn in range(300):
+            cache.put(("q", str((number + turn) % 20)), b"x" * 100)
+            cache.get(("q", str(turn % 20)))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(cache) == 5

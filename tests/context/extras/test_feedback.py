@@ -1,0 +1,213 @@
+"""Weights that learn from feedback: kept on disk, shared, bounded, and of use."""
+
+import asyncio
+import pickle
+import sqlite3
+import stat
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from llm_common.context import (
+    AdaptiveWeights,
+    ContextBundle,
+    ContextFile,
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    FileMetadata,
+    IntentType,
+    classify_intent,
+)
+from llm_common.core.tokens import UpperBoundCounter
+from llm_common.errors import StoreError
+from tests.context.samples import NOON, file, memory, packed, request_of, turn
+
+WRITING, DEBUGGING = IntentType.CODE_WRITING, IntentType.CODE_DEBUGGING
+SUBJECTS = ("parser", "scheduler", "ledger", "mailbox", "gateway", "archive", "planner", "session", "index", "cache")
+
+TRAINING = [prefix + subject for prefix in ("", "sub", "re") for subject in SUBJECTS[:7]]
+
+
+def pool_of(subject: str) -> DataPoolSnapshot:
+    """Six settled files named for the subject, one changed today that hardly speaks of it, one for mentions, others."""
+    settled = [
+        ContextFile(
+            id=f"{subject}-{number}",
+            path=f"{subject}/overflow{number}.md",
+            name="",
+            content=f"{subject} overflow " * 60,
+        )
+        for number in range(6)
+    ]
+    changed = ContextFile(
+        id=f"{subject}-changed",
+        path="live/current.md",
+        name="current.md",
+        content=f"the {subject}, " + "and much more, " * 30,
+        metadata=FileMetadata(last_modified=NOON),
+    )
+    others = [file(f"other{number}.md", "of other matters") for number in range(30)]
+    named = file("named.md", "nothing of it, " * 40)
+    return DataPoolSnapshot(
+        context_files=(*settled, changed, named, *others),
+        session_log=tuple(turn(number, f"We talked of the {subject}.") for number in range(5)),
+    )
+
+
+def asked(subject: str, weights: dict[str, float] | None = None) -> ContextSelectionRequest:
+    intent = classify_intent(f"fix the {subject} overflow, see named.md")
+    return ContextSelectionRequest(intent=intent, token_budget=900, weights=weights or {}, now=NOON)
+
+
+async def selected(subject: str, weights: dict[str, float] | None = None) -> ContextBundle:
+    return await ContextSelector().select(asked(subject, weights), pool_of(subject))
+
+
+def rank(bundle: ContextBundle, item_id: str) -> int:
+    files = [each for each in (*bundle.kept, *bundle.dropped) if each.kind == "file"]
+    return [each.id for each in sorted(files, key=lambda each: (-each.score, each.id))].index(item_id)
+
+
+def shows(bundle: ContextBundle, item_id: str) -> bool:
+    return any(each.id == item_id and each.form == "whole" for each in bundle.kept)
+
+
+@pytest.fixture
+def adaptive(tmp_path: Path) -> AdaptiveWeights:
+    return AdaptiveWeights(tmp_path / "weights.db")
+
+
+async def test_feedback_lifts_the_helpful_items_of_later_requests_and_breaks_no_rule_s1_16(
+    adaptive: AdaptiveWeights,
+) -> None:
+    for subject in SUBJECTS[7:]:
+        bundle = await selected(subject)
+        assert rank(bundle, f"{subject}-changed") == 7
+        assert not shows(bundle, f"{subject}-changed")
+    for subject in TRAINING:
+        bundle = await selected(subject, await adaptive.weights(DEBUGGING, now=NOON))
+        await adaptive.record_feedback(bundle, f"{subject}-changed", True, now=NOON)
+        await adaptive.record_feedback(bundle, bundle.files[1].id, bundle.files[1].path == "live/current.md", now=NOON)
+    weights = await adaptive.weights(DEBUGGING, now=NOON)
+    assert weights["change"] > 1.0 > weights["words"]
+    for subject in SUBJECTS[7:]:
+        bundle = await selected(subject, weights)
+        assert rank(bundle, f"{subject}-changed") == 0
+        assert shows(bundle, f"{subject}-changed")
+        assert UpperBoundCounter().count(bundle.render()) == bundle.metadata.total_tokens <= 900
+        assert bundle.files[0].name == "named.md"
+        assert bundle.turns[-1].id == "t0004"
+
+
+async def test_without_feedback_there_are_no_weights_s1_16(adaptive: AdaptiveWeights) -> None:
+    assert await adaptive.weights(DEBUGGING) == {}
+    assert await selected("parser", await adaptive.weights(DEBUGGING)) == await selected("parser")
+
+
+async def test_weights_belong_to_the_intent_and_the_strategy_of_the_bundle_s1_16(adaptive: AdaptiveWeights) -> None:
+    assert await adaptive.record_feedback(await selected("parser"), "parser-changed", True)
+    assert await adaptive.weights(DEBUGGING) != {}
+    assert await adaptive.weights(WRITING) == {}
+    assert await adaptive.weights(DEBUGGING, strategy="spec") == {}
+
+
+async def test_any_amount_of_feedback_leaves_a_factor_between_a_half_and_two_s1_16(adaptive: AdaptiveWeights) -> None:
+    bundle = await selected("parser")
+    for number in range(40):
+        another = replace(bundle, metadata=replace(bundle.metadata, selection_strategy=f"{number}"))
+        await adaptive.record_feedback(another, "parser-changed", True, now=NOON)
+    weights = await adaptive.weights(DEBUGGING, now=NOON)
+    assert (weights["change"], weights["words"]) == (2.0, 0.5)
+
+
+async def test_factors_fall_back_to_one_s1_16(adaptive: AdaptiveWeights) -> None:
+    await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
+    at_once = await adaptive.weights(DEBUGGING, now=NOON)
+    later = await adaptive.weights(DEBUGGING, now=NOON + timedelta(days=30))
+    assert 1.0 > later["words"] > at_once["words"]
+    assert await adaptive.weights(DEBUGGING, now=NOON + timedelta(days=400)) == {}
+
+
+async def test_a_verdict_counts_once_and_a_changed_one_takes_its_place_s1_16(
+    adaptive: AdaptiveWeights, tmp_path: Path
+) -> None:
+    bundle = await selected("parser")
+    assert await adaptive.record_feedback(bundle, "parser-changed", True, now=NOON)
+    once = await adaptive.weights(DEBUGGING, now=NOON)
+    assert not await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
+    assert await adaptive.weights(DEBUGGING, now=NOON) == once
+    assert await adaptive.record_feedback(bundle, "parser-changed", False, now=NOON)
+    other = AdaptiveWeights(tmp_path / "other.db")
+    await other.record_feedback(bundle, "parser-changed", False, now=NOON)
+    assert await adaptive.weights(DEBUGGING, now=NOON) == await other.weights(DEBUGGING, now=NOON)
+
+
+async def test_the_item_must_be_one_of_the_bundle_s1_16(adaptive: AdaptiveWeights) -> None:
+    pool = DataPoolSnapshot(
+        context_files=(file("m1", "rain"), file("f.py", "wind")), memory_hits=(memory(1, "rain"), memory(2, "wind"))
+    )
+    bundle = packed(pool, request_of(900), {})
+    with pytest.raises(ValueError, match="no item"):
+        await adaptive.record_feedback(bundle, "m9", True)
+    with pytest.raises(ValueError, match="give the kind"):
+        await adaptive.record_feedback(bundle, "m1", True)
+    assert await adaptive.record_feedback(bundle, "m1", True, kind="memory")
+    assert await adaptive.record_feedback(bundle, "m1", True, kind="file")
+
+
+async def test_the_file_is_private_and_holds_neither_text_nor_ids_s1_16(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "weights.db"
+    await AdaptiveWeights(path).record_feedback(await selected("parser"), "parser-changed", True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        dump = "\n".join(connection.iterdump())
+    connection.close()
+    assert "debugging" in dump
+    assert not any(word in dump for word in ("parser", "overflow", "named.md", "current.md"))
+
+
+async def test_a_new_object_on_the_same_file_goes_on_s1_16(adaptive: AdaptiveWeights, tmp_path: Path) -> None:
+    await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
+    again = AdaptiveWeights(tmp_path / "weights.db")
+    assert await again.weights(DEBUGGING, now=NOON) == await adaptive.weights(DEBUGGING, now=NOON) != {}
+
+
+PROCESS = """
+import asyncio, pickle, sys
+from llm_common.context import AdaptiveWeights
+async def main():
+    adaptive = AdaptiveWeights(sys.argv[1])
+    for bundle, item_id, now in pickle.load(sys.stdin.buffer):
+        await adaptive.record_feedback(bundle, item_id, True, now=now)
+asyncio.run(main())
+"""
+
+
+async def test_tasks_and_processes_that_share_a_file_lose_no_verdict_s1_16(tmp_path: Path) -> None:
+    shared, alone = AdaptiveWeights(tmp_path / "shared.db"), AdaptiveWeights(tmp_path / "alone.db")
+    verdicts = [(await selected(subject), f"{subject}-changed", NOON) for subject in SUBJECTS]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROCESS, str(tmp_path / "shared.db"), stdin=asyncio.subprocess.PIPE
+    )
+    here = [shared.record_feedback(bundle, item_id, True, now=now) for bundle, item_id, now in verdicts[5:]]
+    await asyncio.gather(process.communicate(pickle.dumps(verdicts[:5])), *here)
+    assert process.returncode == 0
+    for bundle, item_id, now in verdicts:
+        await alone.record_feedback(bundle, item_id, True, now=now)
+    assert await shared.weights(DEBUGGING, now=NOON) == await alone.weights(DEBUGGING, now=NOON) != {}
+
+
+async def test_a_file_that_is_no_such_file_is_a_store_error_s1_16(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, but long enough to be looked at by SQLite " * 50)
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE others (id)")
+    connection.close()
+    for name in ("text", "other.db", ""):
+        with pytest.raises(StoreError):
+            await AdaptiveWeights(tmp_path / name).weights(DEBUGGING)

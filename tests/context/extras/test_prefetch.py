@@ -1,0 +1,83 @@
+"""What the last selections say about the next one."""
+
+from dataclasses import replace
+
+import pytest
+
+from llm_common.context import ContextBundle, DataPoolSnapshot, PrefetchHint, prefetch_hints
+from llm_common.context.request import Kind, Score
+from tests.context.samples import PROJECT, file, memory, output, packed, request_of, turn
+
+SMALL = file("rain.py", "def rain(): return 1\n")
+LARGE = file("long.py", "def long_story(): return 'and so on'\n" * 400)
+KNOWN = memory(1, "It rained.")
+NAMED = output(1)
+GOOD = Score(1.0)
+MENTIONED = Score(1.0, {}, "mentioned")
+EXCLUDED = Score(1.0, {}, "excluded")
+
+
+def bundle_of(scores: dict[tuple[Kind, str], Score], *, budget: int = 600, text: str | None = None) -> ContextBundle:
+    """The bundle of three turns, the project, and those of the items above that have a score."""
+    pool = DataPoolSnapshot(
+        session_log=tuple(turn(number, "Does it rain?") for number in range(3)),
+        context_files=tuple(each for each in (SMALL, LARGE) if ("file", each.id) in scores),
+        memory_hits=(KNOWN,) if ("memory", KNOWN.id) in scores else (),
+        tool_outputs=(NAMED,) if ("output", NAMED.pointer_id) in scores else (),
+        project_state=PROJECT,
+    )
+    return packed(pool, request_of(budget), scores, texts={NAMED.pointer_id: text} if text else {})
+
+
+ALL: dict[tuple[Kind, str], Score] = {
+    ("file", "rain.py"): GOOD,
+    ("file", "long.py"): MENTIONED,
+    ("memory", "m1"): GOOD,
+    ("output", NAMED.pointer_id): GOOD,
+}
+LARGE_HINT = PrefetchHint("file", "long.py", "mentioned", 1)
+LINE_HINT = PrefetchHint("output", NAMED.pointer_id, "pointer_line", 1)
+
+
+def test_what_was_mentioned_and_did_not_fit_comes_before_lines_and_repeats_s1_16() -> None:
+    assert prefetch_hints([bundle_of(ALL)]) == (LARGE_HINT, LINE_HINT)
+    assert prefetch_hints([bundle_of(ALL)] * 2) == (
+        replace(LARGE_HINT, times=2),
+        replace(LINE_HINT, times=2),
+        PrefetchHint("file", "rain.py", "kept_repeatedly", 2),
+        PrefetchHint("memory", "m1", "kept_repeatedly", 2),
+    )
+
+
+def test_what_has_been_shown_since_is_missed_no_longer_s1_16() -> None:
+    line, shown = bundle_of(ALL), bundle_of(ALL, budget=20_000, text="It rains.")
+    assert prefetch_hints([line, shown]) == (
+        PrefetchHint("file", "rain.py", "kept_repeatedly", 2),
+        PrefetchHint("memory", "m1", "kept_repeatedly", 2),
+    )
+    assert prefetch_hints([shown, line])[:2] == (LARGE_HINT, LINE_HINT)
+
+
+def test_what_the_newest_selection_did_not_know_or_kept_out_is_not_hinted_at_s1_16() -> None:
+    without = bundle_of({("memory", "m1"): GOOD, ("file", "rain.py"): EXCLUDED})
+    assert prefetch_hints([bundle_of(ALL)] * 3 + [without]) == (PrefetchHint("memory", "m1", "kept_repeatedly", 4),)
+
+
+def test_only_the_five_newest_selections_count_s1_16() -> None:
+    alone = bundle_of({("memory", "m1"): GOOD, ("file", "long.py"): EXCLUDED})
+    assert [each.times for each in prefetch_hints([alone] * 9)] == [5]
+    lines_long_ago = [bundle_of(ALL), *[bundle_of({})] * 5, bundle_of({("memory", "m1"): GOOD})]
+    assert prefetch_hints(lines_long_ago) == ()
+
+
+def test_at_most_so_many_hints_are_given_the_best_ones_s1_16() -> None:
+    bundles = [bundle_of(ALL)] * 2
+    for limit in range(5):
+        assert prefetch_hints(bundles, limit=limit) == prefetch_hints(bundles)[:limit]
+    with pytest.raises(ValueError, match="limit"):
+        prefetch_hints(bundles, limit=-1)
+
+
+def test_nothing_selected_gives_no_hint_s1_16() -> None:
+    assert prefetch_hints([]) == ()
+    assert prefetch_hints([bundle_of(ALL, budget=150)] * 2) == (replace(LARGE_HINT, times=2),)

@@ -1,0 +1,538 @@
+"""What goes into a bundle, and in which form."""
+
+import os
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.context.bundle import ContextBundle
+from llm_common.context.pool import DataPoolSnapshot
+from llm_common.context.rendering import frame, item_block
+from llm_common.context.request import IntentType, Kind, Score
+from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
+from tests.context.samples import (
+    PROJECT,
+    Case,
+    CharacterCounter,
+    cases,
+    even_scores,
+    file,
+    keys_of,
+    memory,
+    output,
+    packed,
+    request_of,
+    turn,
+)
+
+PROSE = "The rain in spring falls on roofs and fields, and the wind carries clouds over the hills. "
+
+
+def ids(bundle: ContextBundle, kind: Kind) -> list[str]:
+    return [account.id for account in bundle.kept if account.kind == kind]
+
+
+def form_of(bundle: ContextBundle, item_id: str) -> str:
+    return next(account.form for account in (*bundle.kept, *bundle.dropped) if account.id == item_id)
+
+
+def reason_of(bundle: ContextBundle, item_id: str) -> str:
+    return next(account.reason for account in (*bundle.kept, *bundle.dropped) if account.id == item_id)
+
+
+class Odd:
+    """A counter whose counts do not add up."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+
+    def count(self, text: str) -> int:
+        return self._count(text)
+
+
+COUNTERS: dict[str, TokenCounter] = {
+    "upper_bound": UpperBoundCounter(),
+    "characters": CharacterCounter(),
+    "quarters": Odd(lambda text: len(text) // 4),
+    "overhead": Odd(lambda text: 90 + len(text) // 4),
+    "more_together": Odd(lambda text: len(text) ** 2 // 2_000),
+    "hash": Odd(lambda text: sum(text.encode(errors="replace")) % 997),
+    "lines_only": Odd(lambda text: text.count("\n")),
+    "negative": Odd(lambda text: -len(text)),
+    "endless": Odd(lambda text: 10**12),
+}
+
+
+def assert_within_bounds(bundle: ContextBundle, pool: DataPoolSnapshot, budget: int, counter: TokenCounter) -> None:
+    text = bundle.render()
+    if text:
+        assert counter.count(text) <= budget
+        assert bundle.metadata.total_tokens == counter.count(text)
+    else:
+        assert (bundle.metadata.total_tokens, bundle.kept) == (0, ())
+    accounted = [(account.kind, account.id) for account in (*bundle.kept, *bundle.dropped)]
+    assert sorted(accounted) == sorted(keys_of(pool))
+    assert all(account.form != "left_out" for account in bundle.kept)
+    assert all(account.form == "left_out" and account.reason for account in bundle.dropped)
+
+
+class TestHardBudget:
+    @given(case=cases(), budget=st.integers(1, 3_000))
+    @settings(max_examples=150)
+    def test_no_bundle_is_over_the_budget_by_the_exact_tokenizer_s1_05(self, case: Case, budget: int) -> None:
+        self.assert_within_budget(case, budget)
+
+    @pytest.mark.torture
+    @pytest.mark.parametrize("smallest", [1, 751, 1_501, 2_251])
+    @given(case=cases(), more=st.integers(0, 749))
+    @settings(max_examples=2_500)
+    def test_none_of_ten_thousand_bundles_is_over_the_budget_s1_05(self, smallest: int, case: Case, more: int) -> None:
+        self.assert_within_budget(case, smallest + more)
+
+    def assert_within_budget(self, case: Case, budget: int) -> None:
+        pool, scores, texts = case
+        counter = exact()
+        bundle = packed(pool, request_of(budget, "rain cloud", counter=counter), scores, texts=texts)
+        assert_within_bounds(bundle, pool, budget, counter)
+
+    @pytest.mark.parametrize("name", COUNTERS, ids=[f"S1-05-{name}" for name in COUNTERS])
+    @given(case=cases(), budget=st.integers(1, 5_000))
+    @settings(max_examples=20)
+    def test_no_counter_gets_a_bundle_over_its_budget(self, name: str, case: Case, budget: int) -> None:
+        pool, scores, texts = case
+        bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), scores, texts=texts)
+        assert_within_bounds(bundle, pool, budget, COUNTERS[name])
+
+    @pytest.mark.parametrize(
+        ("budget", "kept"),
+        [(1, 0), (199, 0), (200, 0), (300, 1)],
+        ids=["F-134-1", "F-135-199", "F-135-200", "S1-04-300"],
+    )
+    def test_a_budget_that_the_system_text_takes_up_gives_an_empty_bundle(self, budget: int, kept: int) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
+        bundle = packed(pool, request_of(budget), even_scores(pool))
+        assert len(bundle.kept) == kept
+        assert bool(bundle.render()) is bool(kept)
+
+    def test_a_huge_budget_takes_everything_whole_f_134(self) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, PROSE),), context_files=(file("a.py", PROSE * 100),))
+        bundle = packed(pool, request_of(10**12), even_scores(pool))
+        assert {account.form for account in bundle.kept} == {"whole"}
+        assert not bundle.dropped
+
+    @pytest.mark.parametrize("tokens", [0, -5, None, 1e9], ids=lambda tokens: f"F-137-{tokens}")
+    def test_declared_tokens_change_nothing(self, tokens: float | None) -> None:
+        plain = DataPoolSnapshot(context_files=(file("a.py", PROSE * 30), file("b.py", PROSE)))
+        declared = plain.model_copy(
+            update={"context_files": tuple(each.model_copy(update={"tokens": tokens}) for each in plain.context_files)}
+        )
+        bundles = [packed(pool, request_of(600), even_scores(pool)) for pool in (plain, declared)]
+        assert bundles[0].render() == bundles[1].render()
+
+
+_exact: list[ExactCounter] = []
+
+
+def exact() -> ExactCounter:
+    if not _exact:
+        _exact.append(ExactCounter())
+    return _exact[0]
+
+
+def sentences(count: int, seed: int) -> str:
+    source = random.Random(seed)
+    words = ["rain", "wind", "roof", "cloud", "field", "spring", "hill", "river", "light", "stone", "bridge"]
+    return "\n".join(" ".join(source.choices(words, k=12)) + "." for _ in range(count))
+
+
+class TestUse:
+    @pytest.mark.parametrize("budget", [1_000, 4_000, 20_000])
+    @pytest.mark.parametrize("shape", ["files", "turns", "both", "one_file", "outputs"])
+    def test_nearly_all_of_the_budget_is_used_when_there_is_enough_to_say_s1_06(self, budget: int, shape: str) -> None:
+        files = tuple(file(f"f{number}.py", sentences(200, number)) for number in range(20))
+        turns = tuple(turn(number, sentences(1 + number % 7, number)) for number in range(1_000))
+        outputs = tuple(output(number) for number in range(20))
+        pool = {
+            "files": DataPoolSnapshot(context_files=files),
+            "turns": DataPoolSnapshot(session_log=turns),
+            "both": DataPoolSnapshot(context_files=files, session_log=turns),
+            "one_file": DataPoolSnapshot(context_files=(file("big.py", sentences(5_000, 1)),)),
+            "outputs": DataPoolSnapshot(tool_outputs=outputs),
+        }[shape]
+        texts = {each.pointer_id: sentences(300, 7) for each in pool.tool_outputs}
+        source = random.Random(budget)
+        scores = {key: Score(source.random()) for key in keys_of(pool)}
+        bundle = packed(pool, request_of(budget, "wind over the bridge"), scores, texts=texts)
+        assert 0.97 <= bundle.metadata.budget_utilization <= 1.0
+
+    def test_room_that_one_kind_leaves_goes_to_the_others_s1_06(self) -> None:
+        pool = DataPoolSnapshot(
+            session_log=(turn(1, "Rain."),), context_files=tuple(file(f"f{n}.py", PROSE * 10) for n in range(10))
+        )
+        request = request_of(2_000, classification=IntentType.CONVERSATIONAL)  # a tenth is for files
+        assert packed(pool, request, even_scores(pool)).metadata.budget_utilization > 0.9
+
+    def test_a_kind_with_relevant_items_is_not_crowded_out(self) -> None:
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, PROSE) for number in range(200)),
+            context_files=(file("a.py", PROSE * 3),),
+            memory_hits=(memory(1, PROSE),),
+            tool_outputs=(output(1),),
+        )
+        scores = even_scores(pool) | {key: Score(9.0) for key in keys_of(pool) if key[0] == "turn"}
+        bundle = packed(pool, request_of(2_500), scores, texts={output(1).pointer_id: PROSE})
+        assert {account.kind for account in bundle.kept} == {"turn", "file", "memory", "output"}
+
+
+class TestKnapsack:
+    def test_packed_worth_is_near_the_optimum_on_a_thousand_small_instances(self) -> None:
+        source = random.Random(5)
+        counter = CharacterCounter()
+        ratios = []
+        for _ in range(1_000):
+            pool = DataPoolSnapshot(
+                context_files=tuple(
+                    file(f"{name}", "x" * source.randrange(20, 400)) for name in "abcdefghij"[: source.randrange(4, 11)]
+                )
+            )
+            scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
+            request = request_of(source.randrange(500, 1_600), "nothing in them", counter=counter)
+            bundle = packed(pool, request, scores)
+            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+        assert min(ratios) >= 0.95
+        assert sum(ratios) / len(ratios) >= 0.99
+
+    def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(self) -> None:
+        small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
+        pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
+        scores = even_scores(pool, 0.25) | {("file", "large.py"): Score(1.2)}
+        bundle = packed(pool, request_of(4_000, "wind over the bridge"), scores)
+        tokens = {account.id: account.tokens for account in bundle.kept}
+        assert form_of(bundle, "large.py") == "passages"
+        assert tokens["large.py"] >= 800
+        assert sum(form_of(bundle, each.id) == "whole" for each in small) >= 10
+        assert bundle.metadata.budget_utilization >= 0.97
+
+    def test_the_best_of_all_is_shown_though_small_items_are_denser(self) -> None:
+        small = tuple(file(f"s{number:02}.py", sentences(12, number)) for number in range(30))
+        pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
+        scores: dict[tuple[Kind, str], Score] = {
+            ("file", each.id): Score(1.0 - number / 30) for number, each in enumerate(small)
+        }
+        request = request_of(4_000, "wind over the bridge")
+        bundle = packed(pool, request, scores | {("file", "large.py"): Score(1.05)})
+        without = packed(DataPoolSnapshot(context_files=small), request, scores)
+        assert reason_of(bundle, "large.py") == "share"
+        assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
+        assert sum(each.worth for each in bundle.kept) >= 0.95 * sum(each.worth for each in without.kept)
+
+    def test_a_large_item_that_is_no_better_than_what_fits_is_whole_or_waits_for_spare_room(self) -> None:
+        small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
+        pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
+        bundle = packed(pool, request_of(4_000, "wind over the bridge"), even_scores(pool, 0.4))
+        assert reason_of(bundle, "large.py") != "share"
+
+    def test_packed_worth_of_items_that_can_be_cut_is_near_that_of_whole_ones_or_more(self) -> None:
+        source = random.Random(8)
+        counter = CharacterCounter()
+        ratios = []
+        for _ in range(200):
+            pool = DataPoolSnapshot(
+                context_files=tuple(
+                    file(name, sentences(source.randrange(1, 40), source.randrange(99)))
+                    for name in "abcdefgh"[: source.randrange(3, 9)]
+                )
+            )
+            scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
+            request = request_of(source.randrange(1_000, 6_000), "wind over the bridge", counter=counter)
+            bundle = packed(pool, request, scores)
+            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+        assert min(ratios) >= 0.95
+        assert sum(ratios) / len(ratios) >= 1.0
+
+
+def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budget: int) -> float:
+    """The largest worth that whole files can have in the budget, by trying every choice of them."""
+    items = [
+        (
+            len(item_block("file", each.id, heading=each.path, body=each.content).text),
+            scores["file", each.id].value ** 2,
+        )
+        for each in pool.context_files
+    ]
+    room = budget - len(frame(["file"]))
+    return (
+        max(
+            sum(worth for _, worth in chosen)
+            for size in range(len(items) + 1)
+            for chosen in combinations(items, size)
+            if sum(tokens for tokens, _ in chosen) <= room
+        )
+        or 1.0
+    )
+
+
+class TestTurns:
+    def test_the_newest_turn_is_always_in_and_turns_are_in_the_order_of_time_s1_07(self) -> None:
+        pool = DataPoolSnapshot(session_log=tuple(turn(number, f"{number} {PROSE * 2}") for number in range(100)))
+        scores = even_scores(pool) | {
+            ("turn", each.id): Score(0.0, {}, "below_cut_off") for each in pool.session_log[-2:]
+        }
+        bundle = packed(pool, request_of(1_500), scores)
+        assert reason_of(bundle, "t0099") == "newest"
+        assert [each.id for each in bundle.turns] == sorted(each.id for each in bundle.turns)
+
+    def test_a_newest_turn_that_is_too_long_is_cut_s1_07(self) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, PROSE), turn(2, PROSE * 500)))
+        bundle = packed(pool, request_of(1_000), even_scores(pool))
+        assert {each.id for each in bundle.turns} == {"t0001", "t0002"}
+        assert form_of(bundle, "t0002") in ("excerpt", "passages")
+        assert "characters left out" in bundle.turns[1].content
+
+    def test_an_excluded_turn_is_not_in_the_reserve_s1_09(self) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, "Rain."), turn(2, "Wind.")))
+        scores = even_scores(pool) | {("turn", "t0002"): Score(9.0, {}, "excluded")}
+        assert ids(packed(pool, request_of(1_000), scores), "turn") == ["t0001"]
+
+
+class TestFiles:
+    def test_mentioned_come_first_then_pinned_then_the_rest_s1_09(self) -> None:
+        pool = DataPoolSnapshot(context_files=tuple(file(name, PROSE * 2) for name in "abcdef"))
+        scores = even_scores(pool) | {
+            ("file", "e"): Score(0.1, {}, "mentioned"),
+            ("file", "c"): Score(0.2, {}, "pinned"),
+            ("file", "a"): Score(9.0, {}, "excluded"),
+            ("file", "b"): Score(0.9),
+        }
+        bundle = packed(pool, request_of(4_000), scores)
+        assert [each.id for each in bundle.files] == ["e", "c", "b", "d", "f"]
+        assert reason_of(bundle, "a") == "excluded"
+
+    def test_a_mentioned_file_is_whole_whenever_the_budget_holds_it_s1_09(self) -> None:
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, PROSE) for number in range(50)),
+            context_files=(file("config.ts", PROSE * 50), *(file(f"{n}.ts", PROSE * 3) for n in range(9))),
+        )
+        scores = even_scores(pool, 2.0) | {("file", "config.ts"): Score(0.1, {}, "mentioned")}
+        request = request_of(1_800, classification=IntentType.CONVERSATIONAL)
+        bundle = packed(pool, request, scores)
+        assert form_of(bundle, "config.ts") == "whole"
+        assert bundle.files[0].id == "config.ts"
+
+    def test_a_mentioned_file_that_is_too_large_is_cut_and_leaves_room_for_others_s1_09(self) -> None:
+        pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1)), file("small.py", PROSE)))
+        scores = even_scores(pool) | {("file", "big.py"): Score(1.0, {}, "mentioned")}
+        bundle = packed(pool, request_of(1_500), scores)
+        assert [form_of(bundle, name) for name in ("big.py", "small.py")] == ["passages", "whole"]
+        assert bundle.metadata.budget_utilization >= 0.97
+
+    def test_the_passages_that_the_request_asks_for_are_shown(self) -> None:
+        filler = "\n\n".join(f"Paragraph {number} is about stone and light." for number in range(800))
+        text = filler + "\n\nThe secret ingredient is saffron.\n\n" + filler
+        pool = DataPoolSnapshot(context_files=(file("long.md", text),))
+        bundle = packed(pool, request_of(700, "which ingredient is secret?"), even_scores(pool))
+        assert form_of(bundle, "long.md") == "passages"
+        assert "saffron" in bundle.render()
+        assert "characters left out" in bundle.files[0].content
+
+    def test_the_specs_strategy_shows_the_summary_of_a_relevant_file_that_is_too_large_s1_08(self) -> None:
+        pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1), summary="All about rain."),))
+        request = request_of(1_500, strategy="spec")
+        bundle = packed(pool, request, even_scores(pool, 0.9))
+        assert (bundle.files[0].content, form_of(bundle, "big.py")) == ("All about rain.", "summary")
+        assert form_of(packed(pool, request, even_scores(pool, 0.7)), "big.py") != "summary"
+
+    def test_what_is_below_the_cut_off_stays_out_s1_08(self) -> None:
+        pool = DataPoolSnapshot(context_files=(file("a.py", PROSE),))
+        bundle = packed(pool, request_of(1_500), {("file", "a.py"): Score(0.2, {}, "below_cut_off")})
+        assert (bundle.files, reason_of(bundle, "a.py")) == ((), "below_cut_off")
+
+
+class TestMemoryProjectOutputs:
+    def test_at_most_five_memories_the_best_that_fit_s1_10(self) -> None:
+        pool = DataPoolSnapshot(memory_hits=tuple(memory(number, PROSE) for number in range(8)))
+        scores: dict[tuple[Kind, str], Score] = {("memory", f"m{number}"): Score(number / 10) for number in range(8)}
+        bundle = packed(pool, request_of(5_000), scores)
+        assert [each.id for each in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
+        assert {account.reason for account in bundle.dropped} == {"enough"}
+
+    def test_the_project_is_in_whole_or_not_at_all_s1_10(self) -> None:
+        pool = DataPoolSnapshot(project_state=PROJECT)
+        assert packed(pool, request_of(1_000), even_scores(pool)).project == PROJECT
+        assert packed(pool, request_of(225), even_scores(pool)).project is not None  # headings need less than 200
+        long = PROJECT.model_copy(update={"description": PROSE * 200})
+        assert packed(DataPoolSnapshot(project_state=long), request_of(1_000), even_scores(pool)).project is None
+
+    def test_the_project_stays_out_when_it_is_not_required_s1_10(self) -> None:
+        pool = DataPoolSnapshot(project_state=PROJECT)
+        bundle = packed(pool, request_of(1_000), {("project", PROJECT.name): Score(1.0, {}, "not_required")})
+        assert (bundle.project, reason_of(bundle, PROJECT.name)) == (None, "not_required")
+
+    def test_an_output_steps_down_from_whole_to_a_line(self) -> None:
+        pool = DataPoolSnapshot(tool_outputs=(output(1, digest="object of 3: rain", result_bytes=12_345),))
+        key = output(1).pointer_id
+        forms = [
+            form_of(packed(pool, request_of(600), even_scores(pool), texts=texts), key)
+            for texts in ({key: "Rain."}, {key: sentences(900, 1)}, {})
+        ]
+        assert forms[0] == "whole"
+        assert forms[1] in ("passages", "excerpt")
+        assert forms[2] == "summary"
+        bare = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=12_345),))
+        bundle = packed(bare, request_of(600), even_scores(bare))
+        assert form_of(bundle, key) == "pointer"
+        assert "12,345 bytes" in bundle.render()
+
+    def test_an_unavailable_output_is_dropped_and_says_so(self) -> None:
+        pool = DataPoolSnapshot(tool_outputs=(output(1),))
+        bundle = packed(pool, request_of(600), {("output", output(1).pointer_id): Score(1.0, {}, "unavailable")})
+        assert (bundle.outputs, bundle.dropped[0].reason) == ((), "unavailable")
+
+
+class TestAccounts:
+    def test_what_is_dropped_reads_like_a_tuple_and_is_equal_by_what_it_says(self) -> None:
+        log = tuple(turn(number, PROSE * 40) for number in range(6))
+        pool = DataPoolSnapshot(session_log=log, context_files=(file("a.py", PROSE * 90),))
+        one, other = (packed(pool, request_of(300), even_scores(pool)) for _ in range(2))
+        dropped = one.dropped
+        assert [account.id for account in dropped] == ["t0004", "t0003", "t0002", "t0001", "t0000"]
+        assert (len(dropped), dropped[0], dropped[-2:]) == (5, next(iter(dropped)), tuple(dropped)[-2:])
+        assert (dropped, repr(dropped)) == (tuple(dropped), repr(tuple(dropped)))
+        assert one == other == pickle.loads(pickle.dumps(one))
+        assert dropped != packed(pool, request_of(300), even_scores(pool, 0.4)).dropped
+
+
+class TestDeterminism:
+    @given(case=cases(), budget=st.integers(201, 3_000), seed=st.integers(0, 99))
+    @settings(max_examples=60)
+    def test_the_order_of_the_pool_never_matters_and_it_is_never_changed_s1_11_s1_15(
+        self, case: Case, budget: int, seed: int
+    ) -> None:
+        pool, scores, texts = case
+        source = random.Random(seed)
+        before = pool.model_copy(deep=True)
+        update = {
+            name: tuple(source.sample(getattr(pool, name), len(getattr(pool, name))))
+            for name in ("session_log", "context_files", "memory_hits", "tool_outputs")
+        }
+        shuffled = pool.model_copy(update=update)
+        shuffled_scores = dict(source.sample(list(scores.items()), len(scores)))
+        first = packed(pool, request_of(budget), scores, texts=texts)
+        second = packed(shuffled, request_of(budget), shuffled_scores, texts=texts)
+        assert first.render() == second.render()
+        assert first.explain() == second.explain()
+        assert pool == before
+
+    @pytest.mark.parametrize(
+        "value", [float("nan"), float("inf"), -float("inf"), 1e300], ids=lambda value: f"F-140-{value}"
+    )
+    def test_a_score_that_is_no_sensible_number_still_gives_a_bundle(self, value: float) -> None:
+        pool = DataPoolSnapshot(context_files=tuple(file(name, PROSE * 9) for name in "abcdef"))
+        scores = even_scores(pool) | {("file", "c"): Score(value)}
+        bundle = packed(pool, request_of(800), scores)
+        assert bundle.metadata.budget_utilization >= 0.97
+        assert bundle.render() == packed(pool, request_of(800), scores).render()
+
+    def test_equal_scores_are_told_apart_by_id_f_144(self) -> None:
+        files = [file(f"f{number}.py", PROSE) for number in range(10)]
+        bundles = []
+        for seed in range(5):
+            random.Random(seed).shuffle(files)
+            pool = DataPoolSnapshot(context_files=tuple(files))
+            bundles.append(packed(pool, request_of(450), even_scores(pool)))
+        assert len({bundle.render() for bundle in bundles}) == 1
+        assert ids(bundles[0], "file") == sorted(ids(bundles[0], "file"))
+        assert ids(bundles[0], "file")[0] == "f0.py"
+
+    def test_every_process_and_hash_seed_gives_the_same_bytes_s1_11(self) -> None:
+        program = """
+import hashlib
+from tests.context.packing.test_packer import sentences
+from tests.context.samples import *
+pool = DataPoolSnapshot(
+    session_log=tuple(turn(n, sentences(3, n)) for n in range(60)),
+    context_files=tuple(file(f"f{n}.py", sentences(80, n)) for n in range(9)),
+    memory_hits=tuple(memory(n, sentences(2, n)) for n in range(9)),
+    tool_outputs=tuple(output(n, digest="rain") for n in range(9)),
+    project_state=PROJECT,
+)
+bundle = packed(pool, request_of(3000), even_scores(pool), texts={output(3).pointer_id: sentences(50, 1)})
+print(hashlib.sha256((bundle.render() + repr(bundle.explain())).encode()).hexdigest())
+"""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        found = {
+            subprocess.run(
+                [sys.executable, "-c", program],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=environment | {"PYTHONHASHSEED": seed},
+            ).stdout
+            for seed in ("0", "77")
+        }
+        assert len(found) == 1
+
+
+class TestHysteresis:
+    def test_an_item_that_was_in_stays_unless_clearly_beaten(self) -> None:
+        pool = DataPoolSnapshot(context_files=(file("a.py", PROSE * 8), file("b.py", PROSE * 8)))
+        request = request_of(330, "nothing in them")  # so that none has passages
+
+        def whole(first: float, second: float, previous: ContextBundle | None) -> list[str]:
+            scores: dict[tuple[Kind, str], Score] = {("file", "a.py"): Score(first), ("file", "b.py"): Score(second)}
+            bundle = packed(pool, request, scores, previous=previous)
+            return [account.id for account in bundle.kept if account.form == "whole"]
+
+        scores: dict[tuple[Kind, str], Score] = {
+            ("file", "a.py"): Score(1.0),
+            ("file", "b.py"): Score(0.0, {}, "excluded"),
+        }
+        previous = packed(pool, request, scores)
+        assert whole(1.0, 1.1, None) == ["b.py"]
+        assert whole(1.0, 1.1, previous) == ["a.py"]
+        assert whole(1.0, 1.3, previous) == ["b.py"]
+
+    def test_kept_items_keep_their_order_and_new_ones_follow(self) -> None:
+        files = tuple(file(f"f{number}.py", PROSE) for number in range(4))
+        first = DataPoolSnapshot(context_files=files[:3])
+        scores: dict[tuple[Kind, str], Score] = {("file", f"f{number}.py"): Score(number) for number in range(4)}
+        previous = packed(first, request_of(2_000), scores)
+        assert ids(previous, "file") == ["f2.py", "f1.py", "f0.py"]
+        second = packed(DataPoolSnapshot(context_files=files), request_of(2_000), scores, previous=previous)
+        assert ids(second, "file") == ["f2.py", "f1.py", "f0.py", "f3.py"]
+
+    def test_a_bundle_changes_little_from_turn_to_turn(self) -> None:
+        source = random.Random(3)
+        files = tuple(file(f"f{number}.py", sentences(20, number)) for number in range(40))
+        values = {each.id: source.random() for each in files}
+        shares: dict[bool, list[float]] = {True: [], False: []}
+        for uses_previous in (True, False):
+            source.seed(9)
+            previous: ContextBundle | None = None
+            text = ""
+            for number in range(1, 15):
+                log = tuple(turn(each, sentences(2, each)) for each in range(number))
+                pool = DataPoolSnapshot(session_log=log, context_files=files)
+                scores: dict[tuple[Kind, str], Score] = {
+                    ("file", name): Score(value + source.uniform(-0.05, 0.05)) for name, value in values.items()
+                }
+                scores |= {("turn", each.id): Score(source.random()) for each in log}
+                bundle = packed(pool, request_of(4_000), scores, previous=previous if uses_previous else None)
+                if text:
+                    shares[uses_previous].append(shared_beginning(text, bundle.render()))
+                previous, text = bundle, bundle.render()
+        mean = {key: sum(found) / len(found) for key, found in shares.items()}
+        assert mean[True] > 0.5
+        assert mean[True] > 2 * mean[False]
+
+
+def shared_beginning(first: str, second: str) -> float:
+    """What share of the second text a cache that holds the first one has."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second))) / len(second)

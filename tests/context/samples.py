@@ -1,0 +1,166 @@
+"""Pools, scores and requests for the tests of packing: by hand, and at random."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import strategies as st
+
+from llm_common.agents.context_pointers import ContextPointer
+from llm_common.context.budget import allocate_budget
+from llm_common.context.bundle import ContextBundle
+from llm_common.context.packing import pack
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    FileMetadata,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
+from llm_common.context.request import ContextSelectionRequest, IntentType, Kind, Score, Scores, UserIntent
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+class CharacterCounter:
+    """One token per character."""
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+
+def turn(number: int, content: str, *, role: str = "user") -> TurnEntry:
+    return TurnEntry(id=f"t{number:04}", timestamp=NOON + timedelta(minutes=number), role=role, content=content)
+
+
+def file(
+    name: str, content: str, *, summary: str | None = None, is_pinned: bool = False, file_id: str = ""
+) -> ContextFile:
+    return ContextFile(
+        id=file_id or name,
+        path=name,
+        name=name.rpartition("/")[2],
+        content=content,
+        summary=summary,
+        metadata=FileMetadata(is_pinned=is_pinned),
+    )
+
+
+def memory(number: int, text: str) -> MemorySnippet:
+    return MemorySnippet(id=f"m{number}", text=text, source="notes", timestamp=NOON)
+
+
+def output(number: int, *, digest: str = "", result_bytes: int | None = None) -> ContextPointer:
+    return ContextPointer(
+        pointer_id=f"{number:012x}",
+        query_id="q",
+        tool_name="web_search",
+        args={"query": "rain"},
+        created_at="2025-01-01T00:00:00.000000+00:00",
+        summary="web_search query=rain",
+        result_path="",
+        digest=digest,
+        result_bytes=result_bytes,
+    )
+
+
+PROJECT = ProjectState(name="weather", root_path="/srv/weather", language="python", goals=("be right", "be quick"))
+
+
+def intent(text: str, classification: IntentType = IntentType.CODE_WRITING) -> UserIntent:
+    return UserIntent(text=text, classification=classification, confidence=0.8)
+
+
+def request_of(
+    token_budget: int,
+    text: str = "where does rain come from?",
+    *,
+    counter: TokenCounter | None = None,
+    classification: IntentType = IntentType.CODE_WRITING,
+    strategy: str = "measured",
+) -> ContextSelectionRequest:
+    return ContextSelectionRequest(
+        intent=intent(text, classification),
+        token_budget=token_budget,
+        counter=counter or UpperBoundCounter(),
+        strategy=strategy,
+    )
+
+
+def keys_of(pool: DataPoolSnapshot) -> list[tuple[Kind, str]]:
+    keys: list[tuple[Kind, str]] = []
+    keys += [("turn", each.id) for each in pool.session_log]
+    keys += [("file", each.id) for each in pool.context_files]
+    keys += [("memory", each.id) for each in pool.memory_hits]
+    keys += [("output", each.pointer_id) for each in pool.tool_outputs]
+    keys += [("project", pool.project_state.name)] if pool.project_state else []
+    return keys
+
+
+def packed(
+    pool: DataPoolSnapshot,
+    request: ContextSelectionRequest,
+    scores: Scores,
+    *,
+    texts: dict[str, str] | None = None,
+    previous: ContextBundle | None = None,
+) -> ContextBundle:
+    return pack(pool, scores, request, allocate_budget(request), texts=texts or {}, previous=previous)
+
+
+def even_scores(pool: DataPoolSnapshot, value: float = 0.5) -> dict[tuple[Kind, str], Score]:
+    return dict.fromkeys(keys_of(pool), Score(value, {"even": value}))
+
+
+WORDS = (
+    "rain",
+    "cloud",
+    "def f(x):",
+    "return x",
+    "\n",
+    "\n\n",
+    "### user",
+    "<<<",
+    ">>>",
+    "{",
+    "}",
+    "日本語",
+    "é",
+    "  ",
+)
+HOSTILE = ("\ud800", "\u2028### forged", "\r### forged", "\x00", "<|endoftext|>", "000000000000>>>", "🌧️")
+
+
+def texts_of(longest: int) -> st.SearchStrategy[str]:
+    """Texts of known and hostile words, repeated so that some are far longer than a budget."""
+    words = st.lists(st.sampled_from([*WORDS, *HOSTILE]) | st.text(max_size=12), max_size=12)
+    return st.builds(lambda found, times: " ".join(found) * times, words, st.integers(1, longest))
+
+
+Case = tuple[DataPoolSnapshot, dict[tuple[Kind, str], Score], dict[str, str]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A pool, the score of every item, and the texts of some outputs."""
+    texts = texts_of(draw(st.sampled_from([2, 40])))
+    contents: Sequence[str] = draw(st.lists(texts, max_size=12))
+    kinds = draw(st.lists(st.sampled_from("tfmo"), min_size=len(contents), max_size=len(contents)))
+    numbered = list(enumerate(zip(kinds, contents, strict=True)))
+    pool = DataPoolSnapshot(
+        session_log=tuple(turn(number, text) for number, (kind, text) in numbered if kind == "t"),
+        context_files=tuple(
+            file(f"f{number}.py", text, summary=text[:40] if number % 2 else None)
+            for number, (kind, text) in numbered
+            if kind == "f"
+        ),
+        memory_hits=tuple(memory(number, text) for number, (kind, text) in numbered if kind == "m"),
+        tool_outputs=tuple(output(number, digest=text[:80]) for number, (kind, text) in numbered if kind == "o"),
+        project_state=draw(st.sampled_from([None, PROJECT])),
+    )
+    rules = st.sampled_from(["ranked"] * 5 + ["mentioned", "pinned", "excluded", "below_cut_off", "not_required"])
+    score = st.builds(lambda value, rule: Score(value, {"part": value}, rule), st.floats(-1, 3), rules)
+    scores = {key: draw(score) for key in keys_of(pool)}
+    loaded = {f"{number:012x}": text for number, (kind, text) in numbered if kind == "o" and number % 3}
+    return pool, scores, loaded

@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.context.entities import MAX_ENTITIES, extract_entities, extract_keywords
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(entity.kind, entity.text) for entity in extract_entities(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("explain config.ts.", [("file", "config.ts")]),
+        ("see README, Makefile and .gitignore", [("file", "README"), ("file", "Makefile"), ("file", ".gitignore")]),
+        ("open src/app/main.py:12", [("path", "src/app/main.py")]),
+        ("in ./run and ~/notes", [("path", "./run"), ("path", "~/notes")]),
+        (r"C:\Users\me\app.cs", [("path", r"C:\Users\me\app.cs")]),
+        ("look into src/utils", [("path", "src/utils")]),
+        ("@src/app.py please", [("path", "src/app.py")]),
+        ("HttpClient and parseHTML", [("symbol", "HttpClient"), ("symbol", "parseHTML")]),
+        (
+            "call get_user, MAX_SIZE or __init__",
+            [("symbol", "get_user"), ("symbol", "MAX_SIZE"), ("symbol", "__init__")],
+        ),
+        ("os.path.join and run() and load(x)", [("symbol", "os.path.join"), ("symbol", "run"), ("symbol", "load")]),
+        ("see https://example.com/a_b(c).", [("url", "https://example.com/a_b(c)")]),
+        ("(https://example.com/x.py)", [("url", "https://example.com/x.py")]),
+        ('the "sign in" page', [("quoted", "sign in")]),
+        ("it's the user's 'old way', isn't it", [("quoted", "old way")]),
+        ("\u201cnot found\u201d", [("quoted", "not found")]),
+        ("`main.py` and `run()`", [("file", "main.py"), ("symbol", "run")]),
+        ("`cat main.py`", [("quoted", "cat main.py"), ("file", "main.py")]),
+        ("and/or, e.g. 3.14, i.e. 24/7, the file(s), U.S. -- ...", []),
+        ("", []),
+    ],
+)
+def test_what_a_text_names_and_of_which_kind(text: str, expected: list[tuple[str, str]]) -> None:
+    assert found(text) == expected
+
+
+def test_what_is_named_twice_stands_once_in_the_order_of_its_first_mention() -> None:
+    assert found("b.py a.py b.py") == [("file", "b.py"), ("file", "a.py")]
+
+
+def test_entities_are_bounded_and_come_from_both_ends_of_a_long_text() -> None:
+    assert len(extract_entities(" ".join(f"f{number}.py" for number in range(500)))) == MAX_ENTITIES
+    assert found("a.py " + "word " * 10_000 + "b.py") == [("file", "a.py"), ("file", "b.py")]
+
+
+@given(st.text())
+def test_every_entity_stands_in_the_text(text: str) -> None:
+    assert all(entity.text and entity.text in text for entity in extract_entities(text))
+
+
+def test_keywords_are_words_that_say_something_once_each() -> None:
+    assert extract_keywords("Fix the API endpoint, and fix get_user!") == ("fix", "api", "endpoint", "get_user")
+    assert extract_keywords("?? !! a the") == ()
+    assert len(extract_keywords(" ".join(f"word{number}" for number in range(200)))) == 64

@@ -1,0 +1,151 @@
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.context.intent import CONFIDENCES, classify_intent, intent_of
+from llm_common.context.intent_lexicon import CUES, VERBS
+from llm_common.context.request import IntentType
+
+TABLE = [
+    (IntentType(intent), sentence)
+    for intent, _, sentence in (
+        line.partition("\t")
+        for line in Path(__file__).with_name("intents.tsv").read_text(encoding="utf-8").splitlines()
+    )
+]
+LONG = 1_000_000
+
+
+def intent(text: str) -> IntentType:
+    return classify_intent(text).classification
+
+
+@pytest.mark.parametrize(("expected", "sentence"), TABLE, ids=[sentence for _, sentence in TABLE])
+def test_a_sentence_has_its_intent_s1_01(expected: IntentType, sentence: str) -> None:
+    assert intent(sentence) is expected
+
+
+def test_the_table_is_large_varied_and_reaches_every_intent_s1_01() -> None:
+    assert len({sentence for _, sentence in TABLE}) >= 120
+    assert {expected for expected, _ in TABLE} == set(IntentType)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "please ", "Could you please ", "I want you to ", "Let's ", "now, ", "How do I "]
+)
+@pytest.mark.parametrize(
+    ("request_text", "expected"),
+    [
+        ("write a parser", IntentType.CODE_WRITING),
+        ("fix the parser", IntentType.CODE_DEBUGGING),
+        ("refactor the parser", IntentType.CODE_REFACTORING),
+        ("explain the parser", IntentType.FILE_ANALYSIS),
+        ("prioritize the tickets", IntentType.PROJECT_PLANNING),
+        ("document the parser", IntentType.DOCUMENTATION),
+        ("run the parser", IntentType.COMMAND_EXECUTION),
+    ],
+    ids=[intent.value for intent in IntentType if intent is not IntentType.CONVERSATIONAL],
+)
+def test_politeness_does_not_change_what_is_asked_for_s1_01(
+    prefix: str, request_text: str, expected: IntentType
+) -> None:
+    assert intent(prefix + request_text) is expected
+
+
+@pytest.mark.parametrize(
+    "word", ["address", "padding", "prefix", "ladybug", "additional", "fixture", "unfixed", "buildings"]
+)
+def test_a_verb_within_a_word_is_none_s1_01(word: str) -> None:
+    assert intent(f"Thank you, {word} it is") is IntentType.CONVERSATIONAL
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("explain the parser and fix it", IntentType.FILE_ANALYSIS),
+        ("fix the parser and explain it", IntentType.CODE_DEBUGGING),
+        ("run the tests, fix them, document them", IntentType.COMMAND_EXECUTION),
+        ("When you fix it, run the tests", IntentType.COMMAND_EXECUTION),
+        ("Never run the tests. Explain them.", IntentType.FILE_ANALYSIS),
+    ],
+)
+def test_the_first_verb_of_the_request_decides_s1_01(text: str, expected: IntentType) -> None:
+    assert intent(text) is expected
+
+
+def test_a_word_of_two_intents_has_the_first_of_the_specification_s1_01() -> None:
+    assert VERBS["build"] is IntentType.CODE_WRITING
+    assert intent("build the project") is IntentType.CODE_WRITING
+
+
+def test_code_in_a_request_is_not_its_verb() -> None:
+    assert intent("```\nadd(1, 2)\nrun()\n```\nexplain this") is IntentType.FILE_ANALYSIS
+    assert intent("what does `fix it` in https://example.com/run/fix.py mean?") is IntentType.FILE_ANALYSIS
+
+
+@pytest.mark.parametrize("text", ["", " \n\t ", "?? !!", "\ud800", "\x00"])
+def test_nothing_is_conversational_s1_01(text: str) -> None:
+    found = classify_intent(text)
+    assert (found.classification, found.confidence, found.text) == (IntentType.CONVERSATIONAL, 0.6, text)
+
+
+def test_confidences_are_those_of_the_specification_s1_01() -> None:
+    texts = ("write it", "fix it", "explain it", "hello")
+    assert [classify_intent(text).confidence for text in texts] == [0.8, 0.85, 0.75, 0.6]
+    assert set(CONFIDENCES) == set(IntentType)
+
+
+@pytest.mark.parametrize("kind", IntentType)
+def test_what_an_intent_needs_s1_02(kind: IntentType) -> None:
+    needs = intent_of("x", kind, current_project="weather").metadata
+    with_project = {
+        IntentType.CODE_WRITING,
+        IntentType.CODE_REFACTORING,
+        IntentType.PROJECT_PLANNING,
+        IntentType.DOCUMENTATION,
+    }
+    assert needs.requires_project is (kind in with_project)
+    assert needs.current_project == "weather"
+
+
+def test_needs_of_the_specifications_intents_s1_02() -> None:
+    needs = [
+        (found.requires_code, found.requires_files, found.requires_history)
+        for found in (classify_intent(text).metadata for text in ("write it", "fix it", "explain it", "hello"))
+    ]
+    assert needs == [(True, True, False), (True, True, True), (False, True, False), (False, False, True)]
+
+
+def test_a_request_carries_what_it_names() -> None:
+    assert [entity.text for entity in classify_intent("fix parse_config() in src/app.py").entities] == [
+        "parse_config",
+        "src/app.py",
+    ]
+
+
+def test_a_request_after_a_long_paste_is_found() -> None:
+    assert intent("0x00 0x01\n" * 100_000 + "\nexplain this dump") is IntentType.FILE_ANALYSIS
+
+
+def seconds_for(text: str) -> float:
+    started = time.perf_counter()
+    classify_intent(text)
+    return time.perf_counter() - started
+
+
+def test_a_million_letters_are_classified_at_once_f_142() -> None:
+    assert min(seconds_for("a" * LONG) for _ in range(5)) < 0.05
+
+
+@pytest.mark.parametrize(
+    "unit", ["A", "aA", "a.", "/", '"', "'a ", "`", "``` ", "http://", "a(", "please ", "when ", "add to ", "- ", "\n"]
+)
+def test_no_text_takes_long_f_142(unit: str) -> None:
+    assert seconds_for(unit * (LONG // len(unit))) < 0.5  # 30 ms without a tracer
+
+
+@given(st.text() | st.lists(st.sampled_from([*VERBS, *CUES, "the", "to", "you", ",", "?", "when"])).map(" ".join))
+def test_any_text_has_one_intent_always_the_same(text: str) -> None:
+    assert classify_intent(text) == classify_intent(text)

@@ -1,0 +1,305 @@
+"""The strategy `measured`."""
+
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings as hypothesis_settings
+
+from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    FileMetadata,
+    MemoryMetadata,
+    MemorySnippet,
+    TurnEntry,
+)
+from llm_common.context.request import ContextSelectionRequest, IntentMetadata, Kind, Scores
+from tests.context.samples import NOON, PROJECT, Case, cases, file, intent, keys_of, memory, output, turn
+
+
+class SharedLetters:
+    """An embedder to which texts mean the same as far as they share letters."""
+
+    def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        letters = set(query)
+        return [len(letters & set(text)) / (len(letters | set(text)) or 1) for text in texts]
+
+
+def request(text: str, **weights: float) -> ContextSelectionRequest:
+    return ContextSelectionRequest(intent=intent(text), token_budget=1_000, weights=weights)
+
+
+def scored(pool: DataPoolSnapshot, text: str, *, strategy: MeasuredStrategy | None = None, **weights: float) -> Scores:
+    return (strategy or MeasuredStrategy()).score(pool, request(text, **weights), now=NOON)
+
+
+def best(scores: Scores, kind: Kind) -> list[str]:
+    return sorted((key[1] for key in scores if key[0] == kind), key=lambda each: -scores[kind, each].value)
+
+
+def talk(*contents: str) -> DataPoolSnapshot:
+    return DataPoolSnapshot(session_log=tuple(turn(number, content) for number, content in enumerate(contents)))
+
+
+def changed(path: str, age: timedelta | None, content: str = "x = 1") -> ContextFile:
+    moment = None if age is None else NOON - age
+    return file(path, content).model_copy(update={"metadata": FileMetadata(last_modified=moment)})
+
+
+SMALL_TALK = [f"We went on about cinema, theatre and films for a while, part {number}." for number in range(40)]
+
+
+def test_an_old_turn_that_answers_beats_the_newest_s1_13() -> None:
+    pool = talk("My kitchen counter measures thirty square feet.", *SMALL_TALK)
+    assert best(scored(pool, "How large is the kitchen counter?"), "turn")[0] == "t0000"
+
+
+def test_the_newest_turns_stand_before_those_that_say_nothing_either() -> None:
+    pool = talk("My kitchen counter measures thirty square feet.", *SMALL_TALK)
+    ranked = best(scored(pool, "How large is the kitchen counter?"), "turn")
+    far_from_both = {f"t{number:04}" for number in range(10, 38)}
+    assert not far_from_both.intersection(ranked[: ranked.index("t0040")])
+    assert best(scored(pool, "?!"), "turn")[:3] == ["t0040", "t0039", "t0038"]
+
+
+def test_what_stands_beside_an_answer_is_lifted_and_less_so_the_further_away() -> None:
+    texts = [f"part {number} of another matter altogether. " * 5 for number in range(30)]
+    texts[10] = "The invoice of Acme was paid."
+    scores = scored(talk(*texts), "Acme invoice")
+    values = [scores["turn", f"t{number:04}"].parts["neighbours"] for number in range(11, 20)]
+    assert values[0] == pytest.approx(0.5)
+    assert all(after < before * 0.9 for before, after in pairwise(values))
+    assert best(scores, "turn")[0] == "t0010"
+
+
+def test_the_speaker_is_read_with_the_turn() -> None:
+    pool = DataPoolSnapshot(
+        session_log=(turn(1, "Yes, I agree.", role="Project Manager"), turn(2, "Yes, I agree.", role="Designer"))
+    )
+    assert scored(pool, "What did the Project Manager say?")["turn", "t0001"].parts["words"] == 1.0
+
+
+def test_names_of_files_and_symbols_count_more_than_mentions_in_passing() -> None:
+    pool = DataPoolSnapshot(
+        context_files=(
+            file("src/router.py", "def dispatch(): ..."),
+            file("src/server.py", "# talks to the router\ndef serve(): ..."),
+            file("src/retry.py", "class Backoff: ..."),
+            file("src/client.py", "from retry import backoff\n" + "x = 1\n" * 20),
+        )
+    )
+    assert best(scored(pool, "why does the router drop requests"), "file")[0] == "src/router.py"
+    assert best(scored(pool, "explain the backoff"), "file")[0] == "src/retry.py"
+
+
+def test_code_comes_before_prose_and_both_before_tests_of_the_same_words() -> None:
+    text = "The parser reads tokens."
+    pool = DataPoolSnapshot(
+        context_files=tuple(file(name, text) for name in ("tests/test_a.py", "docs/a.md", "lib/a.py", "lib/latest.py"))
+    )
+    scores = scored(pool, "parser tokens")
+    ranked = best(scores, "file")
+    assert set(ranked[:2]) == {"lib/a.py", "lib/latest.py"}
+    assert "tests" in scores["file", "tests/test_a.py"].parts
+    assert scores["file", "lib/latest.py"].parts["tests"] == 0.0
+
+
+def test_a_recent_change_counts_at_the_scale_of_weeks() -> None:
+    ages = {"now.md": timedelta(0), "week.md": timedelta(weeks=1), "old.md": timedelta(weeks=52), "none.md": None}
+    future = changed("future.md", timedelta(days=-40))
+    pool = DataPoolSnapshot(context_files=(*(changed(path, age) for path, age in ages.items()), future))
+    parts = {key[1]: score.parts["change"] for key, score in scored(pool, "anything").items()}
+    assert parts["now.md"] == parts["future.md"] == pytest.approx(0.3)
+    assert parts["week.md"] == pytest.approx(0.3 * 0.3679, abs=1e-4)
+    assert parts["old.md"] < 1e-6
+    assert parts["none.md"] == 0.0
+
+
+def test_a_file_that_is_only_code_is_below_the_cut_off_s1_08() -> None:
+    pool = DataPoolSnapshot(context_files=(file("a.py", "x = 1"), file("b.py", "invoice = 1")))
+    scores = scored(pool, "invoice")
+    assert scores["file", "a.py"].value < MeasuredStrategy.cut_offs["file"] < scores["file", "b.py"].value
+
+
+def test_a_memory_is_worth_what_its_store_and_its_words_say_s1_10() -> None:
+    def snippet(number: int, text: str, relevance: float, project: str | None = None) -> MemorySnippet:
+        found = memory(number, text)
+        return found.model_copy(
+            update={"relevance_score": relevance, "metadata": MemoryMetadata(project=project), "timestamp": NOON}
+        )
+
+    pool = DataPoolSnapshot(
+        memory_hits=(
+            snippet(1, "the invoice of Acme", 0.2),
+            snippet(2, "nothing", 0.9),
+            snippet(3, "nothing", 0.9, "weather"),
+            snippet(4, "nothing", float("nan")),
+            snippet(5, "nothing", 1e300),
+        )
+    )
+    asked = request("invoice")
+    asked = asked.model_copy(
+        update={"intent": asked.intent.model_copy(update={"metadata": IntentMetadata(current_project="weather")})}
+    )
+    scores = MeasuredStrategy().score(pool, asked, now=NOON)
+    values = {key[1]: score.value for key, score in scores.items()}
+    assert values == pytest.approx({"m1": 1.4, "m2": 1.1, "m3": 1.4, "m4": 0.2, "m5": 1.2})
+
+
+def test_outputs_are_ranked_for_the_request_and_the_assistants_last_words() -> None:
+    outputs = tuple(output(number, digest=text) for number, text in enumerate(["flight HAT110", "hotel", "car"]))
+    turns = (turn(1, "Shall I book HAT110?", role="assistant"), turn(2, "Yes, please go ahead"))
+    asked = "Yes, please go ahead"
+    pool = DataPoolSnapshot(tool_outputs=outputs)
+    assert scored(pool, asked)["output", outputs[0].pointer_id].parts.get("words", 0.0) == 0.0
+    talked = scored(pool.model_copy(update={"session_log": turns}), asked)
+    assert best(talked, "output")[0] == outputs[0].pointer_id
+
+
+def test_hints_are_read_as_part_of_the_request() -> None:
+    pool = DataPoolSnapshot(context_files=(file("a.md", "about billing"), file("b.md", "about weather")))
+    scores = MeasuredStrategy().score(
+        pool, request("continue").model_copy(update={"priority_hints": ("billing",)}), now=NOON
+    )
+    assert best(scores, "file")[0] == "a.md"
+
+
+def test_weights_are_factors_of_the_parts() -> None:
+    pool = talk("the invoice of Acme", *SMALL_TALK)
+    plain, weighted = scored(pool, "invoice"), scored(pool, "invoice", words=0.0, newest=2.0)
+    key: tuple[Kind, str] = ("turn", "t0040")
+    assert weighted[key].parts["newest"] == 2 * plain[key].parts["newest"]
+    assert weighted["turn", "t0000"].parts["words"] == 0.0
+    assert best(weighted, "turn")[0] == "t0040"
+
+
+@pytest.mark.parametrize("weight", [1e308, -1e308])
+def test_an_enormous_weight_leaves_a_finite_score(weight: float) -> None:
+    scores = scored(talk("invoice", "invoice"), "invoice", words=weight, newest=weight, neighbours=weight)
+    assert all(abs(score.value) < float("inf") for score in scores.values())
+
+
+def test_vectors_lift_what_means_the_same_and_never_beat_the_words_alone() -> None:
+    pool = talk("zzz yyy", "abcdef", *["xyz xyz"] * 8, "invoice")
+    strategy = MeasuredStrategy(embedder=SharedLetters())
+    with_vectors, without = scored(pool, "fedcba invoice", strategy=strategy), scored(pool, "fedcba invoice")
+    assert with_vectors["turn", "t0001"].parts["vectors"] > 0
+    assert "vectors" not in {name for score in without.values() for name, value in score.parts.items() if value}
+    assert best(with_vectors, "turn")[0] == best(without, "turn")[0] == "t0010"
+
+
+def whole_pool() -> DataPoolSnapshot:
+    return DataPoolSnapshot(
+        session_log=tuple(turn(number, text) for number, text in enumerate(SMALL_TALK)),
+        context_files=tuple(changed(f"src/m{n}.py", timedelta(days=n), f"def film_{n}(): ...") for n in range(9)),
+        memory_hits=tuple(memory(number, f"film {number}") for number in range(5)),
+        tool_outputs=tuple(output(number, digest=f"film {number}") for number in range(8)),
+        project_state=PROJECT,
+    )
+
+
+def shuffled(pool: DataPoolSnapshot, seed: int) -> DataPoolSnapshot:
+    rnd = random.Random(seed)
+    kinds = ("session_log", "context_files", "memory_hits", "tool_outputs")
+    return pool.model_copy(
+        update={kind: tuple(rnd.sample(getattr(pool, kind), len(getattr(pool, kind)))) for kind in kinds}
+    )
+
+
+@pytest.mark.parametrize("embedder", [None, SharedLetters()])
+def test_order_cache_and_company_change_nothing_s1_15(embedder: SharedLetters | None) -> None:
+    pool, strategy = whole_pool(), MeasuredStrategy(embedder=embedder)
+    before = pool.model_dump_json()
+    expected = dict(scored(pool, "which film", strategy=MeasuredStrategy(embedder=embedder)))
+    with ThreadPoolExecutor(4) as threads:
+        results = list(
+            threads.map(lambda seed: dict(scored(shuffled(pool, seed), "which film", strategy=strategy)), range(12))
+        )
+    assert all(result == expected for result in results)
+    assert pool.model_dump_json() == before
+
+
+def test_a_text_that_changed_under_its_id_is_read_again() -> None:
+    strategy = MeasuredStrategy()
+    for content, value in (("invoice", 1.0), ("weather", 0.0), ("invoice", 1.0)):
+        pool = DataPoolSnapshot(context_files=(file("a.txt", content, file_id="f"),))
+        assert scored(pool, "invoice", strategy=strategy)["file", "f"].parts["words"] == value
+
+
+@given(cases())
+@hypothesis_settings(max_examples=40)
+def test_every_item_gets_one_finite_score_s1_11(case: Case) -> None:
+    pool, _, _ = case
+    scores = scored(pool, "where does the rain of 日本語 come from? And what does f(x) return?")
+    assert set(scores) == set(keys_of(pool))
+    for score in scores.values():
+        assert abs(score.value) < float("inf")
+        assert score.value == pytest.approx(sum(score.parts.values()))
+
+
+@pytest.mark.parametrize("year", [1, 1970, 2025, 9999])
+def test_any_time_gives_a_finite_score_f_138(year: int) -> None:
+    moment = datetime(year, 6, 1, tzinfo=UTC)
+    pool = DataPoolSnapshot(
+        session_log=(TurnEntry(id="t", timestamp=moment, role="user", content="rain"),),
+        context_files=(changed("a.py", None).model_copy(update={"metadata": FileMetadata(last_modified=moment)}),),
+        memory_hits=(memory(1, "rain").model_copy(update={"timestamp": moment}),),
+    )
+    assert all(0 <= score.value <= 3 for score in scored(pool, "rain").values())
+
+
+def test_equal_items_score_alike_f_144() -> None:
+    pool = DataPoolSnapshot(context_files=tuple(file(f"f{number}.py", "same text") for number in range(10)))
+    assert len({score.value for score in scored(pool, "same text").values()}) == 1
+
+
+@pytest.mark.parametrize("text", ["", "?? !!", "the of", "\ud800", "🌧️"])
+def test_a_request_without_words_scores_what_is_known_without_them_f_136(text: str) -> None:
+    scores = scored(whole_pool(), text)
+    assert best(scores, "file")[0] == "src/m0.py"
+    assert best(scores, "turn")[0] == "t0039"
+
+
+def test_time_grows_with_the_pool_and_no_faster_s1_14() -> None:
+    def spent_s(times: int) -> float:
+        text = "def handler(request): return response  # nothing of interest\n" * 80
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, "so we talked on and on " * 8) for number in range(100 * times)),
+            context_files=tuple(file(f"m{number}.py", text + str(number)) for number in range(10 * times)),
+            tool_outputs=tuple(output(number, digest=f"result {number}") for number in range(20 * times)),
+        )
+        rounds = []
+        for _ in range(3):
+            strategy = MeasuredStrategy()
+            started = time.process_time()
+            scored(pool, "fix the error in the connection handler", strategy=strategy)
+            rounds.append(time.process_time() - started)
+        return min(rounds)
+
+    small, large = spent_s(2), spent_s(16)
+    assert large < 3 * 8 * small  # quadratic growth would be 64 times
+
+
+@pytest.mark.parametrize(
+    ("path", "is_test"),
+    [
+        ("tests/agents/pool.py", True),
+        ("pkg\\test\\pool.py", True),
+        ("test_pool.py", True),
+        ("pool_test.go", True),
+        ("src/pool.spec.ts", True),
+        ("src/latest.py", False),
+        ("src/spec_scoring.py", False),
+        ("contest/rules.md", False),
+        ("src/testing.py", False),
+    ],
+)
+def test_tests_are_told_by_their_path(path: str, is_test: bool) -> None:
+    score = scored(DataPoolSnapshot(context_files=(file(path, "x"),)), "anything")["file", path]
+    assert (score.parts["tests"] < 0) == is_test

@@ -1,0 +1,178 @@
+import math
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+
+from llm_common.context.intent import classify_intent
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
+from llm_common.context.request import ContextSelectionRequest, Kind, Scores
+from llm_common.context.scoring import STRATEGIES, score_context_file, score_conversation_turn, score_pool
+from tests.context.samples import NOON, PROJECT, Case, cases, file, keys_of, memory, turn
+
+POOL = DataPoolSnapshot(
+    session_log=(turn(1, "rain in app.py"), turn(2, "wind")),
+    context_files=(
+        file("src/app.py", "def rain(): ..."),
+        file("src/pinned.py", "x", is_pinned=True),
+        file("src/other.py", "x"),
+        file("notes.txt", "x"),
+    ),
+    memory_hits=(memory(1, "rain"),),
+    project_state=PROJECT,
+)
+
+
+def request(
+    text: str = "fix rain in app.py",
+    *,
+    strategy: str = "spec",
+    exclude: tuple[str, ...] = (),
+    hints: tuple[str, ...] = (),
+    min_relevance: float | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> ContextSelectionRequest:
+    return ContextSelectionRequest(
+        intent=classify_intent(text),
+        token_budget=1_000,
+        strategy=strategy,
+        exclude_patterns=exclude,
+        priority_hints=hints,
+        min_relevance=min_relevance,
+        weights=weights or {},
+    )
+
+
+def scored(asked: ContextSelectionRequest, pool: DataPoolSnapshot = POOL) -> Scores:
+    return score_pool(pool, asked, now=NOON)
+
+
+def rules(asked: ContextSelectionRequest) -> dict[str, str]:
+    return {item_id: score.rule for (kind, item_id), score in scored(asked).items() if kind == "file"}
+
+
+def test_mentioned_then_pinned_then_ranked_s1_09() -> None:
+    assert rules(request()) == {
+        "src/app.py": "mentioned",
+        "src/pinned.py": "pinned",
+        "src/other.py": "ranked",
+        "notes.txt": "below_cut_off",
+    }
+
+
+def test_the_relevant_file_of_the_specifications_second_test_comes_first_s1_08() -> None:
+    pool = DataPoolSnapshot(
+        context_files=(file("readme.txt", "This is a readme..."), file("backend.py", "def api()..."))
+    )
+    scores = scored(request("fix the API endpoint"), pool)
+    assert scores["file", "backend.py"].value > scores["file", "readme.txt"].value
+
+
+def test_a_hint_counts_as_a_mention_s1_09() -> None:
+    asked = request("hello", hints=("notes.txt",))
+    assert rules(asked)["notes.txt"] == "mentioned"
+    assert scored(asked)["file", "notes.txt"].parts["mention"] == 1.0
+
+
+def test_an_excluded_item_stays_out_whatever_speaks_for_it_s1_09() -> None:
+    asked = request(exclude=("src/**", "t0001", "weather"), hints=("src/pinned.py",))
+    scores = scored(asked)
+    excluded = {key for key, score in scores.items() if score.rule == "excluded"}
+    assert excluded == {
+        ("file", "src/app.py"),
+        ("file", "src/pinned.py"),
+        ("file", "src/other.py"),
+        ("turn", "t0001"),
+        ("project", "weather"),
+    }
+
+
+def test_the_cut_off_of_the_specification_is_three_tenths_for_files_s1_08() -> None:
+    assert scored(request("fix"))["file", "src/other.py"].value == pytest.approx(0.3)
+    assert rules(request("fix"))["src/other.py"] == "ranked"
+    assert rules(request("hello"))["src/other.py"] == "below_cut_off"
+
+
+def test_a_request_sets_its_own_cut_off_for_all_but_what_the_user_named() -> None:
+    strict = scored(request(min_relevance=2.0))
+    assert {key: score.rule for key, score in strict.items() if score.rule != "below_cut_off"} == {
+        ("file", "src/app.py"): "mentioned",
+        ("file", "src/pinned.py"): "pinned",
+        ("project", "weather"): "not_required",
+    }
+    assert "below_cut_off" not in {score.rule for score in scored(request("hello", min_relevance=0.0)).values()}
+
+
+@pytest.mark.parametrize(("text", "rule"), [("write it", "ranked"), ("explain it", "not_required")])
+def test_the_project_counts_only_where_it_is_required_s1_10(text: str, rule: str) -> None:
+    assert scored(request(text))["project", "weather"].rule == rule
+
+
+def test_the_strategy_scores_what_the_functions_score_s1_07() -> None:
+    asked = request()
+    scores = scored(asked)
+    for each in POOL.context_files:
+        assert scores["file", each.id].value == score_context_file(each, asked.intent, now=NOON)
+    for entry in POOL.session_log:
+        assert scores["turn", entry.id].value == score_conversation_turn(entry, asked.intent, now=NOON)
+    assert all(score.value == pytest.approx(min(2.0, sum(score.parts.values()))) for score in scores.values())
+
+
+def test_weights_are_factors_of_the_parts() -> None:
+    plain, doubled = (scored(request(weights=weights)) for weights in ({}, {"recency": 2.0, "unknown": 5.0}))
+    key: tuple[Kind, str] = ("turn", "t0001")
+    assert doubled[key].parts["recency"] == 2 * plain[key].parts["recency"]
+    assert doubled[key].value == pytest.approx(plain[key].value + plain[key].parts["recency"])
+    assert scored(request(weights={"recency": 1e308, "similarity": -1e308}))[key].value < math.inf
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf])
+def test_a_weight_has_to_be_finite(weight: float) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        request(weights={"recency": weight})
+
+
+def test_an_unknown_strategy_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"'best'.*spec"):
+        scored(request(strategy="best"))
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@settings(max_examples=40)
+@given(case=cases())
+def test_every_item_is_scored_once_and_finite_in_any_order_s1_11(strategy: str, case: Case) -> None:
+    pool = case[0]
+    asked = request(strategy=strategy)
+    scores = scored(asked, pool)
+    assert sorted(scores) == sorted(keys_of(pool))
+    assert all(math.isfinite(score.value) for score in scores.values())
+    kinds = ("session_log", "context_files", "memory_hits", "tool_outputs")
+    mixed = {
+        kind: tuple(random.Random(1).sample(items, len(items))) for kind in kinds for items in [getattr(pool, kind)]
+    }
+    assert scored(asked, pool.model_copy(update=mixed)) == scores
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_equal_files_score_alike_f_144(strategy: str) -> None:
+    pool = DataPoolSnapshot(context_files=tuple(file(f"f{number}.py", "rain") for number in range(10)))
+    scores = scored(request("rain", strategy=strategy), pool)
+    assert len({score.value for score in scores.values()}) == 1
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_scores_of_hostile_items_are_finite_and_sort_f_140(strategy: str) -> None:
+    far = datetime(9999, 12, 31, tzinfo=UTC)
+    pool = DataPoolSnapshot(
+        session_log=(TurnEntry(id="t", timestamp=far, role="user", content="\ud800"),),
+        context_files=(
+            ContextFile(id="f", path="", name="", content="a" * 100_000, embeddings=(math.nan,), tokens=math.nan),
+        ),
+        memory_hits=(MemorySnippet(id="m", text="", timestamp=far, relevance_score=math.nan),),
+    )
+    for now in (far, datetime(1, 1, 1)):  # noqa: DTZ001 - a time without a zone is the case
+        values = [score.value for score in score_pool(pool, request(strategy=strategy), now=now).values()]
+        assert all(map(math.isfinite, values))
+        assert len(values) == 3

@@ -1,0 +1,224 @@
+"""One selection from a pool to a bundle, with store and listeners."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+from llm_common.agents.context_pointers import ContextPointer, FileContextPointerStore
+from llm_common.context import (
+    BudgetAllocation,
+    ContextEvent,
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    IntentType,
+    MeasuredStrategy,
+    Score,
+    Scores,
+    allocate_budget,
+    select_and_pack_context,
+)
+from llm_common.context.request import Kind
+from llm_common.core.tokens import UpperBoundCounter
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
+from tests.context.samples import NOON, PROJECT, file, intent, memory, output, request_of, turn
+
+POOL = DataPoolSnapshot(
+    session_log=tuple(turn(number, f"Turn {number} is about rain and wind.") for number in range(30)),
+    context_files=tuple(
+        file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n" * 40) for number in range(9)
+    ),
+    memory_hits=tuple(memory(number, f"Memory {number} of the rain.") for number in range(7)),
+    project_state=PROJECT,
+)
+
+
+def asked(budget: int, text: str = "write a rain gauge in f3.py") -> ContextSelectionRequest:
+    return request_of(budget, text, strategy="spec").model_copy(update={"now": NOON})
+
+
+class Results(dict[str, object]):
+    """Results by pointer id; an exception stands for one that cannot be loaded."""
+
+    def __init__(self, *pairs: tuple[str, object]) -> None:
+        super().__init__(pairs)
+        self.loaded: list[str] = []
+
+    def load_result(self, *, pointer: ContextPointer) -> object:
+        self.loaded.append(pointer.pointer_id)
+        result = self[pointer.pointer_id]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+async def test_the_bundle_fits_and_holds_the_mentioned_file_s1_05_s1_09() -> None:
+    bundle = await ContextSelector().select(asked(1_500), POOL)
+    assert UpperBoundCounter().count(bundle.render()) == bundle.metadata.total_tokens <= 1_500
+    assert bundle.files[0].path == "src/f3.py"
+    assert bundle.turns[-1].id == "t0029"
+
+
+async def test_selecting_is_packing_of_scores_without_a_store() -> None:
+    request = asked(1_500)
+    bundle = await ContextSelector().select(request, POOL)
+    assert select_and_pack_context(POOL, allocate_budget(request), request.intent, request=request) == bundle
+
+
+def test_packing_alone_measures_ages_from_the_newest_item() -> None:
+    allocation = BudgetAllocation(200, 300, 300, 100, 100, 1_000)
+    request = request_of(1, "not read", strategy="spec")
+    first, second = (
+        select_and_pack_context(POOL, allocation, intent("rain", IntentType.CONVERSATIONAL), request=request)
+        for _ in range(2)
+    )
+    assert first == second
+    assert first.metadata.budget == 1_000
+    assert first.turns
+
+
+async def test_stored_outputs_are_loaded_and_shown(tmp_path: Path, blockbuster: BlockBuster) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    pointers = [
+        await store.save(query_id="q", task_id=None, tool_name="search", args={"query": text}, result={"found": text})
+        for text in ("rain in spring", "wind in autumn")
+    ]
+    pool = DataPoolSnapshot(tool_outputs=tuple(pointers))
+    bundle = await ContextSelector(store=store).select(asked(1_000, "rain in spring"), pool)
+    assert {each.pointer_id for each in bundle.outputs} == {each.pointer_id for each in pointers}
+    assert '{"found":"rain in spring"}' in bundle.render()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PointerNotFoundError("gone"), CorruptPointerError("bad"), UnsafePathError("link"), StoreError("no disk")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_output_that_cannot_be_loaded_is_dropped_and_nothing_raises(error: StoreError) -> None:
+    pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
+    store = Results((output(1).pointer_id, error), (output(2).pointer_id, "It rains."))
+    bundle = await ContextSelector(store=store).select(asked(1_000), pool)
+    assert [(each.id, each.reason) for each in bundle.dropped] == [(output(1).pointer_id, "unavailable")]
+    assert "It rains." in bundle.render()
+
+
+async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
+    outputs = tuple(output(number) for number in range(1, 40))
+    huge = output(99, result_bytes=10**9)
+    store = Results(*((each.pointer_id, "It rains in spring. " * 200) for each in outputs))
+    bundle = await ContextSelector(store=store).select(asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge)))
+    assert 1 <= len(store.loaded) <= 3
+    assert len(bundle.kept) + len(bundle.dropped) == 40
+
+
+async def test_without_a_store_outputs_are_named_by_a_line() -> None:
+    bundle = await ContextSelector().select(asked(600), DataPoolSnapshot(tool_outputs=(output(1),)))
+    assert bundle.kept[0].form == "pointer"
+
+
+class TestEvents:
+    async def events(self, budget: int, *extra: object) -> list[ContextEvent]:
+        heard: list[ContextEvent] = []
+        await ContextSelector(listeners=(*extra, heard.append)).select(asked(budget), POOL)  # type: ignore[arg-type]
+        return heard
+
+    async def test_events_come_in_a_fixed_order_s1_12(self) -> None:
+        events = await self.events(1_500)
+        assert [event.name for event in events] == [
+            "context.selection.start",
+            *["context.file.scored"] * len(POOL.context_files),
+            "context.selection.complete",
+        ]
+        assert [event.data["file"] for event in events[1:-1]] == sorted(each.id for each in POOL.context_files)
+        assert events[0].data == {"intent": "code_writing", "budget": 1_500}
+        assert (
+            events[-1].data["tokens_used"] == (await ContextSelector().select(asked(1_500), POOL)).metadata.total_tokens
+        )
+        assert "gauge" not in repr(events)
+
+    @pytest.mark.parametrize(
+        ("budget", "exceeded"), [(199, True), (200, True), (201, False)], ids=["F-135-199", "F-135-200", "F-135-201"]
+    )
+    async def test_only_a_budget_that_leaves_nothing_is_exceeded_s1_04(self, budget: int, exceeded: bool) -> None:
+        names = [event.name for event in await self.events(budget)]
+        assert ("context.budget.exceeded" in names) is exceeded
+
+    async def test_a_raising_or_async_listener_changes_nothing_f_143_s1_12(self) -> None:
+        def failing(event: ContextEvent) -> None:
+            raise RuntimeError(event.name)
+
+        async def late(event: ContextEvent) -> None:
+            raise AssertionError
+
+        plain, disturbed = await self.events(1_500), await self.events(1_500, failing, late)
+        assert [event.name for event in plain] == [event.name for event in disturbed]
+
+
+async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:
+    before = POOL.model_copy(deep=True)
+    selector = ContextSelector()
+    requests = [asked(budget, text) for budget in (700, 1_500, 4_000) for text in ("rain", "explain f3.py", "wind")]
+    serial = [await ContextSelector().select(request, POOL) for request in requests]
+    together = await asyncio.gather(*(selector.select(request, POOL) for request in requests))
+    assert [bundle.render() for bundle in together] == [bundle.render() for bundle in serial]
+    assert [bundle.explain() for bundle in together] == [bundle.explain() for bundle in serial]
+    assert before == POOL
+
+
+async def test_the_previous_bundle_keeps_its_order() -> None:
+    selector = ContextSelector()
+    first = await selector.select(asked(3_000), POOL)
+    second = await selector.select(asked(3_000, "write more in f7.py"), POOL, previous=first)
+    kept = [each.id for each in second.files]
+    before = [each.id for each in first.files if each.id in kept]
+    assert [name for name in kept if name in before] == before
+
+
+async def test_an_unknown_strategy_is_an_error() -> None:
+    with pytest.raises(ValueError, match="strategy"):
+        await ContextSelector().select(request_of(1_000, strategy="nonsense"), POOL)
+
+
+class LastFileFirst:
+    """A strategy of the caller's own."""
+
+    cut_offs: Mapping[Kind, float] = {}
+
+    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+        del request, now
+        return {("file", each.id): Score(float(place)) for place, each in enumerate(pool.context_files)}
+
+
+async def test_a_selector_has_the_strategies_that_it_was_given_s1_16() -> None:
+    pool = DataPoolSnapshot(context_files=POOL.context_files)
+    request = asked(900, "rain").model_copy(update={"strategy": "mine"})
+    bundle = await ContextSelector(strategies={"mine": LastFileFirst()}).select(request, pool)
+    assert bundle.files[0].path == "src/f8.py"
+    pure = select_and_pack_context(
+        pool, allocate_budget(request), request.intent, request=request, strategies={"mine": LastFileFirst()}
+    )
+    assert pure.render() == bundle.render()
+    with pytest.raises(ValueError, match="there is no strategy 'mine'; use one of"):
+        await ContextSelector().select(request, pool)
+
+
+class Synonyms:
+    """Vectors by which the text that speaks of a cat is like any query."""
+
+    def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        del query
+        return [float("cat" in text) for text in texts]
+
+
+async def test_vectors_reach_the_default_strategy_s1_16() -> None:
+    pool = DataPoolSnapshot(
+        memory_hits=tuple(memory(number, f"All about {name}s.") for number, name in enumerate(("ant", "dog", "cat")))
+    )
+    request = request_of(800, "feline", strategy="measured").model_copy(update={"now": NOON})
+    selector = ContextSelector(strategies={"measured": MeasuredStrategy(embedder=Synonyms())})
+    assert [each.id for each in (await ContextSelector().select(request, pool)).memory] == ["m0", "m1", "m2"]
+    assert [each.id for each in (await selector.select(request, pool)).memory] == ["m2", "m0", "m1"]

@@ -1,0 +1,190 @@
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.context.intent import classify_intent
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemoryMetadata, MemorySnippet, TurnEntry
+from llm_common.context.request import ContextSelectionRequest, UserIntent
+from llm_common.context.scoring import (
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+    score_pool,
+)
+from tests.context.samples import output
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+NOTHING = classify_intent("?? !!")
+MOMENTS = [
+    datetime(2025, 5, 1),  # noqa: DTZ001 - a time without a zone is the case
+    NOW + 1000 * HOUR,
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, tzinfo=UTC),
+    datetime(1, 1, 1, tzinfo=UTC),
+]
+BAD_VECTORS: list[tuple[Any, Any]] = [
+    ((0.0, 0.0), (1.0, 0.0)),
+    ((math.nan, 1.0), (1.0, 0.0)),
+    ((math.inf, 1.0), (1.0, 0.0)),
+    ((1.0,), (1.0, 0.0)),
+    ((), ()),
+    (None, (1.0, 0.0)),
+]
+
+
+def turn(content: str = "", age: timedelta = timedelta()) -> TurnEntry:
+    return TurnEntry(id="t", timestamp=NOW - age, role="user", content=content)
+
+
+def file(path: str = "notes.txt", content: str | None = "", **fields: Any) -> ContextFile:
+    values = {"id": path, "path": path, "name": path.rpartition("/")[2], "content": content, **fields}
+    return ContextFile.model_validate(values)
+
+
+def memory(relevance: float = 0.0, age: timedelta = 10_000 * DAY, project: str | None = None) -> MemorySnippet:
+    return MemorySnippet(
+        id="m", text="x", timestamp=NOW - age, relevance_score=relevance, metadata=MemoryMetadata(project=project)
+    )
+
+
+def score_turn(content: str, text: str = "?? !!", age: timedelta = timedelta()) -> float:
+    return score_conversation_turn(turn(content, age), classify_intent(text), now=NOW)
+
+
+def score_file(item: ContextFile, text: str = "?? !!") -> float:
+    return score_context_file(item, classify_intent(text), now=NOW)
+
+
+@pytest.mark.parametrize("hours", [0, 1, 3, 48])
+def test_a_turn_is_worth_less_by_the_hour_s1_07(hours: int) -> None:
+    assert score_turn("rain", age=hours * HOUR) == pytest.approx(0.7 * math.exp(-hours))
+
+
+def test_a_turn_that_says_the_same_gains_a_fifth_s1_07() -> None:
+    text = "rain over the hills"
+    assert score_turn(text, text) == pytest.approx(0.7 + 0.2)
+    assert 0.7 < score_turn("rain over the sea", text) < 0.9
+    assert score_turn("nothing of it", text) == pytest.approx(0.7)
+
+
+def test_a_turn_gains_the_share_of_the_entities_that_it_holds_s1_07() -> None:
+    text = "ask 'b.py' get_user"
+    both, one, none = (score_turn(content, text, age=1_000 * HOUR) for content in ("B.PY get_user", "get_user", "x"))
+    assert none == pytest.approx(0)
+    plain = [score_turn(content, "b py get user", age=1_000 * HOUR) for content in ("B.PY get_user", "get_user", "x")]
+    assert none == plain[2]
+    assert both > one > none
+    held = score_conversation_turn(turn("z.py", 1_000 * HOUR), UserIntent.model_validate(
+        {"text": "", "classification": "conversational", "confidence": 1,
+         "entities": [{"kind": "file", "text": "z.py"}, {"kind": "file", "text": "y.py"}]}), now=NOW)  # fmt: skip
+    assert held == pytest.approx(0.05)
+
+
+def test_the_weight_of_recency_can_be_set_s1_07() -> None:
+    assert score_conversation_turn(turn("rain", HOUR), NOTHING, 0.1, now=NOW) == pytest.approx(0.1 / math.e)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "expected"),
+    [
+        ({}, "?? !!", 0.0),
+        ({"path": "src/config.ts"}, "is it config.ts", 1.0),
+        ({"path": "src/app.py"}, "fix", 0.3),
+        ({"path": "src/app.py"}, "hello", 0.0),
+        ({"metadata": {"is_pinned": True}}, "?? !!", 0.5),
+        ({"metadata": {"last_modified": NOW - 23 * HOUR}}, "?? !!", 0.2),
+        ({"metadata": {"last_modified": NOW - 25 * HOUR}}, "?? !!", 0.0),
+        ({"content": "Rain and WIND"}, "rain wind snow hail", 0.2),
+        ({"content": "rain"}, "rain", 0.4),
+    ],
+    ids=["nothing", "mention", "code", "code-not-needed", "pin", "changed", "not-changed", "half-the-words", "words"],
+)
+def test_the_parts_of_a_files_score_s1_08(fields: dict[str, Any], text: str, expected: float) -> None:
+    assert score_file(file(**fields), text) == pytest.approx(expected)
+
+
+def test_embeddings_add_four_fifths_of_their_cosine_s1_08() -> None:
+    intent = NOTHING.model_copy(update={"embeddings": (1.0, 1.0)})
+    assert score_context_file(file(embeddings=(2.0, 0.0)), intent, now=NOW) == pytest.approx(0.8 / math.sqrt(2))
+
+
+def test_a_files_score_is_two_at_most_s1_08() -> None:
+    intent = classify_intent("fix rain in app.py").model_copy(update={"embeddings": (1.0,)})
+    best = file("app.py", "fix rain app", embeddings=(1.0,), metadata={"is_pinned": True, "last_modified": NOW - HOUR})
+    assert score_context_file(best, intent, now=NOW) == 2.0
+
+
+def test_a_memory_is_worth_its_relevance_its_youth_and_its_project_s1_10() -> None:
+    intent = classify_intent("x", current_project="weather")
+    ages = [score_memory_snippet(memory(0.4, days * DAY), intent, now=NOW) for days in (0, 1)]
+    assert ages == pytest.approx([0.6, 0.4 + 0.2 / math.e])
+    assert score_memory_snippet(memory(0.4, project="weather"), intent, now=NOW) == pytest.approx(0.7)
+    assert score_memory_snippet(memory(0.4, project="other"), intent, now=NOW) == pytest.approx(0.4)
+    assert score_memory_snippet(memory(0.4), NOTHING, now=NOW) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("text", ["", "?? !!", "a the of"], ids=["F-136-empty", "F-136-marks", "F-136-stop-words"])
+def test_a_query_without_keywords_adds_nothing_s1_08(text: str) -> None:
+    assert score_file(file(content="a the of rain"), text) == 0.0
+    assert score_turn("a the of", text) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("tokens", [0, -5, None, 1e9, math.nan])
+def test_declared_tokens_and_missing_content_change_no_score_f_137(tokens: float | None) -> None:
+    plain, declared = file(content="rain"), file(content="rain", tokens=tokens)
+    assert score_file(plain, "rain") == score_file(declared, "rain")
+    assert score_file(file(content=None), "rain") == 0.0
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: f"F-138-{moment.year}")
+@pytest.mark.parametrize("now", MOMENTS, ids=lambda now: f"now-{now.year}")
+def test_any_time_gives_a_finite_score_f_138(moment: datetime, now: datetime) -> None:
+    intent = classify_intent("fix rain")
+    scores = [
+        score_conversation_turn(TurnEntry(id="t", timestamp=moment, role="user", content=""), intent, now=now),
+        score_context_file(file(metadata={"last_modified": moment}), intent, now=now),
+        score_memory_snippet(MemorySnippet(id="m", text="", timestamp=moment), intent, now=now),
+    ]
+    assert all(0.0 <= score <= 0.7 for score in scores)
+
+
+@pytest.mark.parametrize(("left", "right"), BAD_VECTORS)
+def test_vectors_that_cannot_be_compared_add_nothing_f_139(left: Any, right: Any) -> None:
+    for mine, theirs in ((left, right), (right, left)):
+        intent = NOTHING.model_copy(update={"embeddings": theirs})
+        assert score_context_file(file(embeddings=mine), intent, now=NOW) == 0.0
+
+
+@pytest.mark.parametrize("size", [1e308, 5e-324])
+def test_huge_and_tiny_vectors_have_a_direction_f_139(size: float) -> None:
+    intent = NOTHING.model_copy(update={"embeddings": (size, 0.0)})
+    assert score_context_file(file(embeddings=(size, 0.0)), intent, now=NOW) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("relevance", [math.nan, math.inf, -math.inf])
+def test_a_relevance_that_is_no_number_counts_as_none_f_140(relevance: float) -> None:
+    assert score_memory_snippet(memory(relevance), NOTHING, now=NOW) == 0.0
+
+
+@given(st.lists(st.floats(), max_size=6), st.datetimes(), st.text(), st.text())
+def test_scores_are_finite_whatever_comes_f_140(
+    relevances: list[float], moment: datetime, content: str, text: str
+) -> None:
+    intent = classify_intent(text).model_copy(update={"embeddings": tuple(relevances)})
+    assert math.isfinite(score_context_file(file(content=content, embeddings=relevances[::-1]), intent, now=moment))
+    assert math.isfinite(score_conversation_turn(turn(content), intent, now=moment))
+    assert all(math.isfinite(score_memory_snippet(memory(value), intent, now=moment)) for value in relevances)
+
+
+def test_an_output_is_scored_as_a_turn_is() -> None:
+    pointers = (output(1, digest="rain"), output(2).model_copy(update={"created_at": "yesterday"}))
+    request = ContextSelectionRequest(intent=classify_intent("rain"), token_budget=500, strategy="spec")
+    first, second = score_pool(DataPoolSnapshot(tool_outputs=pointers), request, now=NOW).values()
+    assert set(first.parts) == {"recency", "similarity", "entities"}
+    assert first.parts["similarity"] > second.parts["similarity"] > 0
+    assert second.parts["recency"] == 0.0

@@ -1,0 +1,72 @@
+"""The limit on what a client spends holds before it is passed."""
+
+import pytest
+
+from llm_common.core.http.costs import CostLedger, expected_cost_usd
+from llm_common.core.models import LLMUsage
+from llm_common.errors import CostLimitError
+
+USAGE = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)
+
+
+def spend(ledger: CostLedger, *, expected_usd: float | None, cost_usd: float | None) -> None:
+    with ledger.reserved(expected_usd):
+        ledger.charge(USAGE, cost_usd=cost_usd)
+
+
+def test_a_call_that_could_pass_the_limit_is_refused_before_it_is_sent() -> None:
+    ledger = CostLedger(1.0)
+    spend(ledger, expected_usd=0.5, cost_usd=0.4)
+    with pytest.raises(CostLimitError) as caught, ledger.reserved(0.7):
+        raise AssertionError("nothing may be sent")
+    assert (caught.value.spent_usd, caught.value.limit_usd) == (0.4, 1.0)
+    spend(ledger, expected_usd=0.5, cost_usd=0.5)
+    assert ledger.totals.cost_usd == pytest.approx(0.9)
+
+
+def test_calls_that_are_under_way_together_share_the_limit() -> None:
+    ledger = CostLedger(1.0)
+    with ledger.reserved(0.6):
+        with pytest.raises(CostLimitError), ledger.reserved(0.6):
+            pass
+        with ledger.reserved(0.4):
+            pass
+    with ledger.reserved(0.9):
+        pass
+
+
+def test_what_was_set_aside_is_free_again_after_a_failure() -> None:
+    ledger = CostLedger(1.0)
+    with pytest.raises(RuntimeError), ledger.reserved(0.9):
+        raise RuntimeError
+    with ledger.reserved(0.9):
+        pass
+
+
+def test_without_a_price_a_call_is_expected_to_cost_what_the_dearest_did() -> None:
+    ledger = CostLedger(1.0)
+    spend(ledger, expected_usd=None, cost_usd=0.3)
+    spend(ledger, expected_usd=None, cost_usd=0.1)
+    spend(ledger, expected_usd=None, cost_usd=0.35)
+    with pytest.raises(CostLimitError):
+        spend(ledger, expected_usd=None, cost_usd=0.1)
+    assert ledger.totals.cost_usd == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(("limit_usd", "refused"), [(None, False), (0.0, True), (1e-9, False)])
+def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(limit_usd: float | None, refused: bool) -> None:
+    ledger = CostLedger(limit_usd)
+    if refused:
+        with pytest.raises(CostLimitError):
+            spend(ledger, expected_usd=None, cost_usd=None)
+    else:
+        spend(ledger, expected_usd=None, cost_usd=None)
+
+
+def test_the_expected_cost_bounds_the_real_one_by_the_size_of_the_request() -> None:
+    body = b"x" * 4_000
+    expected = expected_cost_usd(body, model="glm-4.5-air", provider="zai", max_tokens=100)
+    assert expected == pytest.approx((4_000 * 0.20 + 100 * 1.10) / 1e6)
+    without = expected_cost_usd(body, model="glm-4.5-air", provider="zai", max_tokens=None)
+    assert without == pytest.approx((4_000 * 0.20 + 1_000 * 1.10) / 1e6)
+    assert expected_cost_usd(body, model="unknown", provider="zai", max_tokens=None) is None

@@ -1,0 +1,128 @@
+"""The client against every fault of the misbehaving server: real sockets, real bytes."""
+
+import json
+import resource
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.wire import read_payload, read_response
+from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
+from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
+from tests.core.loopback import answer, loopback, ok, raw, response
+from tests.core.misbehaving_server import FAULTS, WORKING, bomb, misbehaving
+from tests.core.unreachable import UNREACHABLE
+
+
+@pytest.mark.parametrize("row", FAULTS)
+async def test_a_fault_is_the_error_that_it_means(row: str, no_waits: None) -> None:
+    fault = FAULTS[row]
+    timeout_s = 0.3 if fault.error is LLMTimeoutError else 10.0
+    async with loopback(misbehaving(fault.act)) as server:
+        started = time.monotonic()
+        error = await failure(server.config(timeout_s=timeout_s), response_format=JSON_MODE)
+        assert time.monotonic() - started < (timeout_s + 0.5 if fault.error is LLMTimeoutError else 2)
+        assert len(server.requests) == fault.requests
+    assert type(error) is fault.error
+    assert not isinstance(error, MalformedReplyError) or error.reason == fault.reason
+
+
+@pytest.mark.parametrize("row", WORKING)
+async def test_what_can_be_survived_is(row: str, no_waits: None) -> None:
+    async with (
+        loopback(misbehaving(WORKING[row])) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        for _ in range(2):
+            reply = await client.chat_completion(messages=MESSAGES, response_format=JSON_MODE)
+            assert reply.content == '{"pointer_ids": []}'
+        assert len(server.requests) <= 3
+    assert (reply.usage.total_tokens == 0) is (row == "F-122")
+
+
+@pytest.mark.parametrize("row", UNREACHABLE)
+async def test_an_endpoint_out_of_reach_is_a_connection_error_at_once(
+    row: str, no_waits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with UNREACHABLE[row](tmp_path, monkeypatch) as config:
+        started = time.monotonic()
+        error = await failure(config)
+        assert time.monotonic() - started < 1
+    assert isinstance(error, LLMConnectionError)
+    assert "certificate" in str(error)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"], ids=["F-124-gzip", "F-124-deflate"])
+async def test_a_bomb_of_a_gigabyte_is_refused_in_little_memory(encoding: str) -> None:
+    packed = response(200, bomb(encoding, megabytes=1_000), {"Content-Encoding": encoding})
+    async with loopback(raw(packed)) as server:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        tracemalloc.start()
+        error = await failure(server.config())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert isinstance(error, MalformedReplyError)
+    assert error.reason == "too_large"
+    assert peak < 32_000_000
+    assert grown_kb < 64_000
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308], ids=lambda status: f"F-127-{status}")
+async def test_a_redirect_is_not_followed_and_not_repeated(status: int) -> None:
+    async with loopback(answer(200, ok())) as elsewhere:
+        target = f"http://user:pw@127.0.0.1:{elsewhere.port}/v1/chat/completions"
+        async with loopback(answer(status, target.encode(), {"Location": target})) as server:
+            error = await failure(server.config())
+            assert len(server.requests) == 1
+        assert elsewhere.connections == 0
+    assert isinstance(error, LLMStatusError)
+    assert error.status == status
+    assert str(elsewhere.port) not in f"{error}{vars(error)}"
+
+
+async def test_a_connection_closed_between_calls_is_replaced_unseen_f_128(no_waits: None) -> None:
+    async with (
+        loopback(raw(response(200, ok())), answer(200, ok())) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        for _ in range(3):
+            await client.chat_completion(messages=MESSAGES)
+        assert (server.connections, len(server.requests)) == (2, 3)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=100)
+@given(
+    where=st.sampled_from(["id", "model", "choices", "usage", "error", "choice", "message", "finish_reason"]),
+    value=JSON,
+)
+async def test_no_value_in_the_place_of_another_is_an_error_of_another_kind_f_121(where: str, value: object) -> None:
+    payload = json.loads(ok())
+    choice = payload["choices"][0]
+    {"choice": payload["choices"], "message": choice, "finish_reason": choice}.get(where, payload)[
+        0 if where == "choice" else where
+    ] = value
+    try:
+        received = read_payload(json.dumps(payload).encode(), content_type="application/json")
+        reply = read_response(received, model="m")
+    except LLMError as error:
+        assert isinstance(error, MalformedReplyError)  # noqa: PT017 - raising nothing is as good
+    else:
+        assert isinstance(reply.model, str)
+
+
+async def test_a_call_gives_what_it_got_also_when_the_name_of_the_model_is_no_text() -> None:
+    async with loopback(answer(200, ok(model=5, id=None))) as server:
+        reply = await ask_once(server.config())
+    assert (reply.model, reply.id) == ("test-model", "")

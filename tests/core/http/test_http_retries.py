@@ -1,0 +1,208 @@
+"""When the client sends a request again, when it does not, and what it leaves out."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.errors import ContextTooLongError, LLMRateLimitError, LLMStatusError
+from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
+from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, raw, response
+
+SCHEMA_MODE = {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": {"type": "object"}}}
+# The ways in which endpoints refuse: OpenAI, DeepSeek (twice), Groq, Alibaba's, LM Studio, llama.cpp.
+SCHEMA_REFUSALS = [
+    (400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."),
+    (400, "This response_format type is unavailable now"),
+    (422, "Failed to deserialize the JSON body: response_format.type `json_schema` is unavailable now at line 1"),
+    (400, "This model does not support response format `json_schema`. See supported models."),
+    (400, "'response_format.type' : value is not one of the allowed values ['text','json_object']"),
+    (400, 'Either "json_schema" or "grammar" can be specified, but not both'),
+]
+
+
+def in_seconds(seconds: float) -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "wait"), [(429, "1"), (503, "0.6"), (500, "0.6"), (408, "0.6")], ids=lambda value: f"F-112-{value}"
+)
+async def test_retry_after_is_waited_for_once_whatever_the_status(status: int, wait: str) -> None:
+    async with loopback(raw(response(status, b"{}", {"Retry-After": wait})), answer(200, ok())) as server:
+        started = time.monotonic()
+        assert (await ask_once(server.config())).content
+        assert float(wait) <= time.monotonic() - started < float(wait) + 1
+        assert len(server.requests) == 2
+
+
+async def test_retry_after_may_be_a_date_f_112() -> None:
+    async with loopback(raw(response(503, b"{}", {"Retry-After": in_seconds(2)})), answer(200, ok())) as server:
+        started = time.monotonic()
+        assert (await ask_once(server.config())).content
+        assert 0.9 <= time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("status", [429, 503], ids=lambda status: f"F-113-{status}")
+@pytest.mark.parametrize("wait", [str, in_seconds], ids=["seconds", "date"])
+async def test_a_wait_beyond_the_deadline_is_not_begun_and_told(status: int, wait: Callable[[int], str]) -> None:
+    async with loopback(answer(status, b"{}", {"Retry-After": wait(3600)})) as server:
+        started = time.monotonic()
+        error = await failure(server.config(timeout_s=3.0))
+        assert time.monotonic() - started < 1
+        assert len(server.requests) == 1
+    assert isinstance(error, LLMStatusError)
+    assert error.retry_after_s == pytest.approx(3600, abs=30)
+    assert isinstance(error, LLMRateLimitError) is (status == 429)
+
+
+async def test_a_retry_that_no_longer_fits_gives_the_true_error_instead_of_a_timeout() -> None:
+    async def late(wire: Wire) -> None:
+        await wire.request()
+        await asyncio.sleep(0.2)
+        await wire.send(response(500, b"{}"))
+
+    async with loopback(late) as server:
+        error = await failure(server.config(timeout_s=0.6))
+        assert len(server.requests) == 1
+    assert isinstance(error, LLMStatusError)
+
+
+async def test_lasting_server_errors_take_no_more_requests_than_configured_f_115(no_waits: None) -> None:
+    for attempts in (1, 2, 4):
+        async with loopback(answer(503, b"down")) as server:
+            error = await failure(server.config(max_attempts=attempts))
+            assert len(server.requests) == attempts
+        assert isinstance(error, LLMStatusError)
+        assert (error.status, error.body) == (503, "down")
+
+
+# What an endpoint refuses
+
+
+def picky(*taken: str, says: str = "response_format is not supported", status: int = 400) -> Script:
+    """Takes these types of `response_format` and no other; "none" stands for a request without."""
+
+    async def script(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            kind = request.body.get("response_format", {}).get("type", "none")
+            await wire.send(response(200, ok()) if kind in taken else response(status, says.encode()))
+
+    return script
+
+
+def formats(server: Loopback) -> list[str]:
+    """The type of `response_format` of each request, in order."""
+    return [request.body.get("response_format", {}).get("type", "none") for request in server.requests]
+
+
+async def dropped(client: OpenAICompatibleClient, wanted: dict[str, Any], **options: Any) -> list[str]:
+    reply = await client.chat_completion(messages=MESSAGES, response_format=wanted, **options)
+    names: list[str] = reply.metadata.get("dropped_options", [])
+    return names
+
+
+async def test_a_refused_response_format_is_left_out_once_and_that_is_told_f_117() -> None:
+    refusal = raw(response(400, b'{"error": {"message": "response_format is not supported"}}'))
+    async with loopback(refusal, answer(200, ok())) as server:
+        reply = await ask_once(server.config(), model="glm-4.5-air", response_format=JSON_MODE)
+        first, second = (request.body for request in server.requests)
+    assert first == second | {"response_format": JSON_MODE, "thinking": {"type": "disabled"}}
+    assert reply.metadata == {"dropped_options": ["response_format", "thinking"]}
+
+
+async def test_a_refusal_that_stays_is_an_error_after_one_more_request_f_117() -> None:
+    async with loopback(picky()) as server:
+        assert isinstance(await failure(server.config(max_attempts=5), response_format=JSON_MODE), LLMStatusError)
+        assert formats(server) == ["json_object", "none"]
+
+
+@pytest.mark.parametrize(("status", "says"), SCHEMA_REFUSALS, ids=[f"F-117-{n}" for n in range(len(SCHEMA_REFUSALS))])
+async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two(status: int, says: str) -> None:
+    """The last request of a call is always one that any endpoint takes; the next call tries the next best."""
+    script = picky("json_object", "none", says=says, status=status)
+    async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
+        told = [await dropped(client, SCHEMA_MODE) for _ in range(3)]
+        assert formats(server) == ["json_schema", "none", "json_object", "json_object"]
+    assert told == [["response_format"], ["json_schema"], ["json_schema"]]
+
+
+async def test_the_whole_way_down_is_learned_call_by_call_f_117() -> None:
+    async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
+        told = [await dropped(client, SCHEMA_MODE) for _ in range(4)]
+        assert formats(server) == ["json_schema", "none", "json_object", "none", "none", "none"]
+    assert told == [["response_format"]] * 4
+
+
+async def test_with_requests_to_spare_the_next_best_is_tried_at_once_f_117() -> None:
+    for taken, sent in (
+        ("json_object", ["json_schema", "json_object"]),
+        ("none", ["json_schema", "json_object", "none"]),
+    ):
+        async with (
+            loopback(picky(taken)) as server,
+            OpenAICompatibleClient(server.config(max_attempts=3)) as client,
+        ):
+            await dropped(client, SCHEMA_MODE)
+            await dropped(client, SCHEMA_MODE)
+            assert formats(server) == [*sent, taken]
+
+
+async def test_a_schema_may_be_taken_where_a_plain_object_is_not_f_117() -> None:
+    says = "'response_format.type' must be 'json_schema' or 'text'"
+    script = picky("json_schema", "none", says=says)
+    async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
+        told = [await dropped(client, wanted) for wanted in (JSON_MODE, JSON_MODE, SCHEMA_MODE)]
+        assert formats(server) == ["json_object", "none", "none", "json_schema"]
+    assert told == [["response_format"], ["response_format"], []]
+
+
+async def test_one_refused_option_does_not_take_the_others_along_for_good_f_117() -> None:
+    async def no_thinking(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            refused = "thinking" in request.body
+            await wire.send(response(400, b"unknown field: thinking") if refused else response(200, ok()))
+
+    async with loopback(no_thinking) as server, OpenAICompatibleClient(server.config()) as client:
+        told = [await dropped(client, JSON_MODE, model="glm-4.5-air") for _ in range(2)]
+        assert formats(server) == ["json_object", "none", "json_object"]
+    assert told == [["response_format", "thinking"], ["thinking"]]
+
+
+async def test_what_one_model_refuses_is_asked_of_another_f_117() -> None:
+    async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
+        for model in ("first", "first", "second"):
+            await dropped(client, JSON_MODE, model=model)
+        assert formats(server) == ["json_object", "none", "none", "json_object", "none"]
+
+
+async def test_a_complaint_that_only_quotes_the_call_is_not_remembered_f_117() -> None:
+    complaint = raw(response(400, b"bad request: {response_format: ...}"))
+    async with (
+        loopback(complaint, complaint, answer(200, ok())) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        with pytest.raises(LLMStatusError):
+            await dropped(client, JSON_MODE)
+        assert await dropped(client, JSON_MODE) == []
+        assert formats(server) == ["json_object", "none", "json_object"]
+
+
+async def test_a_prompt_that_is_too_long_is_not_taken_for_a_refused_option_f_119() -> None:
+    says = b"context_length_exceeded; your request: {response_format: ...}"
+    async with loopback(answer(400, says)) as server:
+        assert isinstance(await failure(server.config(), response_format=JSON_MODE), ContextTooLongError)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("prefers", [False, True])
+async def test_a_client_says_whether_it_wants_to_be_asked_by_schema(*, prefers: bool) -> None:
+    async with loopback(answer(200, ok())) as server:
+        client = OpenAICompatibleClient(server.config(prefers_json_schema=prefers))
+        assert client.prefers_json_schema is prefers
+    assert OpenAICompatibleClient(server.config()).prefers_json_schema is False

@@ -1,0 +1,204 @@
+"""What is sent and what is made of a good answer."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+import respx
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, MessageRole
+from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
+
+URL = "https://api.example.test/v1/chat/completions"
+MESSAGES = [LLMMessage(role=MessageRole.USER, content="hello")]
+CONFIG = LLMConfig.model_validate(
+    {"base_url": "https://api.example.test/v1/", "default_model": "test-model", "api_key": "sk-1", "provider": "zai"}
+)
+
+
+def reply(message: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "hi"} | (message or {})}
+    return {"id": "r1", "model": "served-model", "choices": [choice]} | fields
+
+
+async def call(answer: dict[str, Any], *, config: LLMConfig = CONFIG, **options: Any) -> tuple[LLMResponse, Any]:
+    """The client's response and the JSON that it sent."""
+    with respx.mock:
+        route = respx.post(URL).respond(json=answer)
+        async with OpenAICompatibleClient(config) as client:
+            response = await client.chat_completion(**{"messages": MESSAGES} | options)
+        return response, json.loads(route.calls.last.request.content)
+
+
+async def test_a_request_holds_what_was_given_and_nothing_else() -> None:
+    messages = [
+        LLMMessage(role=MessageRole.SYSTEM, content="be brief"),
+        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[{"id": "1", "function": {"arguments": None}}]),
+        LLMMessage(role=MessageRole.TOOL, content="42 \ud800", tool_call_id="1"),
+    ]
+    _, sent = await call(reply(), messages=messages, temperature=0.0, max_tokens=5, seed=7)
+    assert sent == {
+        "model": "test-model",
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"arguments": None}}]},
+            {"role": "tool", "content": "42 ?", "tool_call_id": "1"},
+        ],
+        "temperature": 0.0,
+        "max_tokens": 5,
+        "seed": 7,
+    }
+
+
+async def test_the_configuration_fills_in_and_the_call_wins() -> None:
+    config = CONFIG.model_copy(update={"temperature": 0.5, "max_tokens": 9})
+    _, sent = await call(reply(), config=config)
+    assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("test-model", 0.5, 9)
+    _, sent = await call(reply(), config=config, model="other", temperature=0.0, max_tokens=1)
+    assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("other", 0.0, 1)
+
+
+async def test_the_key_goes_in_one_header_and_only_known_encodings_are_asked_for() -> None:
+    with respx.mock:
+        route = respx.post(URL).respond(json=reply())
+        async with OpenAICompatibleClient(CONFIG) as client:
+            await client.chat_completion(messages=MESSAGES)
+        headers = route.calls.last.request.headers
+    assert headers["authorization"] == "Bearer sk-1"
+    assert headers["accept-encoding"] == "gzip, deflate"
+    keyless = CONFIG.model_copy(update={"api_key": LLMConfig(base_url="https://x", default_model="m").api_key})
+    with respx.mock:
+        route = respx.post(URL).respond(json=reply())
+        async with OpenAICompatibleClient(keyless) as client:
+            await client.chat_completion(messages=MESSAGES)
+        assert "authorization" not in route.calls.last.request.headers
+
+
+async def test_structured_calls_get_the_options_of_the_models_profile() -> None:
+    wanted: dict[str, Any] = {"response_format": {"type": "json_object"}}
+    _, sent = await call(reply(), model="glm-4.5-air", **wanted)
+    assert sent["thinking"] == {"type": "disabled"}
+    _, sent = await call(reply(), model="glm-4.5-air", thinking={"type": "enabled"}, **wanted)
+    assert sent["thinking"] == {"type": "enabled"}
+    _, sent = await call(reply(), model="glm-4.5-air")
+    assert "thinking" not in sent
+    _, sent = await call(reply(), model="unknown-model", **wanted)
+    assert set(sent) == {"model", "messages", "response_format"}
+
+
+async def test_a_model_that_always_reasons_gets_no_temperature() -> None:
+    config = CONFIG.model_copy(update={"provider": "openai"})
+    wanted: dict[str, Any] = {"response_format": {"type": "json_object"}, "temperature": 0.0, "max_tokens": 50}
+    _, sent = await call(reply(), config=config, model="gpt-5-mini", **wanted)
+    assert "temperature" not in sent
+    assert "max_tokens" not in sent
+    assert (sent["max_completion_tokens"], sent["reasoning_effort"]) == (50, "minimal")
+
+
+async def test_an_answer_keeps_everything_that_selectors_read() -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 60}}
+    message = {"content": None, "tool_calls": [{"id": "1"}], "function_call": {"name": "f"}, "refusal": "no"}
+    response, _ = await call(reply(message, usage=usage), model="glm-4.5-air")
+    assert (response.id, response.model, response.provider) == ("r1", "served-model", "zai")
+    assert response.content is None
+    assert (response.tool_calls, response.function_call, response.refusal) == ([{"id": "1"}], {"name": "f"}, "no")
+    assert response.finish_reason == "stop"
+    assert (response.usage.total_tokens, response.usage.cached_tokens) == (110, 60)
+    assert response.cost_usd == pytest.approx((40 * 0.20 + 60 * 0.03 + 10 * 1.10) / 1e6)
+    assert response.latency_ms is not None
+    assert response.metadata == {}
+
+
+async def test_content_may_come_in_parts() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}]
+    response, _ = await call(reply({"content": parts}))
+    assert response.content == parts
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost_usd"),
+    [
+        ({"cost": 0.25}, 0.25),
+        ({"cost": 0}, 0.0),
+        ({"cost": -1}, None),
+        ({"cost": True}, None),
+        ({"cost": "0.1"}, None),
+        (None, None),
+        ("many", None),
+    ],
+)
+async def test_a_cost_that_the_endpoint_reports_is_taken(usage: object, cost_usd: float | None) -> None:
+    response, _ = await call(reply(usage=usage))
+    assert response.cost_usd == cost_usd
+
+
+@pytest.mark.parametrize("value", [None, -1, 1.5, True, "7", []])
+async def test_a_count_that_is_none_is_zero(value: object) -> None:
+    usage = {"prompt_tokens": value, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": value}}
+    response, _ = await call(reply(usage=usage))
+    assert (response.usage.prompt_tokens, response.usage.total_tokens, response.usage.cached_tokens) == (0, 2, 0)
+
+
+async def test_an_unpriced_call_is_counted_as_such_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    config = CONFIG.model_copy(update={"cost_limit_usd": 1.0})
+    with respx.mock:
+        respx.post(URL).respond(json=reply())
+        async with OpenAICompatibleClient(config) as client:
+            for _ in range(2):
+                await client.chat_completion(messages=MESSAGES)
+            assert (client.usage.calls, client.usage.unpriced_calls, client.usage.cost_usd) == (2, 2, 0.0)
+    assert caplog.text.count("no known price") == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [(httpx.ConnectError("Name or service not known"), LLMConnectionError), (httpx.ReadTimeout(""), LLMTimeoutError)],
+    ids=["F-108", "read-timeout"],
+)
+async def test_what_a_transport_raises_comes_out_as_ours(raised: httpx.HTTPError, kind: type[Exception]) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise raised
+
+    config = CONFIG.model_copy(update={"max_attempts": 1})
+    async with OpenAICompatibleClient(config, transport=httpx.MockTransport(fail)) as client:
+        with pytest.raises(kind) as caught:
+            await client.chat_completion(messages=MESSAGES)
+    assert caught.value.__cause__ is raised
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "",
+        "api.z.ai",
+        "ftp://x/v1",
+        "https://",
+        "https://user:pw@x/v1",
+        "https://x/v1?key=1",
+        "https://x:0/",
+        "https://[x",
+        "https://x/v1/chat/completions/",
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_when_the_client_is_made(base_url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OpenAICompatibleClient(CONFIG.model_copy(update={"base_url": base_url}))
+    assert caught.value.variable == "base_url"
+
+
+@pytest.mark.parametrize(("scheme", "trusted"), [("https", True), ("http", False)])
+async def test_a_proxy_from_the_environment_never_sees_plain_text(
+    scheme: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    client = OpenAICompatibleClient(CONFIG.model_copy(update={"base_url": f"{scheme}://example.test/v1"}))
+    async with client:
+        assert bool(client._client()._mounts) is trusted
+        assert client._client().follow_redirects is False
+
+
+def test_a_client_shows_no_key() -> None:
+    client = OpenAICompatibleClient(CONFIG)
+    assert "sk-1" not in f"{client!r}{client.config!r}{client.config}{client.usage!r}"

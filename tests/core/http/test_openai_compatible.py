@@ -1,0 +1,120 @@
+"""The client's own promises, over real connections."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.models import LLMConfig, LLMMessage, MessageRole
+from llm_common.errors import ConfigError, LLMConnectionError, LLMStatusError, LLMTimeoutError
+from tests.core.calling import MESSAGES, ask_once, failure
+from tests.core.loopback import KEY, Wire, answer, loopback, ok, raw, response
+from tests.core.misbehaving_server import misbehaving, stay_silent
+
+
+@pytest.mark.parametrize("name", ["timeout_s", "timeout"])
+async def test_a_call_can_set_its_own_deadline(name: str) -> None:
+    async with loopback(misbehaving(stay_silent)) as server:
+        error = await failure(server.config(), **{name: 0.1})
+    assert isinstance(error, LLMTimeoutError)
+    assert error.timeout_s == 0.1
+
+
+async def test_cancelling_a_call_cancels_it_and_leaves_no_task_f_132() -> None:
+    asked = asyncio.Event()
+
+    async def no_answer(wire: Wire) -> None:
+        await wire.request()
+        asked.set()
+        await asyncio.sleep(30)
+
+    async with loopback(no_answer) as server, OpenAICompatibleClient(server.config()) as client:
+        before = asyncio.all_tasks()
+        call = asyncio.create_task(client.chat_completion(messages=MESSAGES))
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert len(server.requests) == 1
+        assert len(asyncio.all_tasks() - before) <= 1  # the server's own, for the connection
+
+
+async def test_a_retry_is_logged_without_what_was_said(no_waits: None, caplog: pytest.LogCaptureFixture) -> None:
+    secret = [LLMMessage(role=MessageRole.USER, content="my diagnosis")]
+    with caplog.at_level(logging.DEBUG):
+        async with (
+            loopback(raw(response(500, f"my diagnosis {KEY}".encode())), answer(200, ok())) as server,
+            OpenAICompatibleClient(server.config()) as client,
+        ):
+            await client.chat_completion(messages=secret)
+    assert any(record.name == "stamina" for record in caplog.records)
+    logged = "".join(f"{record.getMessage()}{vars(record)}" for record in caplog.records)
+    assert "diagnosis" not in logged
+    assert KEY not in logged
+
+
+async def test_an_error_body_is_short_and_without_the_key() -> None:
+    body = ("x" * 1_990 + KEY + "y" * 5_000).encode()
+    async with loopback(answer(400, body)) as server:
+        error = await failure(server.config())
+    assert isinstance(error, LLMStatusError)
+    assert len(error.body) == 2_000
+    assert KEY[:8] not in error.body
+
+
+async def test_a_closed_client_says_so() -> None:
+    async with loopback(answer(200, ok())) as server:
+        client = OpenAICompatibleClient(server.config())
+        await client.chat_completion(messages=MESSAGES)
+        await client.aclose()
+        await client.aclose()
+        with pytest.raises(LLMConnectionError, match="closed"):
+            await client.chat_completion(messages=MESSAGES)
+        assert len(server.requests) == 1
+
+
+async def test_calls_share_connections_and_do_not_mix() -> None:
+    async def echo(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            await wire.send(response(200, ok(request.body["messages"][0]["content"])))
+
+    async with loopback(echo) as server, OpenAICompatibleClient(server.config()) as client:
+        texts = [str(number) for number in range(15)]
+        calls = [client.chat_completion(messages=[LLMMessage(role=MessageRole.USER, content=text)]) for text in texts]
+        replies = await asyncio.gather(*calls)
+    assert [reply.content for reply in replies] == texts
+    assert client.usage.calls == 15
+
+
+def test_a_client_survives_its_event_loop() -> None:
+    config = LLMConfig(base_url="http://127.0.0.1:9", default_model="m", max_attempts=1)
+    client = OpenAICompatibleClient(config)
+    for _ in range(2):
+        with pytest.raises(LLMConnectionError):
+            asyncio.run(client.chat_completion(messages=MESSAGES))
+    asyncio.run(client.aclose())
+
+
+@pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel"])
+def test_a_key_that_is_none_is_refused_without_repeating_it(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OpenAICompatibleClient(
+            LLMConfig.model_validate({"base_url": "https://x", "default_model": "m", "api_key": key})
+        )
+    assert caught.value.variable == "api_key"
+    assert key not in f"{caught.value}{vars(caught.value)}"
+
+
+@pytest.mark.parametrize("options", [{"stream": True}, {"timeout_s": 0}, {"timeout": "soon"}, {"seed": float("nan")}])
+async def test_impossible_options_are_a_value_error(options: dict[str, Any]) -> None:
+    async with loopback(answer(200, ok())) as server:
+        with pytest.raises(ValueError, match=r"stream|timeout_s|JSON"):
+            await ask_once(server.config(), **options)
+        assert not server.requests
+
+
+async def test_a_call_does_not_block_the_event_loop(blockbuster: object) -> None:
+    async with loopback(answer(200, ok())) as server:
+        assert (await ask_once(server.config())).content

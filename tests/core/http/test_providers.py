@@ -1,0 +1,100 @@
+"""Which endpoint the environment names."""
+
+import pytest
+
+from llm_common.core import OpenAICompatibleClient, config_for_provider, config_from_env
+from llm_common.core.http.providers import PROVIDERS
+from llm_common.errors import ConfigError
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return monkeypatch
+
+
+def test_an_empty_environment_names_no_endpoint(env: pytest.MonkeyPatch) -> None:
+    env.setenv("ZAI_API_KEY", " ")
+    assert config_from_env() is None
+    with pytest.raises(ConfigError, match="ZAI_API_KEY"):
+        OpenAICompatibleClient.from_env()
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"ZAI_API_KEY": "z"}, ("zai", "https://api.z.ai/api/paas/v4", "glm-4.5-air", "z")),
+        ({"OPENAI_API_KEY": "o", "OPENROUTER_API_KEY": "r"}, ("openrouter", None, None, "r")),
+        ({"LLM_COMMON_PROVIDER": "OpenAI", "OPENAI_API_KEY": "o", "ZAI_API_KEY": "z"}, ("openai", None, None, "o")),
+        ({"LLM_COMMON_PROVIDER": "zai", "LLM_COMMON_API_KEY": "k", "ZAI_API_KEY": "z"}, ("zai", None, None, "k")),
+        ({"LLM_COMMON_PROVIDER": "local"}, ("local", "http://127.0.0.1:8080/v1", None, "")),
+        (
+            {"LLM_COMMON_BASE_URL": "http://box:1/v1/", "LLM_COMMON_MODEL": "m", "ZAI_API_KEY": "z"},
+            ("custom", "http://box:1/v1", "m", ""),
+        ),
+        (
+            {"LLM_COMMON_BASE_URL": "http://box/v1", "LLM_COMMON_PROVIDER": "zai", "ZAI_API_KEY": "z"},
+            ("zai", "http://box/v1", "glm-4.5-air", "z"),
+        ),
+    ],
+    ids=["key", "order", "provider", "own-key", "local", "address", "both"],
+)
+def test_the_environment_names_an_endpoint(
+    variables: dict[str, str], expected: tuple[str, str | None, str | None, str], env: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        env.setenv(name, value)
+    config = config_from_env()
+    assert config is not None
+    provider, base_url, model, key = expected
+    assert config.provider == provider
+    assert config.base_url == (base_url or PROVIDERS[provider].base_url)
+    assert config.default_model == (model or PROVIDERS[provider].default_model)
+    assert config.api_key.get_secret_value() == key
+    assert OpenAICompatibleClient.from_env().config == config
+
+
+def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
+    env.setenv("LLM_COMMON_PROVIDER", "local")
+    config = config_from_env()
+    assert config is not None
+    assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (60.0, None, None)
+    env.setenv("LLM_COMMON_TIMEOUT_S", "2.5")
+    env.setenv("LLM_COMMON_MAX_TOKENS", "150")
+    env.setenv("LLM_COMMON_COST_LIMIT_USD", "0.5")
+    config = config_from_env()
+    assert config is not None
+    assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (2.5, 150, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"LLM_COMMON_PROVIDER": "acme"}, "LLM_COMMON_PROVIDER"),
+        ({"LLM_COMMON_PROVIDER": "zai"}, "ZAI_API_KEY"),
+        ({"LLM_COMMON_API_KEY": "secret-1"}, "LLM_COMMON_PROVIDER"),
+        ({"LLM_COMMON_BASE_URL": "http://box/v1"}, "LLM_COMMON_MODEL"),
+        ({"LLM_COMMON_BASE_URL": "box?secret-1", "LLM_COMMON_MODEL": "m"}, "LLM_COMMON_BASE_URL"),
+        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_TIMEOUT_S": "soon"}, "LLM_COMMON_TIMEOUT_S"),
+        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_MAX_TOKENS": "0"}, "LLM_COMMON_MAX_TOKENS"),
+        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_COST_LIMIT_USD": "-1"}, "LLM_COMMON_COST_LIMIT_USD"),
+    ],
+    ids=["provider", "no-key", "key-alone", "no-model", "address", "timeout", "tokens", "limit"],
+)
+def test_what_cannot_be_used_is_named(variables: dict[str, str], named: str, env: pytest.MonkeyPatch) -> None:
+    for name, value in variables.items():
+        env.setenv(name, value)
+    with pytest.raises(ConfigError, match=named) as caught:
+        config_from_env()
+    assert caught.value.variable == named
+    assert "secret-1" not in str(caught.value)
+
+
+def test_a_provider_can_be_asked_for_by_name(env: pytest.MonkeyPatch) -> None:
+    assert OpenAICompatibleClient.for_provider("local", model="mine").config.default_model == "mine"
+    assert config_for_provider("zai", api_key="k").api_key.get_secret_value() == "k"
+    env.setenv("OPENAI_API_KEY", "o")
+    assert config_for_provider("openai").api_key.get_secret_value() == "o"
+    with pytest.raises(ConfigError, match="ZAI_API_KEY"):
+        config_for_provider("zai")
+    with pytest.raises(ConfigError, match="openrouter"):
+        config_for_provider("acme")

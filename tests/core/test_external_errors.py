@@ -1,0 +1,168 @@
+"""Exceptions of clients that are not ours, by their shape."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llm_common.core.external_errors import foreign_errors
+from llm_common.errors import (
+    ContextTooLongError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
+
+SECRET = "sk-canary-0123456789"
+
+
+def exception(name: str, base: type[Exception] = Exception, **facts: Any) -> Exception:
+    """An exception whose class has that name, with these attributes."""
+    made: Exception = type(name, (base,), {})(SECRET)
+    made.__dict__.update(facts)
+    return made
+
+
+def error_of(raised: BaseException) -> LLMError:
+    with pytest.raises(LLMError) as caught, foreign_errors("Client", timeout_s=3.0):
+        raise raised
+    assert caught.value.__cause__ is raised
+    assert SECRET not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (exception("APIStatusError", status_code=401), LLMAuthError),
+        (exception("ClientResponseError", status=429), LLMRateLimitError),
+        (exception("APIError", code=404), ModelNotFoundError),
+        (exception("HTTPStatusError", response=SimpleNamespace(status_code=413)), ContextTooLongError),
+        (exception("HTTPError", status_code="500", code="rate_limit", status=None), LLMError),
+        (exception("APIResponseValidationError", status_code=200), MalformedReplyError),
+        (exception("Redirected", status_code=302), LLMError),
+        (exception("Odd", status_code=True), LLMError),
+        (exception("BudgetError", status_code=599), LLMStatusError),
+        (exception("APITimeoutError", status_code=408), LLMTimeoutError),
+        (exception("DeadlineExceeded"), LLMTimeoutError),
+        (exception("Mine", exception("ReadTimeout").__class__), LLMTimeoutError),
+        (TimeoutError(SECRET), LLMTimeoutError),
+        (ConnectionResetError(SECRET), LLMConnectionError),
+        (exception("APIConnectionError", status_code=500), LLMConnectionError),
+        (exception("ConnectError"), LLMConnectionError),
+        (json.JSONDecodeError(SECRET, "{", 0), MalformedReplyError),
+        (exception("UnexpectedModelBehavior"), MalformedReplyError),
+        (ValueError(SECRET), LLMError),
+        (StopIteration(SECRET), LLMError),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
+)
+def test_an_exception_is_known_by_its_shape(raised: Exception, kind: type[LLMError]) -> None:
+    assert type(error_of(raised)) is kind
+
+
+def test_our_own_errors_and_cancellations_pass_unchanged() -> None:
+    for ours in (LLMAuthError("no", status=401), asyncio.CancelledError(), KeyboardInterrupt()):
+        with pytest.raises(type(ours)) as caught, foreign_errors("Client", timeout_s=1.0):
+            raise ours
+        assert caught.value is ours
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"headers": {"Retry-After": "7"}},
+        {"response": SimpleNamespace(headers={"retry-after": "7"})},
+        {"headers": None, "litellm_response_headers": {"retry-after": "7"}},
+    ],
+    ids=["own", "response", "litellm"],
+)
+def test_the_wait_that_the_endpoint_asks_for_is_kept(facts: dict[str, Any]) -> None:
+    error = error_of(exception("RateLimitError", status_code=429, **facts))
+    assert isinstance(error, LLMRateLimitError)
+    assert error.retry_after_s == 7.0
+
+
+@pytest.mark.parametrize(
+    ("facts", "body"),
+    [
+        ({"body": {"message": "bad ü"}}, '{"message": "bad ü"}'),
+        ({"body": {"odd": object()}}, '{"odd": null}'),
+        ({"body": "bad", "message": "worse"}, "bad"),
+        ({"body": None, "message": "worse"}, "worse"),
+        ({"body": "x" * 9_000}, "x" * 2_000),
+        ({"message": None, "args": ()}, ""),
+    ],
+    ids=["object", "odd", "text", "message", "long", "none"],
+)
+def test_what_the_endpoint_said_is_a_fact(facts: dict[str, Any], body: str) -> None:
+    raised = exception("APIStatusError", status_code=500)
+    raised.args = facts.pop("args", raised.args)
+    raised.__dict__.update(facts)
+    error = error_of(raised)
+    assert isinstance(error, LLMStatusError)
+    assert error.body == body
+
+
+def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs() -> None:
+    inner = exception(
+        "SDKError", request=SimpleNamespace(headers={"Authorization": f"Bearer {SECRET}", "X-Api-Key": ""})
+    )
+    outer = exception("WrapperError", status_code=401, body=f"no such key {SECRET}")
+    outer.__cause__ = inner
+    error = error_of(outer)
+    assert isinstance(error, LLMAuthError)
+    assert error.body == "no such key [api key]"
+
+
+def test_a_wrapped_exception_names_the_error_where_the_wrapper_does_not() -> None:
+    wrapper = exception("ModelAPIError")
+    wrapper.__cause__ = exception("APITimeoutError")
+    assert isinstance(error_of(wrapper), LLMTimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, LLMConnectionError), (401, LLMAuthError)], ids=["made up", "the endpoint's"]
+)
+def test_a_500_may_be_made_up_of_a_broken_connection(status: int, kind: type[LLMError]) -> None:
+    wrapper = exception("WrapperError", status_code=status)
+    wrapper.__context__ = ConnectionRefusedError()  # LiteLLM raises where it handles, without a `from`
+    assert type(error_of(wrapper)) is kind
+
+
+def test_what_the_caller_was_handling_has_no_part_in_it() -> None:
+    def late() -> None:
+        raise TimeoutError
+
+    try:
+        late()
+    except TimeoutError:
+        error = error_of(ValueError("unrelated"))
+    assert type(error) is LLMError
+
+
+def test_no_property_of_a_foreign_exception_is_run() -> None:
+    class Trap(Exception):  # noqa: N818 - a name of no family
+        @property
+        def status_code(self) -> int:
+            raise AssertionError
+
+        response = request = headers = body = message = status_code
+
+        def __str__(self) -> str:
+            raise AssertionError
+
+    assert type(error_of(Trap())) is LLMError
+
+
+def test_a_ring_of_causes_ends() -> None:
+    one, two = ValueError(), ValueError()
+    one.__cause__, two.__cause__ = two, one
+    assert type(error_of(one)) is LLMError

@@ -1,0 +1,73 @@
+"""Which files of a folder are found, in a checkout and elsewhere."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from llm_common.folders.listing import list_paths, stat_files
+from tests.folders.tree import git, listed, write
+
+RULES: dict[str, str | bytes] = {
+    ".gitignore": "*.log\n!keep.log\n/top.txt\nout/\ndoc/*.tmp\n[\n",
+    "a.py": "",
+    "a.log": "",
+    "keep.log": "",
+    "top.txt": "",
+    "sub/top.txt": "",
+    "out/x.py": "",
+    "sub/out/x.py": "",
+    "doc/a.tmp": "",
+    "doc/b.md": "",
+    "sub/.gitignore": "!a.log\nlocal*\n",
+    "sub/a.log": "",
+    "sub/local.py": "",
+    "sub/deep/local.txt": "",
+    "local.py": "",
+}
+
+
+def names(folder: Path) -> list[str]:
+    return [path for path in list_paths(folder) if not path.endswith(".gitignore")]
+
+
+def test_ignore_files_are_read_as_git_reads_them(tmp_path: Path) -> None:
+    walked = names(write(tmp_path / "walked", RULES))
+    checkout = write(tmp_path / "checkout", RULES)
+    git(checkout, "init", "-q")
+    assert sorted(walked) == names(checkout)
+    assert "sub/a.log" in walked
+    assert "sub/deep/local.txt" not in walked
+
+
+def test_hidden_folders_are_walked_when_asked_but_never_gits_own(tmp_path: Path) -> None:
+    write(tmp_path, {".github/ci.yml": "", ".git/config": "", "a.py": ""})
+    assert list(list_paths(tmp_path)) == ["a.py"]
+    assert list(list_paths(tmp_path, hidden=True)) == ["a.py", ".github/ci.yml"]
+
+
+def test_an_unreadable_ignore_file_adds_no_rule(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "", "b/.gitignore/x": ""})
+    write(tmp_path, {".gitignore": b"# \xff\n" + b"*.py\n" * 400_000})
+    assert "a.py" in list(list_paths(tmp_path))
+
+
+def test_a_file_is_listed_with_its_size_and_time(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "12345"})
+    os.utime(tmp_path / "a.py", ns=(7, 7))
+    assert [(file.path, file.size, file.mtime_ns) for file in listed(tmp_path)] == [("a.py", 5, 7)]
+
+
+@pytest.mark.parametrize("path", ["folder", "absent", "out/secret", "link", "bad\nname"])
+def test_what_is_no_plain_file_of_the_folder_is_none(tmp_path: Path, path: str) -> None:
+    write(tmp_path, {"outside/secret": "s", "in/folder/x": "", "in/bad\nname": ""})
+    root = tmp_path / "in"
+    (root / "out").symlink_to(tmp_path / "outside")
+    (root / "link").symlink_to(tmp_path / "outside/secret")
+    assert list(stat_files(root, [path])) == [(path, None)]
+
+
+def test_a_link_within_the_folder_is_its_file(tmp_path: Path) -> None:
+    write(tmp_path, {"real.txt": "12"})
+    (tmp_path / "link").symlink_to(tmp_path / "real.txt")
+    assert [file.size for file in listed(tmp_path)] == [2, 2]

@@ -1,0 +1,164 @@
+"""`TreeIndex`: ranking, and keeping up with a folder that changes."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_common.folders.tree_index import TreeIndex
+from tests.folders.tree import listed, write
+
+FILES = {
+    "src/cookies.py": "class CookieJar:\n    def expire(self): ...\n",
+    "src/server.py": "def serve(port):\n    return listen(port)\n",
+    "docs/readme.md": "# Cookies\nCookies expire. A server serves.\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = write(tmp_path / "tree", FILES)
+    for path in FILES:
+        os.utime(folder / path, (1_000_000, 1_000_000))
+    return folder
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[TreeIndex]:
+    with TreeIndex(tmp_path / "tree.sqlite") as index:
+        yield index
+
+
+def refresh(index: TreeIndex, tree: Path) -> int:
+    return index.refresh(tree, listed(tree), progress=lambda *_: None)
+
+
+def found(index: TreeIndex, query: str) -> list[str]:
+    return [hit.key for hit in index.search(query, limit=10)]
+
+
+def test_files_are_ranked_by_content_path_and_symbols(index: TreeIndex, tree: Path) -> None:
+    assert refresh(index, tree) == 3
+    assert found(index, "when do cookies expire?") == ["src/cookies.py", "docs/readme.md"]
+    assert found(index, "cookie jar")[0] == "src/cookies.py"
+    assert found(index, "listening")[0] == "src/server.py"
+    assert found(index, "the of") == found(index, "nowhere") == []
+
+
+def test_the_same_folder_is_not_read_again(tmp_path: Path, tree: Path) -> None:
+    for expected in (3, 0, 0):
+        with TreeIndex(tmp_path / "kept.sqlite") as index:
+            assert refresh(index, tree) == expected
+            assert found(index, "jar") == ["src/cookies.py"]
+
+
+def test_changed_new_and_removed_files_are_taken_in(index: TreeIndex, tree: Path) -> None:
+    refresh(index, tree)
+    write(tree, {"src/server.py": "def wait(): ...\n", "src/new.py": "def fresh(): ...\n"})
+    (tree / "docs/readme.md").unlink()
+    assert refresh(index, tree) == 2
+    assert found(index, "listen serve") == []
+    assert found(index, "fresh") == ["src/new.py"]
+    assert found(index, "cookies") == ["src/cookies.py"]
+
+
+def test_a_touched_file_is_read_but_not_indexed_again(index: TreeIndex, tree: Path) -> None:
+    refresh(index, tree)
+    last_row = index._last_row()
+    os.utime(tree / "src/server.py", (2_000_000, 2_000_000))
+    assert refresh(index, tree) == 1
+    assert refresh(index, tree) == 0
+    assert index._last_row() == last_row
+
+
+def test_a_change_of_the_same_size_within_one_tick_is_seen(index: TreeIndex, tree: Path) -> None:
+    write(tree, {"a.py": "alpha"})
+    now = time.time_ns()
+    os.utime(tree / "a.py", ns=(now, now))
+    refresh(index, tree)
+    write(tree, {"a.py": "gamma"})
+    os.utime(tree / "a.py", ns=(now, now))
+    refresh(index, tree)
+    assert found(index, "gamma") == ["a.py"]
+
+
+def test_an_index_of_many_changes_is_built_anew(index: TreeIndex, tree: Path) -> None:
+    refresh(index, tree)
+    index._connection.execute("UPDATE files SET row = 100000 WHERE path = 'src/server.py'")
+    assert refresh(index, tree) == 3
+    assert index._last_row() == 3
+    assert found(index, "listen") == ["src/server.py"]
+
+
+def test_unsearched_files_are_counted_with_their_reason(index: TreeIndex, tree: Path) -> None:
+    write(tree, {"a.bin": b"\0", "big.txt": b"x" * (1024 * 1024 + 1), "g.py": "# @generated\n"})
+    refresh(index, tree)
+    assert index.left_out() == {"a.bin": "binary", "big.txt": "too large", "g.py": "generated"}
+    write(tree, {"a.bin": "cookies"})
+    refresh(index, tree)
+    assert "a.bin" in found(index, "cookies")
+
+
+def test_a_file_that_vanishes_meanwhile_is_unreadable_until_it_is_back(index: TreeIndex, tree: Path) -> None:
+    files = listed(tree)
+    (tree / "src/server.py").rename(tree / "away")
+    index.refresh(tree, files, progress=lambda *_: None)
+    assert index.left_out() == {"src/server.py": "unreadable"}
+    (tree / "away").rename(tree / "src/server.py")
+    refresh(index, tree)
+    assert found(index, "listen") == ["src/server.py"]
+
+
+def test_only_its_owner_reads_the_file(index: TreeIndex, tree: Path, tmp_path: Path) -> None:
+    refresh(index, tree)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("tree.sqlite*")} == {0o600}
+
+
+def test_an_interruption_keeps_whole_batches(index: TreeIndex, tmp_path: Path) -> None:
+    tree = write(tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)})
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 400:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index.refresh(tree, listed(tree), progress=interrupt)
+    assert len(index.search("shared", limit=1000)) == 400
+    os.utime(tree / "f449.txt")
+    refresh(index, tree)
+    assert len(index.search("shared", limit=1000)) == 450
+
+
+def test_a_query_is_never_syntax(index: TreeIndex, tree: Path) -> None:
+    refresh(index, tree)
+    assert found(index, 'cookies" OR * NEAR( paths : -^') != []
+
+
+def test_processes_build_one_index_together(tmp_path: Path) -> None:
+    tree = write(tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(600)})
+    program = (
+        "import sys; from pathlib import Path; from llm_common.folders.tree_index import TreeIndex\n"
+        "from tests.folders.tree import listed\n"
+        "tree = Path(sys.argv[1])\n"
+        "with TreeIndex(Path(sys.argv[2])) as index:\n"
+        "    index.refresh(tree, listed(tree), progress=lambda *_: None)\n"
+        "    print(len(index.search('shared', limit=1000)))\n"
+    )
+    command = [sys.executable, "-c", program, str(tree), str(tmp_path / "shared.sqlite")]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["600"] * 3
+    with TreeIndex(tmp_path / "shared.sqlite") as index:
+        assert len(index.search("shared", limit=1000)) == 600
+
+
+def test_what_is_no_index_raises(tmp_path: Path) -> None:
+    file = tmp_path / "tree.sqlite"
+    file.write_bytes(b"no database" * 1000)
+    with pytest.raises(sqlite3.DatabaseError):
+        TreeIndex(file)

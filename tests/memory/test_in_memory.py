@@ -1,0 +1,23 @@
+import pytest
+
+from llm_common.memory import Event, InMemoryMemory, Memory, MemoryFilters, MemoryReader, MemoryWriter
+from llm_common.testing import MemoryContract
+
+
+class TestInMemoryMemory(MemoryContract):
+    @pytest.fixture
+    def memory(self) -> Memory:
+        return InMemoryMemory()
+
+
+async def test_finds_substrings_in_any_case_s3_05() -> None:
+    memory = InMemoryMemory()
+    await memory.append_event("s", Event(text="A Concatenated text; what about it?"))
+    for query in ("CAT", "concat", "what about it"):
+        assert len(await memory.retrieve(query, 4, MemoryFilters(session_id="s"))) == 1
+
+
+def test_is_a_writer_and_a_reader_s3_04() -> None:
+    memory = InMemoryMemory()
+    assert isinstance(memory, MemoryWriter)
+    assert isinstance(memory, MemoryReader)

@@ -1,0 +1,251 @@
+"""`SqliteMemory`: the contract, and what a file can do to it."""
+
+import asyncio
+import gc
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+from llm_common.errors import LockTimeoutError, StoreError
+from llm_common.memory import Event, Memory, MemoryFilters, SqliteMemory
+from llm_common.testing import MemoryContract
+from tests.memory.writers import faults, write_together
+
+ZEBRA = MemoryFilters(session_id="s")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "memory.db"
+
+
+class TestSqliteMemory(MemoryContract):
+    @pytest.fixture
+    async def memory(self, path: Path) -> AsyncIterator[Memory]:
+        async with SqliteMemory(path) as memory:
+            yield memory
+
+
+async def written(path: Path) -> None:
+    async with SqliteMemory(path) as memory:
+        await memory.append_event("s", Event(text="zebra", metadata={"n": 1}))
+
+
+async def found(path: Path) -> list[str]:
+    async with SqliteMemory(path) as memory:
+        return [hit.event.text for hit in await memory.retrieve("zebra", 4, ZEBRA)]
+
+
+async def test_events_outlive_the_memory_s3_05(path: Path) -> None:
+    await written(path)
+    assert await found(path) == ["zebra"]
+
+
+async def test_english_is_stemmed_and_accents_do_not_count_s3_05(path: Path) -> None:
+    async with SqliteMemory(path) as memory:
+        await memory.append_event("s", Event(text="several cafés were failing"))
+        for query in ("fail", "cafe", "CAFÉS", "failed"):
+            assert len(await memory.retrieve(query, 4, ZEBRA)) == 1
+
+
+async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(path: Path) -> None:
+    await asyncio.to_thread(write_together, partial(SqliteMemory, path, lock_timeout_s=60))
+    async with SqliteMemory(path) as memory:
+        assert not await faults(memory)
+
+
+async def test_a_killed_writer_leaves_every_event_that_it_was_told_is_kept_s3_05(path: Path) -> None:
+    program = f"""
+import asyncio, itertools
+from llm_common.memory import Event, SqliteMemory
+async def work():
+    memory = SqliteMemory({str(path)!r})
+    for number in itertools.count():
+        await memory.append_event("s", Event(text=f"zebra {{number}}"))
+        print(number, flush=True)
+asyncio.run(work())
+"""
+    for _ in range(3):
+        process = await asyncio.to_thread(
+            lambda: subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        )
+        assert process.stdout is not None
+        told = [await asyncio.to_thread(process.stdout.readline) for _ in range(5)]
+        process.kill()
+        told += await asyncio.to_thread(process.stdout.readlines)
+        process.stdout.close()
+        process.wait()
+        async with SqliteMemory(path) as memory:
+            texts = [event.text for event in await memory.recent("s", limit=100_000)]
+            assert {f"zebra {line.strip()}" for line in told} <= set(texts)
+            newest = await memory.retrieve("zebra", 1, ZEBRA)
+            assert newest[0].event.text == texts[-1]
+
+
+async def test_files_are_for_their_owner_alone_s3_05(path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        async with SqliteMemory(path) as memory:
+            await memory.append_event("s", Event(text="zebra"))
+            modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+            assert len(list(path.parent.iterdir())) == 3
+    finally:
+        os.umask(mask)
+    assert modes == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def use_all(path: Path) -> None:
+    async with SqliteMemory(path) as memory:
+        await memory.recent("s", limit=1_000)
+        await memory.retrieve("zebra", 400, ZEBRA)
+        await memory.append_event("s", Event(text="zebra"))
+
+
+def damage(path: Path, whole: bytes, page: int) -> None:
+    for beside in path.parent.iterdir():
+        beside.unlink()
+    path.write_bytes(whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :])
+
+
+async def test_a_damaged_file_is_a_typed_error_and_nothing_else_s3_05(path: Path) -> None:
+    async with SqliteMemory(path) as memory:
+        for number in range(100):
+            await memory.append_event("s", Event(text=f"zebra {number} " * 20))
+    whole = await asyncio.to_thread(path.read_bytes)
+    noticed = 0
+    for page in range(len(whole) // 4096):
+        damage(path, whole, page)
+        try:
+            await use_all(path)
+        except StoreError:
+            noticed += 1
+    assert noticed > len(whole) // 4096 // 2
+
+
+async def test_a_file_that_is_no_database_is_a_typed_error_that_names_it_s3_05(path: Path) -> None:
+    path.parent.mkdir()
+    damage(path, b"", 0)
+    with pytest.raises(StoreError, match=f"{path} is damaged, or no SQLite file"):
+        await use_all(path)
+
+
+async def test_an_event_that_cannot_be_read_is_a_typed_error_s3_05(path: Path) -> None:
+    await written(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET metadata = '{'")
+        connection.commit()
+    with pytest.raises(StoreError, match="damaged"):
+        await found(path)
+
+
+async def test_another_programs_database_is_left_alone_s3_05(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.commit()
+    before = await asyncio.to_thread(path.read_bytes)
+    with pytest.raises(StoreError, match="another kind"):
+        await found(path)
+    assert await asyncio.to_thread(path.read_bytes) == before
+
+
+async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_05(path: Path) -> None:
+    path.parent.mkdir()
+    path.open("x").close()
+    await written(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="upgrade"):
+        await found(path)
+
+
+@pytest.mark.parametrize("bad", ["", "memory.db/inside", "."], ids=["a-folder", "under-a-file", "here"])
+async def test_a_path_that_cannot_be_a_file_is_a_typed_error_s3_05(path: Path, bad: str) -> None:
+    await written(path)
+    with pytest.raises(StoreError):
+        await found(path.parent / bad)
+
+
+async def test_waiting_for_another_writer_ends_with_an_error_s3_05(path: Path) -> None:
+    await written(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with SqliteMemory(path, lock_timeout_s=0.05) as memory:
+            with pytest.raises(LockTimeoutError):
+                await memory.append_event("s", Event(text="late"))
+            assert len(await memory.retrieve("zebra", 4, ZEBRA)) == 1
+            other.execute("ROLLBACK")
+            await memory.append_event("s", Event(text="zebra"))
+            assert len(await memory.recent("s")) == 2
+
+
+async def test_a_full_disk_is_a_typed_error_and_keeps_what_was_there_s3_05(path: Path) -> None:
+    async with SqliteMemory(path) as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        connection = memory._connection
+        assert connection is not None
+        connection.execute("PRAGMA max_page_count = 30")
+        with pytest.raises(StoreError, match="no room"):
+            await memory.append_event("s", Event(text="zebra " * 100_000))
+        assert [event.text for event in await memory.recent("s")] == ["zebra"]
+        await memory.append_event("s", Event(text="zebra again"))
+        assert len(await memory.retrieve("zebra", 4, ZEBRA)) == 2
+
+
+async def test_a_closed_memory_says_so_s3_05(path: Path) -> None:
+    memory = SqliteMemory(path)
+    await memory.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await memory.recent("s")
+    assert not list(path.parent.parent.iterdir())
+
+
+def descriptors_of(path: Path) -> int:
+    """How many descriptors of this process are the file's."""
+    file, found = path.stat(), 0
+    for entry in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the listing's own is gone by now
+            found += os.path.samestat(os.fstat(int(entry.name)), file)
+    return found
+
+
+async def test_a_memory_that_nobody_closes_frees_its_file_s3_05(path: Path) -> None:
+    memory = SqliteMemory(path)
+    await memory.append_event("s", Event(text="zebra"))
+    assert descriptors_of(path) > 0
+    del memory
+    for _ in range(100):  # the thread that wrote lets go a moment after its answer
+        gc.collect()
+        if descriptors_of(path) == 0:
+            break
+        await asyncio.sleep(0.02)
+    assert descriptors_of(path) == 0
+
+
+async def test_the_event_loop_never_waits_for_the_disk_s3_05(path: Path, blockbuster: BlockBuster) -> None:
+    await written(path)
+    assert await found(path) == ["zebra"]
+
+
+async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(path: Path) -> None:
+    async with SqliteMemory(path) as memory:
+        appending = [asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        for task in appending:
+            task.cancel()
+        await asyncio.gather(*appending, return_exceptions=True)
+        await memory.append_event("s", Event(text="zebra at last"))
+        events = await memory.recent("s", limit=100)
+        assert events[-1].text == "zebra at last"
+        assert len(await memory.retrieve("zebra", 100, ZEBRA)) == len(events)

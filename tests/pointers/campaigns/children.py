@@ -1,0 +1,110 @@
+"""Processes that can be killed, have their own file system, or tell their memory; none outlives its block."""
+
+import ctypes
+import multiprocessing
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = [
+    "answer",
+    "child",
+    "heard_until_the_end",
+    "mount_own_tmpfs",
+    "needs_mounts",
+    "peak_memory",
+    "remount",
+    "tells_memory",
+]
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__, "llm_common.pointers.store"])
+
+_CLONE_NEWNS = 0x00020000
+_PEAK = Path("/proc/self/clear_refs")
+
+tells_memory = pytest.mark.skipif(not _PEAK.exists(), reason="peaks of memory are read in /proc")
+
+
+@contextmanager
+def child(work: Callable[..., None], *args: Any, **options: Any) -> Iterator[tuple[BaseProcess, Connection]]:
+    """A process that runs `work(connection, *args, **options)`, and what it tells; killed at the end of the block."""
+    heard, told = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=work, args=(told, *args), kwargs=options)
+    process.start()
+    told.close()
+    try:
+        yield process, heard
+    finally:
+        process.kill()
+        process.join()
+        heard.close()
+
+
+def answer(work: Callable[..., Any], *args: Any, timeout_s: float = 60.0, **options: Any) -> Any:
+    """What the function returns in a process of its own."""
+    with child(_tell_answer, work, args, options) as (_, heard):
+        assert heard.poll(timeout_s), "no answer"
+        return heard.recv()
+
+
+def _tell_answer(told: Connection, work: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    told.send(work(*args, **options))
+
+
+def heard_until_the_end(heard: Connection) -> list[Any]:
+    """Everything that a process told before it ended."""
+    words = []
+    try:
+        while True:
+            words.append(heard.recv())
+    except (EOFError, OSError):
+        return words
+
+
+def mount_own_tmpfs(folder: Path, options: str) -> None:
+    """A size-limited file system that only this process sees, and that ends with it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True, capture_output=True)
+
+
+def remount(folder: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True, capture_output=True)
+
+
+def needs_mounts() -> None:
+    """Skips a test where no file system can be mounted."""
+    if not answer(_can_mount):
+        pytest.skip("file systems can be mounted on Linux by root only")
+
+
+def _can_mount() -> bool:
+    try:
+        mount_own_tmpfs(Path("/mnt"), "size=4k")
+    except (OSError, AttributeError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+@contextmanager
+def peak_memory() -> Iterator[Callable[[], int]]:
+    """Tells by how many bytes this process was ever larger than at the beginning of the block."""
+    before = _memory("VmRSS")
+    _PEAK.write_text("5")  # it starts anew
+    yield lambda: _memory("VmHWM") - before
+
+
+def _memory(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1]) * 1024

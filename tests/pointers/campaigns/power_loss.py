@@ -1,0 +1,129 @@
+"""What a disk may hold after the power went, given the file operations until then.
+
+The model is harsher than ext4, xfs or btrfs: of the names that a folder got or lost since it was flushed, any subset
+may have reached the disk; and a file that was not flushed since it was written may be whole, as it was when last
+flushed, empty, cut in the middle, or of full length and all zeros. A rename is one change.
+"""
+
+import itertools
+import math
+import os
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.pointers.campaigns.file_operations import Operation
+
+__all__ = ["Disk", "World"]
+
+World = dict[str, bytes | None]
+"""Content by path; None for a folder."""
+
+_FOLDER: Final = -1
+
+
+@dataclass(slots=True)
+class _File:
+    content: bytes = b""
+    flushed: bytes = b""
+
+    def possible(self) -> list[bytes]:
+        half, zeros = self.content[: len(self.content) // 2], bytes(len(self.content))
+        return list(dict.fromkeys([self.content, self.flushed, b"", half, zeros] if self.unsettled else [self.content]))
+
+    @property
+    def unsettled(self) -> bool:
+        return self.content != self.flushed
+
+
+@dataclass(frozen=True, slots=True)
+class _NameChange:
+    folder: str
+    gone: str | None = None
+    come: str | None = None
+    what: int = _FOLDER
+
+    def apply(self, names: dict[str, int]) -> None:
+        if self.gone is not None:
+            names.pop(self.gone, None)
+        if self.come is not None:
+            names[self.come] = self.what
+
+
+@dataclass(slots=True)
+class Disk:
+    """Follows the operations of a store, and tells what there may be if the power goes now."""
+
+    root: Path
+    files: list[_File] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+    settled: dict[str, int] = field(default_factory=dict)
+    pending: list[_NameChange] = field(default_factory=list)
+
+    def follow(self, operation: Operation) -> None:
+        path = operation.path
+        match operation.name:
+            case "open" if operation.flags & os.O_CREAT and path not in self.names:
+                self.files.append(_File())
+                self._rename(come=path, what=len(self.files) - 1)
+            case "open" if operation.flags & os.O_TRUNC:
+                self.files[self.names[path]].content = b""
+            case "write":
+                self.files[self.names[path]].content += operation.data
+            case "mkdir":
+                self._rename(come=path)
+            case "rename" | "replace":
+                self._rename(gone=path, come=operation.target, what=self.names[path])
+            case "unlink" | "remove" | "rmdir":
+                self._rename(gone=path)
+            case "fsync" | "fdatasync":
+                self._flush(path)
+
+    def now(self) -> World:
+        """What is there while the power stays."""
+        return {path: None if what == _FOLDER else self.files[what].content for path, what in self.names.items()}
+
+    def worlds(self, *, most: int, chance: random.Random) -> Iterator[World]:
+        """What may be there after the power went: all of it when that is at most so much, else a random choice."""
+        count = len(self.pending)
+        masks = range(1 << count) if 1 << count <= most else [chance.getrandbits(count) for _ in range(most)]
+        for mask in masks:
+            names = dict(self.settled)
+            for number, change in enumerate(self.pending):
+                if mask >> number & 1:
+                    change.apply(names)
+            yield from self._contents(self._reachable(names), most=most if 1 << count <= most else 4, chance=chance)
+
+    def _contents(self, names: dict[str, int], *, most: int, chance: random.Random) -> Iterator[World]:
+        used = sorted({what for what in names.values() if what != _FOLDER})
+        possible = [self.files[what].possible() for what in used]
+        contents: Iterable[tuple[bytes, ...]] = itertools.product(*possible)
+        if math.prod(map(len, possible)) > most:
+            contents = (tuple(map(chance.choice, possible)) for _ in range(most))
+        for chosen in contents:
+            content = dict(zip(used, chosen, strict=True))
+            yield {path: content.get(what) for path, what in names.items()}
+
+    def _reachable(self, names: dict[str, int]) -> dict[str, int]:
+        """Without what lies in a folder whose own name is lost."""
+
+        def there(path: Path) -> bool:
+            return path == self.root or (str(path) in names and there(path.parent))
+
+        return {path: what for path, what in names.items() if there(Path(path))}
+
+    def _rename(self, *, gone: str | None = None, come: str | None = None, what: int = _FOLDER) -> None:
+        change = _NameChange(str(Path(come or gone or "").parent), gone, come, what)
+        change.apply(self.names)
+        self.pending.append(change)
+
+    def _flush(self, path: str) -> None:
+        if self.names.get(path, _FOLDER) != _FOLDER:
+            file = self.files[self.names[path]]
+            file.flushed = file.content
+            return
+        for change in [change for change in self.pending if change.folder == path]:
+            change.apply(self.settled)
+            self.pending.remove(change)

@@ -1,0 +1,142 @@
+"""A user, a signal or a caller that ends a change at any point, in a process that goes on."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.errors import StoreError
+from llm_common.pointers.store import FileContextPointerStore
+from tests.pointers.campaigns.changes import CHANGES, OTHER, open_flushing_store, open_store, stored_values
+from tests.pointers.campaigns.failpoints import Failpoint, check, each_time, open_descriptors
+from tests.pointers.campaigns.file_operations import Operation, meeting_operations
+from tests.pointers.campaigns.naive_store import NaiveStore
+from tests.pointers.campaigns.traffic import save
+
+SAVES = [
+    pytest.param("first-save-ever", marks=pytest.mark.torture),
+    pytest.param("first-save", marks=pytest.mark.torture),
+    pytest.param("first-save-over-quota", marks=pytest.mark.torture),
+    "re-save",
+]
+
+
+def interrupt(_: Operation) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "first-save" else [pytest.mark.torture]) for name in CHANGES]
+)
+def test_control_c_at_any_operation_leaves_before_or_after_f_067(tmp_path: Path, name: str) -> None:
+    change = CHANGES[name]
+    for number, copy in each_time(tmp_path, change):
+        failpoint = Failpoint(number, interrupt)
+        descriptors = open_descriptors()
+        with meeting_operations(copy, failpoint), suppress(KeyboardInterrupt):
+            change.run(open_flushing_store(copy))
+        if not failpoint.reached:
+            break
+        patience_s = time.monotonic() + 5
+        while open_descriptors() != descriptors and time.monotonic() < patience_s:
+            time.sleep(0.001)  # others that were saved at once have begun, and are finished
+        assert open_descriptors() == descriptors
+        assert not list(copy.rglob(".tmp-*"))
+        check(change, copy)
+
+
+def test_the_harness_catches_a_store_that_writes_in_place_f_067(tmp_path: Path) -> None:
+    change, wrong = CHANGES["re-save"], 0
+    for number, copy in each_time(tmp_path, change):
+        failpoint = Failpoint(number, interrupt)
+        with meeting_operations(copy, failpoint), suppress(KeyboardInterrupt):
+            change.run(NaiveStore(copy))
+        if not failpoint.reached:
+            break
+        try:
+            check(change, copy)
+        except (AssertionError, StoreError):
+            wrong += 1
+    assert wrong
+
+
+async def cancelled_at_operation(saving: Coroutine[Any, Any, Any], base: Path, number: int) -> bool:
+    """Whether the save had an operation of that number, at which it was cancelled."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(saving)
+
+    def cancel(_: Operation) -> None:
+        told = threading.Event()
+
+        def tell() -> None:
+            task.cancel()
+            loop.call_soon(loop.call_soon, told.set)  # when the task has been told
+
+        loop.call_soon_threadsafe(tell)
+        assert told.wait(5), "a file operation on the event loop"
+
+    failpoint = Failpoint(number, cancel)
+    with meeting_operations(base, failpoint):
+        with suppress(asyncio.CancelledError):
+            await task
+        await save(open_store(base), "b", OTHER)  # the lock is free again when the thread has ended
+    return failpoint.reached
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_a_save_cancelled_at_any_operation_leaves_before_or_after_f_068(tmp_path: Path, name: str) -> None:
+    change = CHANGES[name]
+    for number, copy in each_time(tmp_path, change):
+        saving = change.make(open_flushing_store(copy))
+        if not asyncio.run(cancelled_at_operation(saving, copy, number)):
+            break
+        values = stored_values(open_store(copy))
+        assert change.allows({name: values[name] for name in values if name in change.after})
+        assert values["b"] == OTHER
+
+
+class CancelledAt:
+    """Awaits something that is cancelled where it waits for that time."""
+
+    def __init__(self, number: int, waiting: Coroutine[Any, Any, Any]) -> None:
+        self.reached = False
+        self._number = number
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        steps = self._waiting.__await__()
+        with suppress(StopIteration):
+            for _ in range(self._number):
+                yield next(steps)
+            next(steps)
+            self.reached = True
+            pause = steps.throw(asyncio.CancelledError())
+            while True:
+                yield pause
+                pause = next(steps)
+
+
+async def cancelled_at_wait(saving: Coroutine[Any, Any, Any], store: FileContextPointerStore, number: int) -> bool:
+    waiting = CancelledAt(number, saving)
+    with suppress(asyncio.CancelledError):
+        await waiting
+    await save(store, "b", OTHER)
+    return waiting.reached
+
+
+@pytest.mark.parametrize("name", SAVES)
+def test_a_save_cancelled_at_any_await_leaves_before_or_after_f_068(tmp_path: Path, name: str) -> None:
+    change = CHANGES[name]
+    for number, copy in each_time(tmp_path, change):
+        store = open_store(copy)
+        if not asyncio.run(cancelled_at_wait(change.make(store), store, number)):
+            assert number > 0
+            break
+        values = stored_values(store)
+        assert change.allows({name: values[name] for name in values if name in change.after})
+        assert values["b"] == OTHER

@@ -1,0 +1,100 @@
+"""Processes that save at the same time, or were forked."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from llm_common.pointers.store import FileContextPointerStore
+from tests.pointers.campaigns.conftest import ShowFigures
+from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, save, writer
+
+SIZES = pytest.mark.parametrize(
+    ("processes", "saves"),
+    [pytest.param(3, 25, id="short"), pytest.param(8, 500, id="full", marks=pytest.mark.torture)],
+)
+
+AT_ONCE = pytest.mark.parametrize("at_once", [1, 8])
+
+
+def save_together(
+    make: MakeStore, base: Path, *, processes: int, saves: int, same: bool, at_once: int = 1
+) -> Counter[str]:
+    """How many pointers there were in the end, how often was listed meanwhile, and what was wrong."""
+    wrong = Counter[str]()
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(writer(make, base, f"w{number}", same=same, numbers=range(saves), at_once=at_once))
+            for number in range(processes)
+        ]
+        writers[0][1].recv()
+        while any(process.is_alive() for process, _ in writers):
+            try:
+                pointers, found = faults(base, newest=20)
+            except Exception as exc:  # noqa: BLE001 - the control's reader meets all kinds
+                wrong[type(exc).__name__] += 1
+                continue
+            wrong += found
+            wrong["empty lists"] += not pointers
+            wrong["lists"] += 1
+        wrong["failed writers"] = sum(process.exitcode != 0 for process, _ in writers)
+    pointers, found = faults(base)
+    wrong["listed"] = len(pointers)
+    return +(wrong + found)
+
+
+@SIZES
+@AT_ONCE
+def test_processes_that_save_different_calls_lose_none_l4_f_072(
+    tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
+) -> None:
+    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=False, at_once=at_once)
+    show_figures(**figures)
+    assert figures.pop("lists") > 3
+    assert figures == Counter({"listed": processes * saves})
+
+
+@SIZES
+@AT_ONCE
+def test_processes_that_save_one_call_never_hide_or_mix_it_l5_s0_05_f_072(
+    tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
+) -> None:
+    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=True, at_once=at_once)
+    show_figures(**figures)
+    assert figures.pop("lists") > 3
+    assert figures == Counter({"listed": 1})
+
+
+@SIZES
+def test_the_harness_catches_a_store_without_lock_l5(
+    tmp_path: Path, processes: int, saves: int, show_figures: ShowFigures
+) -> None:
+    figures = save_together(NAIVE, tmp_path, processes=processes, saves=saves, same=True)
+    show_figures(**figures)
+    assert figures.keys() - {"lists", "listed"}
+
+
+def test_a_forked_process_saves_with_the_store_of_its_parent_f_069(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path, durability="full")
+    asyncio.run(save(store, "parent", 1))
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(save(store, "child", 2))
+        finally:
+            os._exit(0)
+    try:
+        deadline = time.monotonic() + 10
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            assert time.monotonic() < deadline, "the forked process hangs"
+            time.sleep(0.005)
+    except AssertionError:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        raise
+    asyncio.run(save(store, "parent again", 3))
+    assert sorted(store.load_result(pointer=pointer) for pointer in store.list(query_id="q")) == [1, 2, 3]

@@ -1,0 +1,103 @@
+"""The laws that hypothesis tries, each with 20,000 examples, and with a rule that breaks it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from llm_common.context.budget import allocate_budget
+from llm_common.errors import MalformedReplyError
+from llm_common.ranking import Hit, reciprocal_rank_fusion
+from tests.context import test_budget, test_scoring
+from tests.context.packing import test_packer
+from tests.core import test_extraction
+from tests.pointers import test_format
+from tests.ranking import test_fusion, test_lexical, test_scan
+from tests.redaction import test_redactor
+from tests.text import test_fence
+
+EXAMPLES = 20_000
+
+PACKER_ORDER = test_packer.TestDeterminism.test_the_order_of_the_pool_never_matters_and_it_is_never_changed_s1_11_s1_15
+
+LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
+    (test_budget.test_parts_are_whole_and_make_up_the_budget_exactly_s1_03, {}),
+    (test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11, {"strategy": "spec"}),
+    (test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11, {"strategy": "measured"}),
+    (PACKER_ORDER, {"self": test_packer.TestDeterminism()}),
+    (test_fusion.test_the_order_of_the_rankings_never_matters, {}),
+    (test_scan.test_the_order_of_the_texts_never_matters_s1_11, {}),
+    (test_lexical.test_the_order_of_insertion_never_matters_and_ties_go_by_key, {}),
+    (test_extraction.test_a_proper_prefix_of_an_object_is_never_a_value_f_087, {}),
+    (test_extraction.test_any_text_gives_a_json_value_or_a_malformed_reply_error, {}),
+    (test_redactor.test_a_named_secret_leaves_whatever_stands_before_it, {}),
+    (test_fence.test_no_text_contains_its_nonce_s0_53, {}),
+    (test_format.test_whatever_is_stored_the_blocks_stand_f_147, {}),
+]
+
+
+def with_settings(monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], **changes: Any) -> Callable[..., None]:
+    """The law itself, tried otherwise than its own settings say."""
+    own = law._hypothesis_internal_use_settings  # type: ignore[attr-defined]
+    monkeypatch.setattr(law, "_hypothesis_internal_use_settings", settings(own, deadline=None, **changes))
+    return law
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(("law", "given"), LAWS, ids=[law.__name__ for law, _ in LAWS])
+def test_a_law_holds_in_twenty_thousand_examples_l16(
+    monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], given: dict[str, Any]
+) -> None:
+    with_settings(monkeypatch, law, max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))(
+        **given
+    )
+
+
+def mends_what_is_cut(text: str) -> object:
+    for end in ("", "}", '"}', "]}"):
+        try:
+            return json.loads(text + end)
+        except ValueError:
+            continue
+    raise MalformedReplyError("no JSON", reason="invalid")
+
+
+def rounds_parts(asked: Any) -> Any:
+    allocation = allocate_budget(asked)
+    return replace(allocation, files=int(allocation.files * 0.999))
+
+
+def ranks_by_the_first(rankings: Any) -> list[Hit]:
+    keys = [key for ranking in rankings for key in ranking]
+    return [hit for key in dict.fromkeys(keys) for hit in reciprocal_rank_fusion(rankings) if hit.key == key]
+
+
+BROKEN: list[tuple[Callable[..., None], ModuleType, str, Callable[..., Any]]] = [
+    (LAWS[0][0], test_budget, "allocate_budget", rounds_parts),
+    (
+        test_fusion.test_the_order_of_the_rankings_never_matters,
+        test_fusion,
+        "reciprocal_rank_fusion",
+        ranks_by_the_first,
+    ),
+    (
+        test_extraction.test_a_proper_prefix_of_an_object_is_never_a_value_f_087,
+        test_extraction,
+        "extract_json",
+        mends_what_is_cut,
+    ),
+    (test_redactor.test_a_named_secret_leaves_whatever_stands_before_it, test_redactor, "redact_text", str),
+]
+
+
+@pytest.mark.parametrize(("law", "module", "name", "rule"), BROKEN, ids=[name for _, _, name, _ in BROKEN])
+def test_the_harness_catches_a_rule_that_breaks_the_law_l16(
+    monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], module: ModuleType, name: str, rule: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(module, name, rule)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        with_settings(monkeypatch, law, phases=[Phase.generate], report_multiple_bugs=False, database=None)()

@@ -1,0 +1,508 @@
+"""Hostile ids and hostile folders: nothing outside the store's own folder is read, written, made or removed."""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import socket
+import stat
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, UnsafePathError
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.store import FileContextPointerStore
+from llm_common.storage import check_query_id
+
+SECRET = "outside-9f3a7c51"
+POINTER_ID = "0123456789ab"
+
+QUERY_IDS: tuple[Any, ...] = (
+    *("../outside", "../../outside", "../../../../../../../../etc", "..", ".", "./q", "q/..", "q/../../outside", "q/"),
+    *("/", "//", "/etc", "/outside", "q//r", "q/r", "..\\outside", "\\\\server\\share", "C:\\x", "C:x", "q\\..\\r"),
+    *("", " ", "\t", "\n", "q\n", " q", "q ", "a\0b", "\0", "q\0/../outside", "a" * 129, "a" * 300, "a" * 100_000),
+    *("CON", "nul", "NUL.txt", "aux", "com1", "lpt9.json", ".", ".lock", ".git", ".tmp-1", "..lock", "...", "q."),
+    *("~", "~root", "$HOME", "${HOME}", "%2e%2e%2foutside", "%00", "..%2foutside", "..;/outside", "file:///etc", "*"),
+    *(
+        "ｑ．．／",
+        "․․/outside",
+        "\u202eq",
+        "q\u0301",
+        "é",
+        "q\u200b",
+        "\ud800",
+        "𝓺",
+        "-rf",
+        "--",
+        "?",
+        "q:stream",
+        "|id",
+    ),
+    *(None, 5, 1.5, True, b"q", ["q"], ("..", "outside"), {"q": 1}, Path("..") / "outside", frozenset()),
+)
+POINTER_IDS: tuple[Any, ...] = (
+    *("../../outside/" + POINTER_ID, "../outside", "..", ".", "/etc/passwd", f"q/{POINTER_ID}", "", " ", "\0" * 12),
+    *(
+        POINTER_ID.upper(),
+        POINTER_ID + "\n",
+        POINTER_ID + "\0",
+        "a" * 11,
+        "a" * 17,
+        "a" * 300,
+        "a" * 100_000,
+        "ａ" * 12,
+    ),
+    *(f"{POINTER_ID}.meta.json", f"{POINTER_ID}.result", "0123456789a/", "0123456789a\\", "*" * 12, "~", ".lock"),
+)
+
+
+class NaiveStore:
+    """What a store is that trusts its ids and its folder: the control that every check here must fail.
+
+    Only the test's own folder is open to it, wherever an id leads: what would leave that is refused.
+    """
+
+    def __init__(self, base: Path, jail: Path) -> None:
+        self.base = base
+        self.jail = jail
+
+    def folder(self, query_id: Any) -> Path:
+        path = self.base / str(query_id)
+        if self.jail not in Path(os.path.normpath(path)).parents:
+            raise PermissionError("outside of the test")
+        return path
+
+    async def save(self, *, query_id: Any, result: object, **call: object) -> ContextPointer:
+        folder = self.folder(query_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{POINTER_ID}.result.json"
+        path.write_text(json.dumps(result), encoding="utf-8")
+        return pointer_of(query_id, POINTER_ID)
+
+    def list(self, *, query_id: Any) -> list[str]:
+        return [path.read_text() for path in self.folder(query_id).glob("*.json")]
+
+    def load_result(self, *, pointer: ContextPointer) -> object:
+        path = self.folder(pointer.query_id) / f"{pointer.pointer_id}.result.json"
+        return json.loads(path.read_text())
+
+    def load_payload(self, pointer_id: Any, *, query_id: Any) -> object:
+        return self.load_result(pointer=pointer_of(query_id, pointer_id))
+
+    def delete(self, *, query_id: Any, pointer_ids: Any = None) -> int:
+        name = f"{POINTER_ID if pointer_ids is None else pointer_ids[0]}.result.json"
+        self.folder(f"{query_id}/{name}").unlink()
+        return 1
+
+    def pin(self, pointer: ContextPointer) -> None:
+        self.load_result(pointer=pointer)
+
+    unpin = pin
+
+    async def gc(self) -> None:
+        for path in self.base.rglob("*.tmp"):
+            path.unlink()
+
+    async def verify(self, *, repair: bool = False) -> None:
+        for path in self.base.rglob("*.json"):
+            path.read_text()
+
+
+def pointer_of(query_id: Any, pointer_id: Any) -> ContextPointer:
+    return ContextPointer.model_construct(
+        pointer_id=pointer_id, query_id=query_id, tool_name="t", created_at="", summary="", result_path="/etc/passwd"
+    )
+
+
+def entries(store: Any, query_id: Any, pointer_id: Any) -> dict[str, Callable[[], Any]]:
+    """Every way into the store by these ids; what each returns may be awaitable."""
+    return {
+        "save": lambda: store.save(query_id=query_id, task_id=None, tool_name="t", args={}, result="inside"),
+        "list": lambda: store.list(query_id=query_id),
+        "load": lambda: store.load_result(pointer=pointer_of(query_id, pointer_id)),
+        "read": lambda: store.load_payload(pointer_id, query_id=query_id),
+        "delete": lambda: store.delete(query_id=query_id),
+        "delete one": lambda: store.delete(query_id=query_id, pointer_ids=[pointer_id]),
+        "pin": lambda: store.pin(pointer_of(query_id, pointer_id)),
+        "unpin": lambda: store.unpin(pointer_of(query_id, pointer_id)),
+    }
+
+
+async def outcome(use: Callable[[], Any]) -> Any:
+    """What a use returns, or the error that it raises."""
+    try:
+        returned = use()
+        return await returned if isinstance(returned, Awaitable) else returned
+    except (StoreError, OSError, ValueError, TypeError, RuntimeError) as exc:
+        return exc
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
+    """Every entry below a folder with its kind, its number of names and what it holds; no link is followed."""
+    found: dict[str, tuple[int, int, bytes | str]] = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        held: bytes | str = ""
+        if stat.S_ISREG(status.st_mode):
+            held = path.read_bytes()
+        elif stat.S_ISLNK(status.st_mode):
+            held = os.readlink(path)  # noqa: PTH115 - the text itself
+        found[str(path.relative_to(folder))] = (status.st_mode, status.st_nlink, held)
+    return found
+
+
+def make_world(root: Path) -> tuple[FileContextPointerStore, ContextPointer]:
+    """A store with one result, beside a folder outside that looks just like one of its own and holds a secret."""
+    store = FileContextPointerStore(root / "base", durability="rename")
+    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {}}
+    asyncio.run(store.save(**call, result=SECRET))
+    shutil.copytree(root / "base" / "q", root / "outside")
+    for name in ("meta.json", "result.json"):
+        shutil.copy(next((root / "outside").glob(f"*.{name}")), root / "outside" / f"{POINTER_ID}.{name}")
+    pointer = asyncio.run(store.save(**call, result="inside"))
+    return store, pointer
+
+
+def is_harmless(before: object, after: object, returned: object) -> bool:
+    return before == after and SECRET not in str(returned)
+
+
+@pytest.mark.parametrize("query_id", QUERY_IDS, ids=lambda query_id: ascii(query_id)[:30])
+def test_a_hostile_query_id_reaches_nothing_f_001_s0_11(tmp_path: Path, query_id: Any) -> None:
+    store, pointer = make_world(tmp_path)
+    before = snapshot(tmp_path)
+    for name, use in entries(store, query_id, pointer.pointer_id).items():
+        told = asyncio.run(outcome(use))
+        assert isinstance(told, InvalidIdError), (name, told)
+        assert SECRET not in str(told)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("pointer_id", POINTER_IDS, ids=lambda pointer_id: ascii(pointer_id)[:30])
+def test_a_hostile_pointer_id_reaches_nothing_f_023_s0_11(tmp_path: Path, pointer_id: Any) -> None:
+    store, _ = make_world(tmp_path)
+    before = snapshot(tmp_path)
+    uses = entries(store, "q", pointer_id)
+    for name in ("load", "read", "pin", "unpin"):
+        assert isinstance(asyncio.run(outcome(uses[name])), UnsafePathError | PointerNotFoundError), name
+    assert asyncio.run(outcome(uses["delete one"])) == 0
+    assert snapshot(tmp_path) == before
+
+
+def naive_outcomes(root: Path) -> list[bool]:
+    """For some hostile ids and each way in, whether a naive store was harmless."""
+    harmless = []
+    for number, (query_id, pointer_id) in enumerate(
+        [*((query_id, POINTER_ID) for query_id in QUERY_IDS[:12]), *(("q", one) for one in POINTER_IDS[:4])]
+    ):
+        world = root / str(number) / "a" / "b" / "c"
+        world.mkdir(parents=True)
+        store = NaiveStore(make_world(world)[0].base_dir, root / str(number))
+        for name, use in entries(store, query_id, pointer_id).items():
+            if query_id != "q" or name not in ("save", "list", "delete"):
+                before = snapshot(root / str(number))
+                told = asyncio.run(outcome(use))
+                harmless.append(is_harmless(before, snapshot(root / str(number)), told))
+    return harmless
+
+
+def test_the_harness_fails_a_store_that_trusts_its_ids(tmp_path: Path) -> None:
+    assert naive_outcomes(tmp_path).count(False) > 20
+
+
+def link(path: Path, target: Path | str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def hard_link(path: Path, target: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.hardlink_to(target)
+
+
+def unix_socket(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    here = Path.cwd()
+    os.chdir(path.parent)  # a socket's address is short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def fifo(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # endless zeros
+    except PermissionError:
+        fifo(path)
+
+
+def folder(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def whole_folder(query: Path, target: Path | str) -> None:
+    shutil.rmtree(query)
+    query.symlink_to(target)
+
+
+KINDS = ("result.json", "meta.json", "next")
+
+
+def hop(query: Path, outside: Path) -> None:
+    link(query.parent / "hop", outside)
+    whole_folder(query, "hop")
+
+
+def old_temporary(query: Path, outside: Path) -> None:
+    link(query / ".tmp-1-00", outside / f"{POINTER_ID}.meta.json")
+    os.utime(query / ".tmp-1-00", (0, 0), follow_symlinks=False)
+
+
+def foreign_names(query: Path, outside: Path) -> None:
+    for name in ("x.result.json", "ABCDEF012345.result.json", "0123456789ab.result.json.bak", "notes.txt"):
+        link(query / name, outside / f"{POINTER_ID}.result.json")
+
+
+PLANTED: dict[str, Callable[[Path, Path, str], object]] = {
+    "folder linked": lambda query, outside, _: whole_folder(query, outside),
+    "folder linked by a relative path": lambda query, _, __: whole_folder(query, "../outside"),
+    "folder linked to a dangling path": lambda query, outside, _: whole_folder(query, outside / "new"),
+    "folder linked to itself": lambda query, _, __: whole_folder(query, "q"),
+    "folder linked through a link": lambda query, outside, _: hop(query, outside),
+    "lock linked": lambda query, outside, _: link(query / ".lock", outside / ".lock"),
+    "lock linked to a new file": lambda query, outside, _: link(query / ".lock", outside / "made"),
+    "lock a fifo": lambda query, _, __: fifo(query / ".lock"),
+    "lock a folder": lambda query, _, __: folder(query / ".lock"),
+    "lock a hard link": lambda query, outside, _: hard_link(query / ".lock", outside / ".lock"),
+    "old temporary linked": lambda query, outside, _: old_temporary(query, outside),
+    "foreign names linked": lambda query, outside, _: foreign_names(query, outside),
+    "query folder beside it linked": lambda query, outside, _: (query.parent / "r").symlink_to(outside),
+    "hidden folder beside it linked": lambda query, outside, _: (query.parent / ".hidden").symlink_to(outside),
+    **{
+        f"{kind} {name}": (
+            lambda query, outside, pointer_id, kind=kind, plant=plant: plant(  # type: ignore[misc]
+                query / f"{pointer_id}.{kind}", outside, kind
+            )
+        )
+        for kind in KINDS
+        for name, plant in {
+            "linked": lambda path, outside, kind: link(
+                path, outside / f"{POINTER_ID}.{kind.replace('next', 'meta.json')}"
+            ),
+            "linked relatively": lambda path, _, kind: link(path, f"../../outside/{POINTER_ID}.result.json"),
+            "linked to a device": lambda path, _, __: link(path, "/dev/zero"),
+            "linked to nothing": lambda path, outside, _: link(path, outside / "made"),
+            "hard-linked": lambda path, outside, kind: hard_link(path, outside / f"{POINTER_ID}.result.json"),
+            "a fifo": lambda path, _, __: fifo(path),
+            "a device": lambda path, _, __: device(path),
+            "a socket": lambda path, _, __: unix_socket(path),
+            "a folder": lambda path, _, __: folder(path),
+        }.items()
+    },
+}
+
+
+def planted_outcome(root: Path, plant: Callable[[Path, Path, str], object], *, naive: bool) -> bool:
+    """Whether every way in was harmless after something was planted in the store's folder."""
+    made, pointer = make_world(root)
+    plant(root / "base" / "q", root / "outside", pointer.pointer_id)
+    store: Any = NaiveStore(made.base_dir, root) if naive else made
+    before = {name: (mode, held) for name, (mode, _, held) in snapshot(root / "outside").items()}
+    uses = entries(store, "q", pointer.pointer_id)
+    order = ("list", "load", "read", "pin", "unpin", "save", "delete one", "delete")
+    told = [asyncio.run(outcome(uses[name])) for name in order[:6]]
+    told += [asyncio.run(outcome(use)) for use in (store.gc, store.verify, lambda: store.verify(repair=True))]
+    told += [asyncio.run(outcome(uses[name])) for name in order[6:]]
+    after = {name: (mode, held) for name, (mode, _, held) in snapshot(root / "outside").items()}
+    return is_harmless(before, after, told)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_in_the_folder_leads_nowhere_f_016_f_017_f_019_f_020_f_021(tmp_path: Path, name: str) -> None:
+    assert planted_outcome(tmp_path, PLANTED[name], naive=False)
+
+
+def test_the_harness_fails_a_store_that_follows_links(tmp_path: Path) -> None:
+    links = [name for name in PLANTED if "linked" in name and not name.startswith(("lock", "old", "next", "hidden"))]
+    failed = 0
+    for number, name in enumerate(links):
+        if "device" not in name:
+            (tmp_path / str(number)).mkdir()
+            failed += not planted_outcome(tmp_path / str(number), PLANTED[name], naive=True)
+    assert failed > 8
+
+
+PIECES = (
+    *("../outside", "../outside/", "./", "q/../../outside"),
+    *(
+        "..",
+        ".",
+        "/",
+        "\\",
+        "//",
+        "../",
+        "..\\",
+        "outside",
+        "base",
+        "q",
+        "etc/passwd",
+        "\0",
+        "\n",
+        "%2e",
+        "%2f",
+        "~",
+        "$HOME",
+    ),
+    *(
+        "C:",
+        ":",
+        "*",
+        "?",
+        "|",
+        "con",
+        "nul",
+        "．",
+        "／",
+        "\u202e",
+        "\ud800",
+        "é",
+        "a",
+        "Z",
+        "9",
+        "_",
+        "-",
+        " ",
+        "a" * 60,
+    ),
+)
+
+
+def generated_ids(count: int) -> list[str]:
+    """Ids put together of the pieces of paths; the same every time."""
+    rnd = random.Random(17)
+    return ["".join(rnd.choices(PIECES, k=rnd.randint(1, 6))) for _ in range(count)]
+
+
+async def use_generated(store: Any, query_ids: list[str]) -> tuple[int, list[Any]]:
+    """How many ids were taken, and all that came back."""
+    taken, told = 0, []
+    for number, query_id in enumerate(query_ids):
+        uses = entries(store, query_id, POINTER_ID)
+        listed = await outcome(uses["list"])
+        taken += not isinstance(listed, InvalidIdError)
+        told += [listed, await outcome(uses["load"])]
+        told += [await outcome(uses["save"])] if number % 10 == 0 else []
+        told = [one for one in told if not isinstance(one, InvalidIdError | PointerNotFoundError)][-100:]
+        assert SECRET not in str(told)
+    return taken, told
+
+
+def check_generated_ids(root: Path, count: int) -> int:
+    store, _ = make_world(root)
+    outside = snapshot(root / "outside")
+    query_ids = generated_ids(count)
+    taken, _ = asyncio.run(use_generated(store, query_ids))
+    assert 0 < taken < count / 2
+    assert snapshot(root / "outside") == outside
+    assert {path.name for path in root.iterdir()} == {"base", "outside"}
+    for path in (root / "base").iterdir():
+        assert path.name.startswith(".") or check_query_id(path.name) in {"q", *query_ids}
+    return taken
+
+
+def test_generated_ids_stay_inside_l17(tmp_path: Path) -> None:
+    assert check_generated_ids(tmp_path, 1_000) > 0
+
+
+@pytest.mark.torture
+def test_a_hundred_thousand_generated_ids_stay_inside_l17(tmp_path: Path) -> None:
+    assert check_generated_ids(tmp_path, 100_000) > 0
+
+
+def test_the_harness_fails_a_store_that_takes_generated_ids(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b"
+    root.mkdir(parents=True)
+    store, _ = make_world(root)
+    before = snapshot(root / "outside")
+    try:
+        asyncio.run(use_generated(NaiveStore(store.base_dir, tmp_path), generated_ids(2_000)))
+    except AssertionError:
+        return  # it was caught reading
+    assert snapshot(root / "outside") != before
+
+
+def flip_while(paths: tuple[Path, Path], flips: int, use: Callable[[], object]) -> list[object]:
+    """What a use gives again and again while two entries change places so many times."""
+    here, there = paths
+    aside = here.with_name("aside")
+    done = threading.Event()
+
+    def flip() -> None:
+        for _ in range(flips):
+            here.rename(aside)
+            there.rename(here)
+            here.rename(there)
+            aside.rename(here)
+        done.set()
+
+    flipping = threading.Thread(target=flip)
+    flipping.start()
+    told = []
+    while not done.is_set():
+        told.append(asyncio.run(outcome(use)))
+    flipping.join()
+    return told
+
+
+def check_flips(root: Path, flips: int, *, what: str, naive: bool = False) -> bool:
+    """Whether nothing outside was read or written while a link to it was swapped in and out."""
+    made, pointer = make_world(root)
+    store: Any = NaiveStore(made.base_dir, root) if naive else made
+    query = root / "base" / "q"
+    swapped = query if what == "folder" else query / f"{pointer.pointer_id}.{what}"
+    target = root / "outside" if what == "folder" else root / "outside" / f"{pointer.pointer_id}.{what}"
+    planted = root / "planted"
+    planted.symlink_to(target)
+    before = snapshot(root / "outside")
+    uses = entries(store, "q", pointer.pointer_id)
+    told = flip_while((swapped, planted), flips, uses["load"])
+    told += flip_while((swapped, planted), flips // 10, uses["list"])
+    assert len(told) > 20
+    return is_harmless(before, snapshot(root / "outside"), told)
+
+
+@pytest.mark.parametrize("what", ["folder", "result.json", "meta.json"])
+def test_links_swapped_in_while_reading_lead_nowhere_f_018(tmp_path: Path, what: str) -> None:
+    assert check_flips(tmp_path, 500, what=what)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("what", ["folder", "result.json", "meta.json"])
+def test_links_swapped_in_ten_thousand_times_lead_nowhere_f_018(tmp_path: Path, what: str) -> None:
+    assert check_flips(tmp_path, 10_000, what=what)
+
+
+def test_the_harness_fails_a_store_that_a_swap_deceives(tmp_path: Path) -> None:
+    roots = [tmp_path / str(number) for number in range(20)]  # a swap has to fall between two steps of the store
+    for root in roots:
+        root.mkdir()
+    assert not all(check_flips(root, 500, what="folder", naive=True) for root in roots)
+
+
+def test_there_are_cases_enough() -> None:
+    assert len(QUERY_IDS) + len(POINTER_IDS) >= 60
+    assert len(PLANTED) >= 30

@@ -1,0 +1,78 @@
+import time
+from collections import deque
+from enum import Enum
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.pointers.digest import MAX_DIGEST_CHARS, describe_result
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=9), inner, max_size=6),
+    max_leaves=40,
+)
+
+
+class Colour(Enum):
+    RED = "red wine"
+
+
+def test_tells_shape_numbers_and_first_words_s0_08() -> None:
+    result = {"company": "Apple Inc.", "rows": [{"year": 2024, "margin": 0.4617}], "note": "fiscal\nyear"}
+    assert describe_result(result, size_bytes=1234) == (
+        "object of 3: company rows note, 1,234 bytes; year 2024, margin 0.4617; Apple Inc. fiscal year"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "digest"),
+    [
+        (None, "nothing, 4 bytes"),
+        ([], "list of 0, 4 bytes"),
+        ("two words", "text of 9 characters, 4 bytes; two words"),
+        (5, "value, 4 bytes; 5"),
+        ('{"seats": 3, "to": "Ulm"}', "object of 2: seats to, 4 bytes; seats 3; Ulm"),
+        ("[not json", "text of 9 characters, 4 bytes; [not json"),
+        ([{"a": 1}, {"a": 2}], "list of 2 objects: a, 4 bytes; a 1, a 2"),
+        (({"c": Colour.RED},), "list of 1 objects: c, 4 bytes; red wine"),
+        ([deque(["one", 2]), range(2), b"bytes", {3}, "two"], "list of 5, 4 bytes; 2, 0, 1; one two"),
+    ],
+)
+def test_names_every_kind_of_result_s0_08(value: object, digest: str) -> None:
+    assert describe_result(value, size_bytes=4) == digest
+
+
+def test_holds_about_the_first_500_characters_of_text_s0_08() -> None:
+    words = " ".join(f"word{number}" for number in range(500))
+    digest = describe_result({"text": words}, size_bytes=1)
+    assert words[:560] in digest
+
+
+def test_the_order_of_the_document_is_kept_s0_08() -> None:
+    digest = describe_result({"b": "first", "a": [{"z": "second"}, "third"], "c": "fourth"}, size_bytes=1)
+    assert digest.endswith("; first second third fourth")
+
+
+def test_secrets_are_left_out_s0_08() -> None:
+    value = {"api_key": "CANARY", "inner": {"password": ["CANARY"]}, "text": "use token=CANARY now"}
+    digest = describe_result(value, size_bytes=1)
+    assert "CANARY" not in digest
+    assert "use token=[redacted] now" in digest
+
+
+@settings(max_examples=50, deadline=None)
+@given(json_values)
+def test_is_one_bounded_line_s0_08(value: object) -> None:
+    digest = describe_result(value, size_bytes=1)
+    assert len(digest) <= MAX_DIGEST_CHARS
+    assert len(digest.splitlines()) == 1
+    assert digest == describe_result(value, size_bytes=1)
+    digest.encode("utf-8")
+
+
+def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
+    value = {"rows": [{"text": "x" * 1000}] * 1_000_000, "more": {str(number): number for number in range(100_000)}}
+    start = time.perf_counter()
+    describe_result(value, size_bytes=1)
+    assert time.perf_counter() - start < 0.05

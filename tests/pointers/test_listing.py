@@ -1,0 +1,281 @@
+"""`PointerIndex`: a listing costs what has changed, and says what is there."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.errors import CorruptPointerError
+from llm_common.pointers import listing as listing_module
+from llm_common.pointers.listing import PointerIndex
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.records import parse_meta
+from llm_common.pointers.store import FileContextPointerStore
+from llm_common.storage import FileBlobStore
+
+SETTLED_S = 0.12
+"""Longer than the time in which the next change might bear the same time stamp."""
+
+SAVE = """
+import asyncio, sys
+from llm_common.pointers.store import FileContextPointerStore
+store = FileContextPointerStore(sys.argv[1])
+asyncio.run(store.save(query_id="q", task_id=None, tool_name="other", args={}, result=1))
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileContextPointerStore:
+    return FileContextPointerStore(tmp_path, durability="rename")
+
+
+async def save(store: FileContextPointerStore, number: int = 0, result: object = "x") -> ContextPointer:
+    return await store.save(query_id="q", task_id=None, tool_name="tool", args={"n": number}, result=result)
+
+
+def settle() -> None:
+    time.sleep(SETTLED_S)
+
+
+def run(program: str, folder: Path) -> str:
+    command = [sys.executable, "-c", program, str(folder)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def warm(store: FileContextPointerStore) -> list[ContextPointer]:
+    """The listing, after which the store knows all that there is to know."""
+    settle()
+    return store.list(query_id="q")
+
+
+def many(folder: Path, pointer: ContextPointer, count: int) -> None:
+    """Copies of a pair under other ids, as many as a large query has."""
+    result = Path(folder / f"{pointer.pointer_id}.result.json").read_bytes()
+    for number in range(count):
+        pointer_id = f"{number:012x}"
+        copy = pointer.model_copy(update={"pointer_id": pointer_id})
+        (folder / f"{pointer_id}.meta.json").write_text(copy.model_dump_json())
+        (folder / f"{pointer_id}.result.json").write_bytes(result)
+
+
+class CountingBlobs(FileBlobStore):
+    """Counts what a listing reads."""
+
+    def __init__(self, base_dir: Path) -> None:
+        super().__init__(base_dir, durability="rename")
+        self.looked = self.read = 0
+
+    def files(self, folder: str, *, unseen: str | None = None) -> Any:
+        self.looked += 1
+        return super().files(folder, unseen=unseen)
+
+    def get_stamped(self, folder: str, names: Any) -> Any:
+        names = [*names]
+        self.read += len(names)
+        return super().get_stamped(folder, names)
+
+
+def index_of(tmp_path: Path) -> tuple[PointerIndex, CountingBlobs]:
+    blobs = CountingBlobs(tmp_path)
+    return PointerIndex(blobs, load=lambda *_: pytest.fail("a pair was examined")), blobs
+
+
+async def test_what_has_not_changed_is_not_read_again_l8(store: FileContextPointerStore, tmp_path: Path) -> None:
+    many(tmp_path / "q", await save(store), 300)
+    settle()
+    index, blobs = index_of(tmp_path)
+    first = index.read("q")
+    assert (len(first.pointers), blobs.read, blobs.looked) == (301, 301, 1)
+    assert index.read("q") is first
+    assert (blobs.read, blobs.looked) == (301, 1)
+    await save(store, 1)
+    assert len(index.read("q").pointers) == 302
+    assert (blobs.read, blobs.looked) == (302, 2)
+
+
+async def test_a_save_shows_at_once_however_fast_it_follows_s0_19(store: FileContextPointerStore) -> None:
+    for number in range(50):
+        pointer = await save(store, number % 3, result=number)
+        listed = store.list(query_id="q")
+        assert pointer in listed
+        assert len(listed) == min(number, 2) + 1
+
+
+async def test_a_save_by_another_process_shows_in_a_warm_listing_s0_19(
+    store: FileContextPointerStore, tmp_path: Path
+) -> None:
+    many(tmp_path / "q", await save(store), 300)
+    assert len(warm(store)) == 301
+    run(SAVE, tmp_path)
+    assert "other" in {pointer.tool_name for pointer in store.list(query_id="q")}
+
+
+async def test_a_repeat_and_a_deletion_show_in_a_warm_listing_s0_05(store: FileContextPointerStore) -> None:
+    first = await save(store, result="old")
+    assert warm(store) == [first]
+    other = FileContextPointerStore(store.base_dir, durability="rename")
+    second = await save(other, result="new")
+    assert store.list(query_id="q") == [second]
+    warm(store)
+    other.delete(query_id="q")
+    assert store.list(query_id="q") == []
+
+
+@pytest.mark.parametrize("kind", ["meta", "result"])
+async def test_a_file_that_is_written_into_shows_in_a_warm_listing_f_055(
+    store: FileContextPointerStore, kind: str
+) -> None:
+    pointer = await save(store, result="long enough")
+    assert warm(store) == warm(store) == [pointer]
+    (store.base_dir / "q" / f"{pointer.pointer_id}.{kind}.json").write_text("{")
+    listing = store.list_detailed(query_id="q")
+    assert (listing.pointers, listing.skipped) == ((), 1)
+
+
+@pytest.mark.parametrize("plant", ["link", "hard link", "directory"])
+async def test_what_stands_for_a_record_and_is_no_file_is_left_out_in_every_listing_f_017_f_019_f_021(
+    store: FileContextPointerStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, plant: str
+) -> None:
+    pointer = await save(store)
+    folder, odd = tmp_path / "q", tmp_path / "q" / f"{'a' * 12}.meta.json"
+    if plant == "link":
+        odd.symlink_to(folder / f"{pointer.pointer_id}.meta.json")
+    elif plant == "hard link":
+        (tmp_path / "outside").write_text("{}")
+        odd.hardlink_to(tmp_path / "outside")
+    else:
+        odd.mkdir()
+    for _ in range(2):
+        caplog.clear()
+        listing = store.list_detailed(query_id="q")
+        assert (listing.pointers, listing.skipped) == ((pointer,), 0)
+        assert "left out 1 entries" in caplog.text
+
+
+async def test_of_a_large_query_it_shows_within_a_second_f_055(
+    store: FileContextPointerStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointer = await save(store)
+    many(tmp_path / "q", pointer, 300)
+    monkeypatch.setattr(listing_module, "_CHECKED_EVERY_S", 0.1)
+    monkeypatch.setattr(listing_module, "_CHECK_SHARE", 0)
+    assert len(warm(store)) == 301
+    (tmp_path / "q" / f"{pointer.pointer_id}.meta.json").write_text("{")
+    settle()
+    assert len(store.list(query_id="q")) == 300
+
+
+async def test_a_time_that_is_set_back_hides_no_change_f_055(store: FileContextPointerStore) -> None:
+    pointer = await save(store)
+    meta = store.base_dir / "q" / f"{pointer.pointer_id}.meta.json"
+    before = meta.stat()
+    assert warm(store) == [pointer]
+    meta.write_text(meta.read_text().replace('"tool"', '"fool"'))
+    os.utime(meta, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [listed.tool_name for listed in store.list(query_id="q")] == ["fool"]
+
+
+async def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    for query in range(6):
+        for number in range(2):
+            await store.save(query_id=f"q{query}", task_id=None, tool_name="t", args={"n": number}, result=1)
+    monkeypatch.setattr(listing_module, "_MAX_KNOWN", 7)
+    index, _ = index_of(tmp_path)
+    for query in range(6):
+        assert len(index.read(f"q{query}").pointers) == 2
+    assert list(index._known) == ["q4", "q5"]
+
+
+FIELDS: dict[str, Any] = {
+    "pointer_id": "0" * 12,
+    "query_id": "q",
+    "task_id": None,
+    "tool_name": "t",
+    "args": {"n": 1},
+    "created_at": "2026-01-01T00:00:00.000000+00:00",
+    "summary": "s",
+    "result_path": "/p",
+    "source_urls": ["https://a.example"],
+    "result_bytes": 3,
+    "result_sha256": "0" * 64,
+    "digest": "d",
+    "args_sha256": "0" * 64,
+    "expires_at": None,
+    "pinned": False,
+    "result_fits_64_bits": True,
+}
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "q", "3", "true", "0" * 12]),
+    st.lists(st.one_of(st.text(max_size=2), st.integers(), st.none()), max_size=2),
+    st.dictionaries(st.text(max_size=2), st.integers(-(2**70), 2**70) | st.floats(allow_nan=False), max_size=2),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from([*FIELDS, "new"]), ODD, max_size=3), st.sets(st.sampled_from([*FIELDS])))
+def test_a_record_is_read_as_validation_reads_it(changes: dict[str, Any], missing: set[str]) -> None:
+    fields = {name: value for name, value in (FIELDS | changes).items() if name not in missing or name in changes}
+    data = json.dumps(fields).encode()
+    try:
+        expected = ContextPointer.model_validate(json.loads(data))
+    except ValueError:
+        expected = None
+    if expected is None or (expected.query_id, expected.pointer_id) != ("q", "0" * 12):
+        with pytest.raises(CorruptPointerError):
+            parse_meta(data, query_id="q", pointer_id="0" * 12)
+        return
+    read = parse_meta(data, query_id="q", pointer_id="0" * 12)
+    assert read == expected
+    assert repr(read) == repr(expected)
+    assert read.model_fields_set == expected.model_fields_set
+    assert read.model_dump_json() == expected.model_dump_json()
+    assert read.model_copy(update={"summary": "other"}).summary == "other"
+    with pytest.raises(ValueError, match="frozen"):
+        read.summary = "other"  # type: ignore[misc]
+
+
+def test_every_field_of_a_pointer_is_in_the_records_of_this_test() -> None:
+    assert [*FIELDS] == [*ContextPointer.model_fields]
+
+
+LIST = """
+import json, re, sys, time
+from pathlib import Path
+from llm_common.pointers.store import FileContextPointerStore
+store = FileContextPointerStore(sys.argv[1])
+times = []
+for _ in range(3):
+    start = time.process_time()
+    count = len(store.list(query_id="q"))
+    times.append(time.process_time() - start)
+start = time.process_time()
+for meta in Path(sys.argv[1], "q").glob("*.meta.json"):
+    json.loads(meta.read_bytes())
+floor = time.process_time() - start
+peak_kb = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]  # of this program, not of its parent
+print(count, times[0], times[2], floor, int(peak_kb) / 1024)
+"""
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.torture)], ids=["short", "L8"])
+async def test_a_query_of_many_pointers_is_listed_fast_in_little_memory_l8(
+    store: FileContextPointerStore, tmp_path: Path, count: int
+) -> None:
+    many(tmp_path / "q", await save(store), count)
+    settle()
+    listed, cold_s, warm_s, floor_s, memory_mb = map(float, run(LIST, tmp_path).split())
+    assert listed == count + 1
+    assert cold_s < max(2.5, 2 * floor_s)  # a bare loop's time stands for a machine that is busy
+    assert warm_s < 0.3
+    assert memory_mb < 250

@@ -1,0 +1,246 @@
+"""The pointer store on every home; and, on a server process that speaks S3, many processes at once and kills."""
+
+import asyncio
+import itertools
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import obstore.store
+import pytest
+from blockbuster import BlockBuster
+
+from llm_common.agents import ObjectContextPointerStore, context_pointers as face
+from llm_common.errors import StoreError
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
+from llm_common.storage import MemoryBlobStore
+from llm_common.storage.object_store import ObjectBlobStore
+from llm_common.testing import ContextPointerStoreContract
+from tests.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
+from tests.s3_server import make_bucket, s3_options
+
+PROCESSES.set_forkserver_preload(["tests.pointers.test_object_pointer_store"])
+
+MAX_BYTES = 2_000_000
+
+
+class TestInFiles(ContextPointerStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> ContextPointerStore:
+        return FileContextPointerStore(tmp_path, durability="rename", max_result_bytes=MAX_BYTES)
+
+
+class TestInMemory(ContextPointerStoreContract):
+    @pytest.fixture
+    def store(self) -> ContextPointerStore:
+        return ContextPointerStore(MemoryBlobStore(), max_result_bytes=MAX_BYTES)
+
+
+class TestInObjectsInMemory(ContextPointerStoreContract):
+    @pytest.fixture
+    def store(self) -> ContextPointerStore:
+        return ObjectContextPointerStore(obstore.store.MemoryStore(), max_result_bytes=MAX_BYTES)
+
+
+class TestOnS3(ContextPointerStoreContract):
+    @pytest.fixture
+    def store(self, s3_endpoint: str) -> ContextPointerStore:
+        return s3_store(s3_endpoint, new_bucket(s3_endpoint))
+
+
+def new_bucket(endpoint: str) -> str:
+    name = f"b{uuid.uuid4().hex}"
+    make_bucket(endpoint, name)
+    return name
+
+
+def s3_store(endpoint: str, bucket: str) -> ObjectContextPointerStore:
+    url = f"s3://{bucket}/some/prefix"
+    return ObjectContextPointerStore.from_url(url, max_result_bytes=MAX_BYTES, **s3_options(endpoint))
+
+
+async def save(store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any) -> ContextPointer:
+    return await store.save(query_id="q", task_id=None, tool_name="tool", args={"n": name}, result=result, **options)
+
+
+def test_the_store_is_part_of_the_public_faces() -> None:
+    assert face.ObjectContextPointerStore is ObjectContextPointerStore
+    with pytest.raises(AttributeError):
+        face.NoSuchStore  # noqa: B018
+
+
+async def test_a_query_can_be_copied_to_files_and_back_s0_10_s0_12(tmp_path: Path) -> None:
+    objects, files = obstore.store.MemoryStore(), FileContextPointerStore(tmp_path / "files", durability="rename")
+    store = ObjectContextPointerStore(objects)
+    for number in range(3):
+        await save(store, number, "same")
+        await save(store, number, str(number))
+    kept = store.list(query_id="q")
+    (tmp_path / "files" / "q").mkdir(parents=True)
+    for item in objects.list("q").collect():
+        (tmp_path / "files" / item["path"]).write_bytes(bytes(objects.get(item["path"]).bytes()))
+    assert files.list(query_id="q") == kept
+    assert [files.load_result(pointer=pointer) for pointer in kept] == [0, 1, 2, 2]
+    await save(files, "changed", "same")
+    back = obstore.store.MemoryStore()
+    for path in (tmp_path / "files" / "q").glob("*.json"):
+        back.put(f"q/{path.name}", path.read_bytes())
+    again = ObjectContextPointerStore(back)
+    assert again.list(query_id="q") == files.list(query_id="q")
+    assert (await save(again, "once more", "same")).pointer_id in {pointer.pointer_id for pointer in kept}
+    assert len(again.list(query_id="q")) == 4
+
+
+async def test_a_first_save_takes_five_requests_and_a_load_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectContextPointerStore(obstore.store.MemoryStore())
+    await save(store, 0, "first, which looks at the store's conditions")
+    asked = Counter[str]()
+    for name in ("put", "put_if", "get_version", "version", "list", "delete"):
+        real: Callable[..., Any] = getattr(ObjectBlobStore, name)
+
+        def counted(self: ObjectBlobStore, *args: Any, name: str = name, real: Any = real, **options: Any) -> Any:
+            asked[name] += 1
+            return real(self, *args, **options)
+
+        monkeypatch.setattr(ObjectBlobStore, name, counted)
+    pointer = await save(store, 1)
+    assert asked == {"get_version": 1, "put_if": 3, "delete": 1}
+    asked.clear()
+    store.load_result(pointer=pointer)
+    assert asked == {"get_version": 2}
+    asked.clear()
+    await save(store, 2)
+    assert asked == {"get_version": 1, "version": 1, "put_if": 3, "delete": 1}
+
+
+async def test_saving_never_blocks_the_event_loop_s0_20(s3_endpoint: str, blockbuster: BlockBuster) -> None:
+    store = await asyncio.to_thread(lambda: s3_store(s3_endpoint, new_bucket(s3_endpoint)))
+    longest, last, saving = 0.0, time.perf_counter(), asyncio.ensure_future(save(store, "x" * 500_000))
+    while not saving.done():
+        await asyncio.sleep(0.001)
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    await saving
+    assert longest < 0.25
+
+
+def test_a_directory_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    store = ObjectContextPointerStore.from_url(tmp_path.as_uri())
+    with pytest.raises(StoreError, match="FileContextPointerStore"):
+        asyncio.run(save(store, 1))
+    assert [path.name for path in tmp_path.iterdir()] == [".conditions"]
+
+
+def content(name: str, number: int) -> dict[str, Any]:
+    return {"name": name, "n": number, "body": f"{name}-{number} " * (3_000 if number % 2 else 30)}
+
+
+def write(told: Connection, endpoint: str, bucket: str, name: str, numbers: range | None, *, same: bool) -> None:
+    """Saves one result after another and tells the number of each when it is saved."""
+
+    async def work() -> None:
+        store = s3_store(endpoint, bucket)
+        for number in itertools.count() if numbers is None else numbers:
+            await save(store, content(name, number), "same" if same else f"{name} {number}")
+            told.send(number)
+
+    asyncio.run(work())
+
+
+def writer(
+    endpoint: str, bucket: str, name: str, *, same: bool, numbers: range | None = None
+) -> AbstractContextManager[tuple[BaseProcess, Connection]]:
+    return child(write, endpoint, bucket, name, numbers, same=same)
+
+
+def look(store: ContextPointerStore) -> tuple[set[tuple[str, int]], Counter[str]]:
+    """Which results are listed, and what is wrong with them by kind."""
+    wrong, found = Counter[str](), set()
+    listing = store.list_detailed(query_id="q")
+    wrong["skipped"] += listing.skipped
+    for pointer in listing.pointers:
+        try:
+            result = store.load_result(pointer=pointer)
+        except StoreError as exc:
+            wrong[type(exc).__name__] += 1
+        else:
+            wrong["mixed"] += result != content(result["name"], result["n"])
+            found.add((result["name"], result["n"]))
+    return found, +wrong
+
+
+def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, same: bool) -> None:
+    """Checks that what that many processes save at the same time is whole at all times and there at the end."""
+    bucket = new_bucket(endpoint)
+    store = s3_store(endpoint, bucket)
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(writer(endpoint, bucket, f"w{number}", same=same, numbers=range(saves)))
+            for number in range(processes)
+        ]
+        writers[0][1].recv()
+        while any(process.is_alive() for process, _ in writers):
+            found, wrong = look(store)
+            assert not wrong
+            assert found
+            assert not same or len(found) == 1
+            time.sleep(0.05)
+        assert [process.exitcode for process, _ in writers] == [0] * processes
+        told = [heard_until_the_end(heard) for _, heard in writers]
+        assert [len(numbers) for numbers in told] == [saves - 1, *[saves] * (processes - 1)]
+    found, wrong = look(store)
+    everything = {(f"w{number}", one) for number in range(processes) for one in range(saves)}
+    assert not wrong
+    assert found <= {(name, saves - 1) for name, _ in everything} if same else found == everything
+    assert not [key for key in store._blobs.list("q") if key.endswith(".next")]
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
+def test_processes_that_save_at_once_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
+    assert_saves_at_once_are_kept(s3_endpoint, processes=3, saves=6, same=same)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
+def test_eight_processes_of_fifty_saves_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
+    assert_saves_at_once_are_kept(s3_endpoint, processes=8, saves=50, same=same)
+
+
+def kill_while_saving(endpoint: str, *, kills: int, same: bool) -> Counter[str]:
+    """What was wrong after each of that many writers was killed at a random instant, and which saves went missing."""
+    chance, wrong = random.Random(7), Counter[str]()
+    saved, found = set[tuple[str, int]](), set[tuple[str, int]]()
+    bucket = new_bucket(endpoint)
+    store = s3_store(endpoint, bucket)
+    for number in range(kills):
+        with writer(endpoint, bucket, f"w{number}", same=same) as (process, heard):
+            told = [heard.recv()]
+            time.sleep(chance.uniform(0, 0.04))
+            process.kill()
+            told += heard_until_the_end(heard)
+        saved |= {(f"w{number}", one) for one in told}
+        if same or number == kills - 1:
+            found, faults = look(store)
+            wrong += faults
+            wrong["nothing listed"] += not found
+    if not same:
+        wrong["missing"] = len(saved - found)
+    return +wrong
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["first-saves", "later-saves"])
+def test_killed_saves_leave_nothing_torn_s0_18_f_066(s3_endpoint: str, same: bool) -> None:
+    assert not kill_while_saving(s3_endpoint, kills=3, same=same)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("same", [False, True], ids=["first-saves", "later-saves"])
+def test_a_hundred_kills_leave_nothing_torn_s0_18_f_066(s3_endpoint: str, same: bool) -> None:
+    assert not kill_while_saving(s3_endpoint, kills=100, same=same)

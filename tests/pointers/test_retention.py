@@ -1,0 +1,691 @@
+"""How long results stay: time to live, limits, pins, erasing, and clearing up; in every home, and after kills."""
+
+import asyncio
+import itertools
+import math
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import obstore.store
+import pytest
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from llm_common.agents import ObjectContextPointerStore, ReadBackTool, ToolContextManager
+from llm_common.errors import (
+    PointerNotFoundError,
+    ResultTooLargeError,
+    StoreError,
+    StoreFullError,
+    ToolFailedError,
+)
+from llm_common.pointers.gravestones import Gravestones
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.records import RecordWriter
+from llm_common.pointers.retention import Retention
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
+from llm_common.storage import OWN_FOLDER, MemoryBlobStore
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.pointers.test_retention"])
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = 3600.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = START
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def move(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+Open = Callable[..., ContextPointerStore]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def opener(home: str, base: Path, clock: Clock) -> Open:
+    """Opens the same store again and again, as after a restart."""
+    memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
+
+    def open_store(**options: Any) -> ContextPointerStore:
+        if home == "files":
+            return FileContextPointerStore(base, durability="rename", clock=clock, **options)
+        if home == "memory":
+            return ContextPointerStore(memory, clock=clock, **options)
+        return ObjectContextPointerStore(objects, clock=clock, **options)
+
+    return open_store
+
+
+@pytest.fixture(params=["files", "memory", "objects"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Open:
+    return opener(request.param, tmp_path / "base", clock)
+
+
+async def save(store: ContextPointerStore, name: Any, result: Any = None, **options: Any) -> ContextPointer:
+    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "tool", "args": {"name": name}}
+    return await store.save(**(call | {"result": name if result is None else result} | options))
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def reason(store: ContextPointerStore, pointer: ContextPointer) -> str | None:
+    """Why the pointer cannot be loaded, None when it can."""
+    try:
+        store.load_result(pointer=pointer)
+    except PointerNotFoundError as exc:
+        return exc.reason
+    return None
+
+
+async def test_time_to_live_is_enforced_on_every_read_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(ttl_s=60)
+    first = await save(store, "first")
+    clock.move(30)
+    second = await save(store, "second")
+    long, ever = await save(store, "long", ttl_s=1e9), await save(store, "ever", ttl_s=math.inf)
+    assert (first.expires_at, ever.expires_at) == ("2026-01-01T00:01:00.000000+00:00", None)
+    clock.move(29)
+    assert store.list(query_id="q") == [first, second, long, ever]
+    clock.move(2)
+    for reader in (store, open_store(), open_store(ttl_s=5)):  # expiry is the pointer's own
+        assert reader.list(query_id="q") == [second, long, ever]
+        assert reason(reader, first) == "expired"
+        with pytest.raises(PointerNotFoundError) as caught:
+            reader.load_payload(first.pointer_id, query_id="q")
+        assert caught.value.reason == "expired"
+    clock.move(60)
+    assert store.list(query_id="q") == [long, ever]
+
+
+async def test_saving_again_begins_a_new_time_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(ttl_s=60)
+    for _ in range(3):
+        pointer = await save(store, "call")
+        clock.move(59)
+        assert store.list(query_id="q") == [pointer]
+    clock.move(2)
+    assert reason(store, pointer) == "expired"
+    again = await save(store, "call", keep_repeats=True)
+    assert again.pointer_id == pointer.pointer_id
+    assert store.list(query_id="q") == [again]
+
+
+async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(open_store: Open, clock: Clock) -> None:
+    store = open_store(ttl_s=60)
+    pointer = await save(store, "first")
+    clock.move(61)
+    assert store.list(query_id="q") == []
+    clock.move(-10 * 365 * 24 * HOUR)
+    assert store.list(query_id="q") == []
+    assert reason(store, pointer) == "expired"
+    later = [await save(store, n, ttl_s=math.inf) for n in range(5)]
+    assert store.list(query_id="q") == later  # saved later is later
+    assert (await store.gc()).expired == 1
+    assert reason(open_store(), pointer) == "expired"  # also for those who have seen no other time
+
+
+@pytest.mark.parametrize("ttl_s", [0, -1, math.nan])
+async def test_a_time_that_is_none_is_refused_s0_21(open_store: Open, ttl_s: float) -> None:
+    with pytest.raises(ValueError, match="ttl_s"):
+        open_store(ttl_s=ttl_s)
+    with pytest.raises(ValueError, match="ttl_s"):
+        await save(open_store(), "x", ttl_s=ttl_s)
+    with pytest.raises(ValueError, match="max_bytes"):
+        open_store(max_bytes_per_query=0)
+    assert open_store().list(query_id="q") == []
+
+
+def test_a_time_beyond_all_calendars_is_for_ever_s0_21() -> None:
+    assert Retention(ttl_s=1e300).expires_at(START) is None
+
+
+def put_record(store: ContextPointerStore, pointer: ContextPointer) -> None:
+    def put(records: RecordWriter) -> None:
+        records.recover(pointer.query_id, pointer.pointer_id)
+        records.update(pointer)
+
+    store._records.write(pointer.query_id, put)
+
+
+async def test_pointers_of_older_versions_and_odd_times_never_expire_s0_09_s0_21(open_store: Open) -> None:
+    store = open_store(ttl_s=60)
+    pointer = await save(store, "old")
+    for old in ({"expires_at": None}, {"expires_at": "soon"}, {"expires_at": "9999-99-99"}):
+        put_record(store, pointer.model_copy(update=old))
+        assert len(store.list(query_id="q")) == 1
+        assert reason(store, pointer) is None
+
+
+async def test_the_oldest_give_way_when_a_query_is_full_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(max_bytes_per_query=1_000)
+    saved = []
+    for number in range(5):
+        saved.append(await save(store, number, "x" * 298))  # 300 bytes each
+        clock.move(1)
+    assert store.list(query_id="q") == saved[2:]
+    assert [reason(open_store(), pointer) for pointer in saved] == ["erased", "erased", None, None, None]
+    await save(store, "other", "x" * 900, query_id="r")
+    again = await save(store, 3, "x" * 398)  # its own old bytes do not count
+    assert store.list(query_id="q") == [saved[2], saved[4], again]
+    huge = await save(store, "huge", "x" * 998)
+    assert store.list(query_id="q") == [huge]
+    assert len(store.list(query_id="r")) == 1
+
+
+async def test_expired_results_give_way_first_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(max_bytes_per_query=1_000)
+    old = await save(store, "old", "x" * 400)
+    clock.move(1)
+    brief = await save(store, "brief", "x" * 400, ttl_s=1)
+    clock.move(5)
+    new = await save(store, "new", "x" * 400)
+    assert store.list(query_id="q") == [old, new]
+    assert reason(open_store(), brief) == "expired"
+
+
+async def test_what_does_not_fit_is_refused_and_costs_nothing_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(max_bytes_per_query=1_000)
+    pinned, free = await save(store, "pinned", "x" * 498), await save(store, "free", "x" * 298)
+    store.pin(pinned)
+    before = store.list(query_id="q")
+    with pytest.raises(ResultTooLargeError):
+        await save(store, "new", "x" * 999)
+    with pytest.raises(StoreFullError, match="unpin or delete"):
+        await save(store, "new", "x" * 499)
+    with pytest.raises(StoreFullError):
+        await save(store, "free", "x" * 499)
+    assert store.list(query_id="q") == before
+    assert reason(store, free) is None
+    new = await save(store, "new", "x" * 498)
+    assert [pointer.pointer_id for pointer in store.list(query_id="q")] == [pinned.pointer_id, new.pointer_id]
+    assert reason(store, free) == "erased"
+
+
+async def test_a_deleted_query_leaves_no_byte_s0_21(tmp_path: Path, clock: Clock) -> None:
+    base = tmp_path / "base"
+    store = FileContextPointerStore(base, ttl_s=60, clock=clock)
+    pointers = [await save(store, f"canary {n}", query_id="canary-query") for n in range(3)]
+    expired = await save(store, "canary 9", query_id="canary-query", ttl_s=1)
+    clock.move(2)
+    await store.gc()
+    store.pin(pointers[0])
+    folder = base / "canary-query"
+    (folder / ".tmp-1-aa").write_text("canary, half")
+    (folder / f"{'b' * 12}.next").write_text("canary")
+    (folder / f"{'c' * 12}.meta.json").write_text("canary, damaged")
+    (folder / f"{'d' * 12}.result.json").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("canary of another")
+    os.link(folder / f"{pointers[1].pointer_id}.result.json", tmp_path / "copy")
+    assert store.delete(query_id="canary-query") == 6
+    assert [path.name for path in base.iterdir()] == [OWN_FOLDER]
+    left = [path for path in base.rglob("*") if path.is_file()]
+    names = " ".join(str(path.relative_to(base)) for path in left).encode()
+    everything = names + b"".join(path.read_bytes() for path in left)
+    for trace in ("canary", "tool", *(pointer.pointer_id for pointer in (*pointers, expired))):
+        assert trace.encode() not in everything
+    assert (tmp_path / "elsewhere").read_text() == "canary of another"
+    again = FileContextPointerStore(base, clock=clock)
+    assert [reason(again, pointer) for pointer in (*pointers, expired)] == ["erased"] * 3 + ["expired"]
+    assert reason(again, pointers[0].model_copy(update={"pointer_id": "0" * 12})) == "unknown"
+
+
+async def test_foreign_files_outlive_a_deleted_query_s0_21(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    await save(store, "x")
+    (tmp_path / "q" / "notes.txt").write_text("mine")
+    (tmp_path / "q" / f"{'a' * 12}.meta.json").mkdir()
+    store.delete(query_id="q", remember=False)
+    assert {path.name for path in (tmp_path / "q").iterdir()} == {"notes.txt", f"{'a' * 12}.meta.json"}
+    assert not (tmp_path / OWN_FOLDER).exists()
+
+
+async def test_an_unwritable_memory_of_the_dead_hinders_nobody_s0_21(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    pointer = await save(store, "x")
+    (tmp_path / OWN_FOLDER).write_text("no folder")
+    assert store.delete(query_id="q") == 1
+    assert reason(store, pointer) == "unknown"
+    (tmp_path / OWN_FOLDER).unlink()
+    await save(store, "y")
+    stones = tmp_path / OWN_FOLDER
+    stones.mkdir(0o700)
+    for byte in range(256):
+        (stones / f"gone-{byte:02x}").write_text("damaged")
+    pointer = await save(store, "x")
+    store.delete(query_id="q")
+    assert reason(store, pointer) == "erased"
+
+
+def test_the_memory_of_the_dead_is_bounded_and_fades_s0_21() -> None:
+    blobs = MemoryBlobStore()
+    stones = Gravestones(blobs)
+    ids = [f"{number:012x}" for number in range(3_000)]
+    stones.mark("q", ids, "erased", now=START)
+    assert [stones.reason("q", ids[n]) for n in (0, -1)] == ["unknown", "erased"]
+    assert sum(blobs.list(OWN_FOLDER).values()) < 60_000
+    stones.mark("q", ids[-1:], "expired", now=START + timedelta(days=20))
+    assert stones.forget(now=START + timedelta(days=40)) == 1_023
+    assert [stones.reason("q", one) for one in (ids[-2], ids[-1])] == ["unknown", "expired"]
+
+
+async def test_garbage_is_collected_from_every_query_and_nothing_else_s0_21_f_053(tmp_path: Path, clock: Clock) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename", clock=clock)
+    for number in range(20):
+        await save(store, "brief", query_id=f"brief-{number}", ttl_s=10)
+    kept = await save(store, "kept")
+    folder = tmp_path / "q"
+    old = time.time() - 2 * HOUR
+    for name, age in (("old", old), ("new", time.time())):
+        (folder / f".tmp-1-{name}").write_bytes(b"12345")
+        os.utime(folder / f".tmp-1-{name}", (age, age))
+    (folder / f"{'b' * 12}.next").write_bytes(b"123")
+    (folder / f"{'c' * 12}.result.json").write_bytes(b"1")
+    (folder / "notes.txt").write_text("mine")
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "mine.js").write_text("mine")
+    (tmp_path / "link").symlink_to(folder)
+    clock.move(60)
+    report = await store.gc()
+    assert report.model_dump(exclude={"freed_bytes"}) == {
+        "queries": 23,
+        "passed_over": 1,  # the link
+        "expired": 20,
+        "orphans": 1,
+        "leftovers": 1,
+        "temporaries": 1,
+        "forgotten": 0,
+    }
+    assert report.freed_bytes > 20 * 300
+    assert names_in(tmp_path) == [OWN_FOLDER, "link", "node_modules", "q"]
+    assert set(names_in(folder)) == {
+        ".lock",
+        ".tmp-1-new",
+        "notes.txt",
+        f"{kept.pointer_id}.meta.json",
+        f"{kept.pointer_id}.result.json",
+    }
+    again = await store.gc()
+    assert (again.queries, again.freed_bytes, again.expired) == (3, 0, 0)
+    assert (await store.gc(now=START + timedelta(days=60))).forgotten == 20
+
+
+async def test_garbage_collection_passes_over_a_query_that_is_held_s0_21(tmp_path: Path, clock: Clock) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename", lock_timeout_s=0.05, clock=clock)
+    held = await save(store, "x", query_id="held", ttl_s=1)
+    await save(store, "x", ttl_s=1)
+    clock.move(2)
+    with store._files.lock("held"):
+        report = await store.gc()
+        assert (report.expired, report.passed_over) == (1, 1)
+        assert reason(store, held) == "expired"
+    assert (await store.gc()).expired == 1
+
+
+async def test_a_cancelled_collection_ends_at_the_next_query_s0_21(tmp_path: Path, clock: Clock) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename", clock=clock)
+    for number in range(300):
+        (tmp_path / f"q{number}").mkdir()
+        (tmp_path / f"q{number}" / f"{'c' * 12}.result.json").write_bytes(b"1")
+    collecting = asyncio.create_task(store.gc())
+    await asyncio.sleep(0)
+    collecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await collecting
+    await asyncio.sleep(0.1)
+    left = len(names_in(tmp_path))
+    assert left > 100
+    await asyncio.sleep(0.05)
+    assert len(names_in(tmp_path)) == left
+
+
+async def test_abandoned_intents_are_dropped_and_young_ones_kept_s0_21_f_054(clock: Clock) -> None:
+    objects = obstore.store.MemoryStore()
+    store = ObjectContextPointerStore(objects, clock=clock)
+    pointer = await save(store, "x")
+    intent = f"q/{pointer.pointer_id}.{'0' * 16}.next"
+    for number, data in enumerate((pointer.model_dump_json(), "damaged")):
+        objects.put(f"{intent[:-6]}{number}.next", data.encode())
+    assert (await store.gc()).leftovers == 1  # the damaged one
+    assert (await store.verify()).is_clean
+    clock.move(2 * HOUR)
+    assert [finding.kind for finding in (await store.verify()).findings] == ["leftover_next"]
+    assert (await store.gc()).leftovers == 1
+    assert reason(store, pointer) is None
+    assert len(store._blobs.list("q")) == 2
+
+
+async def test_a_session_reads_back_nothing_whose_time_is_over_s0_21_s4_08(tmp_path: Path, clock: Clock) -> None:
+    store = FileContextPointerStore(tmp_path, ttl_s=60, clock=clock)
+    manager = ToolContextManager(pointer_store=store)
+    pointer = await manager.save_context("tool", {"a": 1}, "small", query_id="q")
+    tool = ReadBackTool(manager.load_payload)
+    assert "small" in (await tool.run({"pointer_id": pointer.pointer_id})).rendered
+    clock.move(61)
+    with pytest.raises(ToolFailedError, match="is gone \\(expired\\); go on without it"):
+        await tool.run({"pointer_id": pointer.pointer_id})
+    assert await manager.load_contexts([pointer]) == []
+    assert "unavailable (expired)" in manager.load_relevant_contexts("q") or not manager.list_pointers("q")
+
+
+# --- the law, against a model
+
+
+class Retaining(RuleBasedStateMachine):
+    """What is listed and loaded is what a dictionary says, whatever is saved, pinned, expires, is deleted or swept."""
+
+    names = st.integers(0, 4)
+    home = "files"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.clock = Clock()
+        self.open_store = opener(self.home, Path(self.folder.name) / "base", self.clock)
+        self.results: dict[str, tuple[int, float | None, bool]] = {}
+        self.pointers: dict[str, ContextPointer] = {}
+        self.reasons: dict[str, str] = {}
+        self.versions = itertools.count()
+        self.seconds = 0.0
+        self.latest = 0.0
+
+    @initialize(limit=st.sampled_from([None, 400]))
+    def begin(self, limit: int | None) -> None:
+        self.limit = limit
+        self.store = self.open_store(ttl_s=50, max_bytes_per_query=limit)
+
+    @property
+    def now(self) -> float:
+        """Time only moves on for a store that stays open."""
+        return max(self.seconds, self.latest)
+
+    def gone(self, pointer_id: str) -> str | None:
+        if pointer_id not in self.results:
+            return self.reasons.get(pointer_id, "unknown")
+        _, expires, pinned = self.results[pointer_id]
+        return "expired" if expires is not None and expires <= self.now and not pinned else None
+
+    @rule(name=names, ttl_s=st.sampled_from([None, 10, math.inf]), keep=st.booleans())
+    def save(self, name: int, ttl_s: float | None, keep: bool) -> None:
+        version = next(self.versions)
+        others = {one: value for one, value in self.results.items() if one[:12] != self.id_of(name)}
+        free = None if self.limit is None else self.limit - sum(100 for value in others.values() if value[2])
+        if keep and any(one[:12] == self.id_of(name) for one in self.results):
+            return  # ids of repeats are the contract's
+        if free is not None and free < 100:
+            with pytest.raises(StoreFullError):
+                self.runner.run(save(self.store, name, f"{version:098}", ttl_s=ttl_s))
+            return
+        pointer = self.runner.run(save(self.store, name, f"{version:098}", ttl_s=ttl_s, keep_repeats=keep))
+        pinned = self.results.get(pointer.pointer_id, (0, None, False))[2]
+        self.evict(pointer.pointer_id)
+        expires = None if ttl_s == math.inf else self.now + (50 if ttl_s is None else ttl_s)
+        self.results.pop(pointer.pointer_id, None)
+        self.results[pointer.pointer_id] = (version, expires, pinned)
+        self.pointers[pointer.pointer_id] = pointer
+        assert pointer.pinned == pinned
+
+    def id_of(self, name: int) -> str:
+        known = [pointer.pointer_id for pointer in self.pointers.values() if pointer.args == {"name": name}]
+        return known[0] if known else ""
+
+    def evict(self, saved: str) -> None:
+        """Takes from the model what must give way, oldest first, expired before all."""
+        others = [one for one in self.results if one != saved]
+        beyond = 0 if self.limit is None else len(others) + 1 - self.limit // 100
+        free = [one for one in others if not self.results[one][2]]
+        for one in sorted(free, key=lambda one: self.gone(one) is None)[: max(beyond, 0)]:
+            self.reasons[one] = self.gone(one) or "erased"
+            del self.results[one]
+
+    @rule(name=names, pinned=st.booleans())
+    def pin(self, name: int, pinned: bool) -> None:
+        pointer_id = self.id_of(name)
+        if not pointer_id:
+            return
+        change = self.store.pin if pinned else self.store.unpin
+        why = self.gone(pointer_id)
+        if why is None:
+            assert change(self.pointers[pointer_id]).pinned == pinned
+            self.results[pointer_id] = (*self.results[pointer_id][:2], pinned)
+        else:
+            with pytest.raises(PointerNotFoundError) as caught:
+                change(self.pointers[pointer_id])
+            assert caught.value.reason == why
+
+    @rule(seconds=st.sampled_from([-30, 0.7, 15, 60]))
+    def move_clock(self, seconds: float) -> None:
+        self.latest = self.now
+        self.seconds += seconds
+        self.clock.move(seconds)
+        self.store.list(query_id="q")  # a store that has not looked cannot know the time
+
+    @rule(name=st.none() | names)
+    def delete(self, name: int | None) -> None:
+        pointer_ids = None if name is None else [self.id_of(name) or "0" * 12]
+        going = [one for one in self.results if pointer_ids is None or one in pointer_ids]
+        assert self.store.delete(query_id="q", pointer_ids=pointer_ids) == len(going)
+        for one in going:
+            self.reasons[one] = "erased"
+            del self.results[one]
+
+    @rule()
+    def collect(self) -> None:
+        expired = [one for one in self.results if self.gone(one)]
+        assert self.runner.run(self.store.gc()).expired == len(expired)
+        for one in expired:
+            self.reasons[one] = "expired"
+            del self.results[one]
+
+    @rule()
+    def restart(self) -> None:
+        """A new process knows the time of the system alone, so it begins when the clock is right."""
+        if self.seconds >= self.latest:
+            self.seconds += 0.001
+            self.clock.move(0.001)
+            self.store = self.open_store(ttl_s=50, max_bytes_per_query=self.limit)
+
+    @rule()
+    def verify(self) -> None:
+        report = self.runner.run(self.store.verify(repair=True))
+        assert (report.findings, report.pointers) == ((), len(self.results))
+
+    @invariant()
+    def is_as_the_model_says(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        there = [one for one in self.results if self.gone(one) is None]
+        assert [pointer.pointer_id for pointer in self.store.list(query_id="q")] == there
+        for one, pointer in self.pointers.items():
+            assert reason(self.store, pointer) == self.gone(one)
+            if one in there:
+                assert self.store.load_result(pointer=pointer) == f"{self.results[one][0]:098}"
+
+    def teardown(self) -> None:
+        self.runner.close()
+        self.folder.cleanup()
+
+
+def explore(home: str, examples: int) -> None:
+    machine = type("Machine", (Retaining,), {"home": home})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],  # files, on a machine that others use too
+        ),
+    )
+
+
+@pytest.mark.parametrize("home", ["files", "memory", "objects"])
+def test_the_store_keeps_to_the_law_s0_21(home: str) -> None:
+    explore(home, 12)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("home", ["files", "memory", "objects"])
+def test_the_store_keeps_to_the_law_in_a_thousand_lives_s0_21(home: str) -> None:
+    explore(home, 1_000)
+
+
+# --- beside others, and after kills
+
+
+async def test_collecting_beside_savers_loses_nothing_s0_21(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    other = FileContextPointerStore(tmp_path, durability="rename")
+    stop = False
+
+    async def collect() -> int:
+        runs = 0
+        while not stop:
+            assert (await other.gc()).passed_over == 0
+            runs += 1
+        return runs
+
+    collecting = asyncio.create_task(collect())
+    for number in range(100):
+        kept = await save(store, "kept", number, query_id=f"q{number % 3}")
+        await save(store, "brief", number, query_id=f"q{number % 3}", ttl_s=1e-6)
+        assert store.load_result(pointer=kept) == number
+    stop = True
+    assert await collecting > 3
+    await store.gc()
+    assert [len(list((tmp_path / f"q{number}").iterdir())) for number in range(3)] == [3] * 3
+
+
+class CarelessStore(FileContextPointerStore):
+    """Rewrites records in place: the harness must notice."""
+
+    def pin(self, pointer: ContextPointer) -> ContextPointer:
+        return self._rewrite(pointer, pinned=True)
+
+    def unpin(self, pointer: ContextPointer) -> ContextPointer:
+        return self._rewrite(pointer, pinned=False)
+
+    def _rewrite(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
+        path = self.base_dir / pointer.query_id / f"{pointer.pointer_id}.meta.json"
+        text = pointer.model_copy(update={"pinned": pinned}).model_dump_json()
+        with path.open("w") as file:
+            for character in text:
+                file.write(character)
+                file.flush()
+        return pointer
+
+
+def churn(base: Path, work: str, told: Connection, *, careless: bool) -> None:
+    """Pins, collects or deletes without end, beside its own saves."""
+    store = (CarelessStore if careless else FileContextPointerStore)(base, durability="rename", lock_timeout_s=60)
+
+    async def run() -> None:
+        kept = await save(store, "kept", "whole")
+        store.pin(kept)
+        for number in itertools.count():
+            if work == "pin":
+                (store.unpin if number % 2 else store.pin)(kept)
+                await save(store, "other", number)
+            elif work == "gc":
+                await save(store, number, "brief", ttl_s=1e-6)
+                await store.gc()
+            else:
+                pointer = await save(store, number, "x" * 1_000, query_id="gone")
+                store.delete(query_id="gone", pointer_ids=None if number % 2 else [pointer.pointer_id])
+            told.send(number)
+
+    asyncio.run(run())
+
+
+def faults_after_kills(base: Path, work: str, *, kills: int, careless: bool = False) -> list[str]:
+    """What was wrong after each of that many processes was killed at a random instant."""
+    chance, wrong = random.Random(7), list[str]()
+    store = FileContextPointerStore(base, durability="rename")
+    for _ in range(kills):
+        heard, told = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=churn, args=(base, work, told), kwargs={"careless": careless})
+        process.start()
+        told.close()
+        heard.recv()
+        time.sleep(chance.uniform(0, 0.01))
+        process.kill()
+        process.join()
+        heard.close()
+        kept = [pointer for pointer in store.list(query_id="q") if pointer.args == {"name": "kept"}]
+        wrong += ["kept is gone"] * (len(kept) != 1)
+        with suppress(StoreError):
+            wrong += [f"loads {pointer}" for pointer in kept if store.load_result(pointer=pointer) != "whole"]
+        found = asyncio.run(store.verify(repair=True)).findings
+        allowed = {"leftover_next", "orphan_result"}
+        wrong += [f"{finding.kind} {finding.name}" for finding in found if finding.kind not in allowed]
+        wrong += [f"left {finding}" for finding in asyncio.run(store.verify()).findings]
+    return wrong
+
+
+@pytest.mark.parametrize("work", ["pin", "gc", "delete"])
+def test_killed_upkeep_leaves_nothing_torn_s0_21_f_066(tmp_path: Path, work: str) -> None:
+    assert not faults_after_kills(tmp_path, work, kills=5)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("work", ["pin", "gc", "delete"])
+def test_upkeep_killed_a_thousand_times_leaves_nothing_torn_s0_21_f_066(tmp_path: Path, work: str) -> None:
+    assert not faults_after_kills(tmp_path, work, kills=1_000)
+
+
+def test_the_harness_catches_pins_that_are_written_in_place(tmp_path: Path) -> None:
+    assert faults_after_kills(tmp_path, "pin", kills=10, careless=True)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as the system tells it
+
+
+async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
+    """What saves with a collection now and then leave of temporaries; checks that they leave nothing else behind."""
+    store = FileContextPointerStore(base, durability="rename", max_bytes_per_query=20_000)
+    await save(store, "first")
+    before = descriptors()
+    every = max(saves // 20, 100)
+    for number in range(saves):
+        await save(store, number % 50, number, query_id=f"q{number % 7}", ttl_s=None if number % 3 else 1e-6)
+        if number % every == 0:
+            report = await store.gc()
+            assert report.passed_over == 0
+            assert descriptors() == before
+    await store.gc()
+    assert descriptors() == before
+    names = [name for folder in names_in(base) for name in names_in(base / folder)]
+    assert len(names) < 7 * 2 * 50 + 300
+    assert (await store.verify()).is_clean
+    return [name for name in names if name.startswith(".tmp")]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them")
+@pytest.mark.parametrize(
+    "saves",
+    [pytest.param(500, id="L20-short"), pytest.param(1_000_000, id="L20", marks=pytest.mark.torture)],
+)
+async def test_saves_with_collections_leave_nothing_behind_s0_21(tmp_path: Path, saves: int) -> None:
+    assert not await temporaries_after_collections(tmp_path, saves)

@@ -1,0 +1,582 @@
+import asyncio
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import given, settings, strategies as st
+from pydantic import BaseModel
+
+from llm_common.errors import (
+    CorruptPointerError,
+    InvalidIdError,
+    PointerNotFoundError,
+    ResultTooLargeError,
+    StoreError,
+    UnsafePathError,
+    UnserialisableError,
+)
+from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.pointers.records import meta_key, result_key
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
+from llm_common.storage import FileBlobStore, MemoryBlobStore
+from llm_common.text import encoding
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileContextPointerStore:
+    return FileContextPointerStore(tmp_path / "base", durability="rename")
+
+
+async def save(store: ContextPointerStore, result: Any = "result", /, **changes: Any) -> ContextPointer:
+    call: dict[str, Any] = {"query_id": "q", "task_id": "t", "tool_name": "tool", "args": {"query": "x"}}
+    return await store.save(**(call | {"result": result} | changes))
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def stored(pointer: ContextPointer) -> bytes:
+    return Path(pointer.result_path).read_bytes()
+
+
+async def test_a_saved_result_is_listed_and_loaded(store: FileContextPointerStore) -> None:
+    pointer = await save(store, {"rows": [1, 2.5, None]}, args={"query": "x", "when": date(2025, 1, 2)})
+    assert store.list(query_id="q") == [pointer]
+    assert store.load_result(pointer=pointer) == {"rows": [1, 2.5, None]}
+    assert pointer.pointer_id == compute_pointer_id(
+        tool_name="tool", args={"query": "x", "when": "2025-01-02"}, query_id="q", task_id="t"
+    )
+    assert pointer.summary == "tool query=x"
+    assert pointer.digest == "object of 1: rows, 21 bytes; rows 1, rows 2.5"
+    assert pointer.result_bytes == 21
+
+
+async def test_layout_on_disk_s0_10(store: FileContextPointerStore) -> None:
+    pointer = await save(store, query_id="_pointers")
+    assert sorted(tree(store.base_dir / "_pointers")) == [
+        ".lock",
+        f"{pointer.pointer_id}.meta.json",
+        f"{pointer.pointer_id}.result.json",
+    ]
+    assert pointer.result_path == str(store.base_dir / "_pointers" / f"{pointer.pointer_id}.result.json")
+    assert stored(pointer) == b'"result"'
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [(None, ".llm-common/context"), ("", ".llm-common/context"), ("  ", ".llm-common/context"), ("else", "else")],
+)
+def test_the_base_comes_from_the_environment_s0_10(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLM_COMMON_POINTER_STORE_DIR", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", variable)
+    assert FileContextPointerStore().base_dir == tmp_path / expected
+    assert FileContextPointerStore("given").base_dir == tmp_path / "given"
+    assert not any(tmp_path.iterdir())
+
+
+def test_home_is_expanded_s0_10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", "~/a")
+    assert FileContextPointerStore().base_dir == tmp_path / "a"
+    assert FileContextPointerStore("~/b").base_dir == tmp_path / "b"
+
+
+@pytest.mark.parametrize("query_id", ["../../x", "/abs/x", "..\\x", "", "..", "a\0b", "a" * 300, None, "nul", ".lock"])
+async def test_every_entry_point_checks_the_query_id_s0_11(
+    store: FileContextPointerStore, tmp_path: Path, query_id: Any
+) -> None:
+    pointer = await save(store)
+    before = tree(tmp_path)
+    forged = ContextPointer.model_construct(**(pointer.model_dump() | {"query_id": query_id}))
+    with pytest.raises(InvalidIdError):
+        await save(store, query_id=query_id)
+    with pytest.raises(InvalidIdError):
+        store.list(query_id=query_id)
+    with pytest.raises(InvalidIdError):
+        store.load_result(pointer=forged)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("pointer_id", ["../x", "A" * 12, "a" * 300, "../../q/24248a36f5e3"])
+async def test_forged_pointer_ids_reach_nothing_f_023(store: FileContextPointerStore, pointer_id: str) -> None:
+    pointer = await save(store)
+    with pytest.raises((UnsafePathError, PointerNotFoundError)):
+        store.load_result(pointer=pointer.model_copy(update={"pointer_id": pointer_id}))
+
+
+async def test_the_result_path_is_information_only_f_022_f_015(store: FileContextPointerStore, tmp_path: Path) -> None:
+    evil = tmp_path / "base-evil" / "x"
+    evil.parent.mkdir()
+    evil.write_text('"outside"')
+    pointer = await save(store)
+    for path in ("/etc/passwd", str(evil), ""):
+        meta = store.base_dir / "q" / f"{pointer.pointer_id}.meta.json"
+        meta.write_text(json.dumps(pointer.model_dump() | {"result_path": path}))
+        assert store.load_result(pointer=store.list(query_id="q")[0]) == "result"
+        assert store.load_result(pointer=pointer.model_copy(update={"result_path": path})) == "result"
+
+
+def test_linked_results_are_refused_f_017_f_019(store: FileContextPointerStore, tmp_path: Path) -> None:
+    pointer = asyncio.run(save(store))
+    result, outside = Path(pointer.result_path), tmp_path / "outside"
+    result.rename(outside)
+    result.symlink_to(outside)
+    assert store.list(query_id="q") == []
+    with pytest.raises(UnsafePathError):
+        store.load_result(pointer=pointer)
+    result.unlink()
+    os.link(outside, result)
+    with pytest.raises(UnsafePathError):
+        store.load_result(pointer=pointer)
+    lenient = FileContextPointerStore(store.base_dir, allow_hard_links=True)
+    assert lenient.load_result(pointer=lenient.list(query_id="q")[0]) == "result"
+
+
+def test_a_linked_folder_is_refused_f_016(store: FileContextPointerStore, tmp_path: Path) -> None:
+    pointer = asyncio.run(save(store))
+    outside = tmp_path / "outside"
+    shutil.copytree(store.base_dir / "q", outside)
+    (store.base_dir / "r").symlink_to(outside)
+    before = tree(outside)
+    with pytest.raises(UnsafePathError):
+        store.list(query_id="r")
+    with pytest.raises(UnsafePathError):
+        store.load_result(pointer=pointer.model_copy(update={"query_id": "r"}))
+    with pytest.raises(UnsafePathError):
+        asyncio.run(save(store, query_id="r"))
+    assert tree(outside) == before
+
+
+async def test_a_moved_store_still_loads_s0_12_f_029(
+    store: FileContextPointerStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointer = await save(store)
+    store.base_dir.rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    moved = FileContextPointerStore("moved")
+    monkeypatch.chdir("/")
+    assert moved.load_result(pointer=pointer) == moved.load_result(pointer=moved.list(query_id="q")[0]) == "result"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class ToolResult(BaseModel):
+    success: bool = True
+    data: Any = None
+    source_urls: list[str] = []
+
+
+@dataclass
+class Output:
+    data: dict[str, Any]
+    source_urls: list[str]
+
+
+async def test_objects_are_stored_as_structure_with_their_sources_s0_13_f_038(store: FileContextPointerStore) -> None:
+    data = {"day": date(2025, 1, 2), "tags": {"b", "a"}, "colour": Colour.RED, "path": Path("a"), "raw": b"x"}
+    plain = {"day": "2025-01-02", "tags": ["a", "b"], "colour": "red", "path": "a", "raw": {"base64": "eA=="}}
+    for kind in (ToolResult, Output):
+        pointer = await save(store, kind(data=data, source_urls=["https://example.com/1"]))
+        assert store.load_result(pointer=pointer)["data"] == plain
+        assert pointer.source_urls == ["https://example.com/1"]
+
+
+async def test_nothing_on_disk_is_revived_s0_13_f_042_f_043(
+    store: FileContextPointerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "CANARY")
+    for marker in (
+        {"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]},
+        {"__class__": "os.system", "__reduce__": ["os.system", ["true"]], "__proto__": {}},
+        {"__bytes_b64__": "YQ=="},
+        {"base64": "YQ=="},
+    ):
+        pointer = await save(store, marker, args={"m": marker})
+        assert store.load_result(pointer=pointer) == marker
+        assert [one.args for one in store.list(query_id="q") if one == pointer] == [{"m": marker}]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(json_values, st.dictionaries(st.text(max_size=5), json_values, max_size=3))
+def test_loads_what_json_gives_s0_14(result: Any, args: dict[str, Any]) -> None:
+    store = ContextPointerStore(MemoryBlobStore())
+    pointer = asyncio.run(save(store, result, args=args))
+    assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
+    assert store.list(query_id="q") == [pointer]
+
+
+async def test_large_and_odd_results_survive_s0_14_f_032_f_033_f_044(store: FileContextPointerStore) -> None:
+    for result in (None, "x" * 10_000_000, "\u2028é😀", 2**200, 10**4000, {"\ud800": 1}, [[0]] * 6_000):
+        pointer = await save(store, result)
+        assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
+    pointer = await save(store, {"n": math.nan, "d": date(2025, 1, 2)})
+    assert store.load_result(pointer=pointer) == {"n": None, "d": "2025-01-02"}
+    assert stored(pointer) == b'{"n":null,"d":"2025-01-02"}'
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+class Raises:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(CYCLE, id="F-035"),
+        pytest.param(Raises(), id="F-036"),
+        pytest.param(generator(), id="F-037"),
+        pytest.param(10**5000, id="F-044"),
+    ],
+)
+async def test_what_cannot_be_stored_leaves_no_trace(store: FileContextPointerStore, value: Any) -> None:
+    with pytest.raises(UnserialisableError):
+        await save(store, value)
+    with pytest.raises(UnserialisableError):
+        await save(store, args={"a": value})
+    assert not store.base_dir.exists()
+
+
+async def test_a_result_over_the_limit_leaves_no_trace_f_040(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path / "base", max_result_bytes=1000)
+    with pytest.raises(ResultTooLargeError):
+        await save(store, {"text": "x" * 1000})
+    assert not store.base_dir.exists()
+
+
+async def test_a_result_changed_meanwhile_is_stored_as_it_was_f_041(store: FileContextPointerStore) -> None:
+    result = {"rows": [0] * 100}
+    saving = asyncio.create_task(save(store, result))
+    await asyncio.sleep(0)
+    result["rows"][:] = [1] * 50
+    assert store.load_result(pointer=await saving) == {"rows": [0] * 100}
+
+
+async def test_a_large_result_changed_meanwhile_is_old_or_new_f_041(store: FileContextPointerStore) -> None:
+    old, new = [0] * 50_000, [1] * 50_000
+    for _ in range(10):
+        result = {"rows": list(old)}
+        saving = asyncio.create_task(save(store, result))
+        await asyncio.sleep(0)
+        result["rows"][:] = new
+        assert store.load_result(pointer=await saving)["rows"] in (old, new)
+
+
+@pytest.mark.parametrize("inner", [False, True], ids=["F-041-outer", "F-041-inner"])
+async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
+    store: FileContextPointerStore, inner: bool
+) -> None:
+    before, outcomes = sys.getswitchinterval(), list[object]()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(60):
+            rows: dict[str, object] = {str(row): "x" * 3_000 for row in range(100)}
+            saving = asyncio.create_task(save(store, {"rows": rows} if inner else rows, args={"number": number}))
+            await asyncio.sleep(0)
+            while not saving.done():
+                for _ in range(50):
+                    rows[f"more {len(rows)}"] = 1
+                await asyncio.sleep(0)
+            [outcome] = await asyncio.gather(saving, return_exceptions=True)
+            outcomes.append(outcome)
+    finally:
+        sys.setswitchinterval(before)
+    assert {type(outcome) for outcome in outcomes} <= {ContextPointer, UnserialisableError}
+    assert [store.load_result(pointer=each) for each in outcomes if isinstance(each, ContextPointer)]
+
+
+async def test_sources_are_web_addresses_each_once_s0_15(store: FileContextPointerStore) -> None:
+    given_urls = ["https://a.example/1", "ftp://x", "javascript:alert(1)", "https://a.example/1", "HTTP://B.example", 5]
+    result = {"source_urls": ["https://c.example", "https://a.example/1", "file:///etc/passwd", None, "https://a b"]}
+    pointer = await save(store, result, source_urls=given_urls)
+    assert pointer.source_urls == ["https://a.example/1", "HTTP://B.example", "https://c.example"]
+    many = await save(store, source_urls=[f"https://example.com/{number}" for number in range(80)])
+    assert many.source_urls == [f"https://example.com/{number}" for number in range(50)]
+    assert (await save(store, source_urls=["https://example.com/" + "x" * 3000])).source_urls == []
+
+
+async def test_meta_never_holds_the_result_s0_16(store: FileContextPointerStore) -> None:
+    pointer = await save(store, {"text": "word " * 200_000, "rows": [{"k" * 500: "v" * 500}] * 500})
+    assert (store.base_dir / meta_key("q", pointer.pointer_id)).stat().st_size < 8_192
+
+
+async def test_large_arguments_are_cut_and_keep_their_digest_s0_16(store: FileContextPointerStore) -> None:
+    args = {"text": "x" * 9_000, "n": 5, **{f"key{number}": "y" * 900 for number in range(100)}}
+    pointer = await save(store, args=args)
+    assert (store.base_dir / meta_key("q", pointer.pointer_id)).stat().st_size < 8_192
+    assert pointer.args["text"] == "x" * 119 + "…"
+    assert pointer.args["n"] == 5
+    assert store.list(query_id="q") == [pointer]
+    assert await save(store, "new", args=dict(reversed(args.items()))) != pointer
+    assert len(store.list(query_id="q")) == 1
+    whole = await save(store, args={"text": "x" * 8_000})
+    assert whole.args == {"text": "x" * 8_000}
+
+
+CANARY = "hunter2CANARY9f3a"
+
+
+async def test_secrets_stay_in_the_result_f_046(
+    store: FileContextPointerStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    args = {"api_key": CANARY, "query": f"Bearer {CANARY}", "url": f"https://u:{CANARY}@h.example/?token={CANARY}"}
+    result = {"password": CANARY, "text": f"api_key={CANARY}", "source_urls": [f"https://h.example/?sig={CANARY}"]}
+    pointer = await save(store, result, args=args)
+    store.list(query_id="q")
+    assert CANARY not in pointer.model_dump_json()
+    assert CANARY not in caplog.text
+    assert [name for name, data in tree(store.base_dir).items() if CANARY.encode() in data] == [
+        f"q/{pointer.pointer_id}.result.json"
+    ]
+    assert pointer.pointer_id == compute_pointer_id(tool_name="tool", args=args, query_id="q", task_id="t")
+    assert await save(store, "other", args=args | {"api_key": "another"}) != pointer
+    assert len(store.list(query_id="q")) == 2
+
+
+async def test_the_same_call_replaces_its_result_s0_05(store: FileContextPointerStore) -> None:
+    first = await save(store, "old and longer")
+    second = await save(store, "new")
+    assert second.pointer_id == first.pointer_id
+    assert second.created_at > first.created_at
+    assert store.list(query_id="q") == [second]
+    assert store.load_result(pointer=first) == "new"
+
+
+async def test_repeats_are_kept_on_request_s0_05(store: FileContextPointerStore) -> None:
+    kept = [await save(store, result, keep_repeats=True) for result in ("a", "b", "b", "a", "c")]
+    short = kept[0].pointer_id
+    assert [pointer.pointer_id for pointer in kept] == [
+        short,
+        *(short + ordinal for ordinal in ("0001", "0001", "0002", "0003")),
+    ]
+    assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == ["a", "b", "a", "c"]
+    for number in range(20):
+        await save(store, number, keep_repeats=True)
+    assert len(store.list(query_id="q")) == 24
+    assert max(pointer.pointer_id for pointer in store.list(query_id="q")) == short + "0017"
+
+
+async def test_a_different_call_is_never_replaced_s0_04() -> None:
+    blobs = MemoryBlobStore()
+    store = ContextPointerStore(blobs)
+    pointer = await save(store, "mine")
+    squatter = pointer.model_copy(update={"tool_name": "other"})
+    blobs.put(meta_key("q", pointer.pointer_id), squatter.model_dump_json().encode())
+    longer = await save(store, "mine again")
+    assert len(longer.pointer_id) == 16
+    assert longer.pointer_id.startswith(pointer.pointer_id)
+    assert [store.load_result(pointer=one) for one in store.list(query_id="q")] == ["mine", "mine again"]
+    assert (await save(store, "and again", keep_repeats=True)).pointer_id == longer.pointer_id
+    blobs.put(
+        meta_key("q", longer.pointer_id), longer.model_copy(update={"args_sha256": "0" * 64}).model_dump_json().encode()
+    )
+    with pytest.raises(StoreError, match="Two other calls"):
+        await save(store, "no room")
+
+
+async def test_a_legacy_call_is_recognised_by_its_arguments_s0_04(store: FileContextPointerStore) -> None:
+    write_legacy(store.base_dir, "24248a36f5e3", args={"ticker": "AAPL", "limit": 5})
+    pointer = await save(store, "new", args={"limit": 5, "ticker": "AAPL"})
+    assert pointer.pointer_id == "24248a36f5e3"
+    assert store.list(query_id="q") == [pointer]
+
+
+def write_legacy(base: Path, pointer_id: str, **changes: Any) -> ContextPointer:
+    """Writes what the earlier implementation wrote: indented, with the spec's fields alone."""
+    fields = {
+        "pointer_id": pointer_id,
+        "query_id": "q",
+        "task_id": "t",
+        "tool_name": "tool",
+        "args": {},
+        "created_at": "2024-05-06T07:08:09+00:00",
+        "summary": "tool",
+        "result_path": "/gone/result.json",
+        "source_urls": [],
+    } | changes
+    folder = base / "q"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{pointer_id}.meta.json").write_text(json.dumps(fields, indent=2))
+    (folder / f"{pointer_id}.result.json").write_text(json.dumps({"old": [1]}, indent=2))
+    return ContextPointer.model_validate(fields)
+
+
+def test_files_of_an_older_version_load_unverified_with_a_warning_f_049(
+    store: FileContextPointerStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    pointer = write_legacy(store.base_dir, "deadbeefcafe")
+    assert store.list(query_id="q") == [pointer]
+    assert not caplog.records
+    assert store.load_result(pointer=pointer) == {"old": [1]}
+    assert "no digest to verify" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("result", "fits_64_bits"),
+    [([2**64 - 1, -(2**63), 1e300], True), ([2**64], False), ({"n": -(2**63) - 1}, False), ({1, 2}, False)],
+)
+async def test_a_record_says_when_no_integer_is_over_64_bits_s0_14(
+    store: FileContextPointerStore, monkeypatch: pytest.MonkeyPatch, result: Any, fits_64_bits: bool
+) -> None:
+    looked: list[bytes] = []
+
+    def look(data: bytes) -> bool:
+        looked.append(data)
+        return True
+
+    monkeypatch.setattr(encoding, "_may_hold_long_integer", look)
+    pointer = await save(store, result=result)
+    assert pointer.result_fits_64_bits is fits_64_bits
+    loaded = store.load_result(pointer=pointer)
+    assert repr(loaded) == repr(sorted(result) if isinstance(result, set) else result)
+    assert bool(looked) is not fits_64_bits
+
+
+async def test_a_record_of_an_older_version_is_looked_at_for_long_integers_s0_14_f_049(
+    store: FileContextPointerStore,
+) -> None:
+    for result in ([2**64, -(10**40)], [1, 2.5]):
+        pointer = await save(store, result=result)
+        meta = store.base_dir / meta_key("q", pointer.pointer_id)
+        fields = json.loads(meta.read_text())
+        del fields["result_fits_64_bits"]
+        meta.write_text(json.dumps(fields, separators=(",", ":")))
+        (listed,) = store.list(query_id="q")
+        assert not listed.result_fits_64_bits
+        assert "result_fits_64_bits" not in listed.model_fields_set
+        assert store.load_result(pointer=pointer) == result
+
+
+async def test_unknown_fields_of_a_newer_version_are_accepted_f_048(store: FileContextPointerStore) -> None:
+    pointer = await save(store)
+    meta = store.base_dir / meta_key("q", pointer.pointer_id)
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"ttl_s": 5, "new": {"a": 1}}))
+    assert store.list(query_id="q") == [pointer]
+    assert store.load_result(pointer=pointer) == "result"
+
+
+def test_a_missing_directory_has_no_pointers_s0_19(store: FileContextPointerStore) -> None:
+    assert store.list(query_id="never") == []
+    assert not store.base_dir.exists()
+
+
+def test_order_is_by_time_then_id_s0_19_f_057(store: FileContextPointerStore) -> None:
+    times = {
+        "aaaaaaaaaaa1": "2025-01-01T00:00:00.000002+00:00",
+        "aaaaaaaaaaa2": "2025-01-01T00:00:00+00:00",
+        "aaaaaaaaaaa4": "2025-01-01T00:00:00.000001+00:00",
+        "aaaaaaaaaaa3": "2025-01-01T00:00:00.000001+00:00",
+        "aaaaaaaaaaa5": "2025-01-01T01:00:00+02:00",
+        "aaaaaaaaaaa6": "now",
+    }
+    for pointer_id, moment in times.items():
+        write_legacy(store.base_dir, pointer_id, created_at=moment)
+    assert [pointer.pointer_id[-1] for pointer in store.list(query_id="q")] == ["5", "2", "3", "4", "1", "6"]
+
+
+async def test_created_at_is_utc_in_microseconds_s0_19(store: FileContextPointerStore) -> None:
+    before = datetime.now(UTC)
+    created_at = (await save(store)).created_at
+    assert len(created_at) == len("2025-01-01T00:00:00.000000+00:00")
+    assert before <= datetime.fromisoformat(created_at) <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize("size", [100, 400_000], ids=["small", "large"])
+async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: int) -> None:
+    with blockbuster_ctx() as detector:
+        assert isinstance(detector, BlockBuster)
+        store = FileContextPointerStore(tmp_path / "base")
+        pointer = await save(store, {"text": "x" * size})
+        await save(store, {"text": "y" * size})
+    assert store.load_result(pointer=pointer) == {"text": "y" * size}
+
+
+async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: FileContextPointerStore) -> None:
+    blobs = store._blobs
+    assert isinstance(blobs, FileBlobStore)
+    released = threading.Event()
+    held = threading.Event()
+
+    def hold() -> None:
+        with blobs.lock("q"):
+            held.set()
+            released.wait(5)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(5)
+    saving = asyncio.create_task(save(store))
+    for _ in range(20):
+        await asyncio.sleep(0.002)
+    assert not saving.done()
+    released.set()
+    await saving
+    holder.join()
+
+
+def test_listing_and_loading_are_synchronous_and_by_keyword_s0_20(store: FileContextPointerStore) -> None:
+    with pytest.raises(TypeError):
+        store.list("q")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        store.load_result(None)  # type: ignore[call-arg, arg-type]
+
+
+async def test_threads_with_loops_of_their_own_share_a_store_f_072(store: FileContextPointerStore) -> None:
+    def work(name: str) -> None:
+        async def several() -> None:
+            await asyncio.gather(*(save(store, n, args={"name": name, "n": n}) for n in range(20)))
+
+        asyncio.run(several())
+
+    await asyncio.gather(*(asyncio.to_thread(work, name) for name in "ab"))
+    assert len(store.list(query_id="q")) == 40
+
+
+async def test_a_pointer_made_of_its_ids_loads_s0_09(store: FileContextPointerStore) -> None:
+    saved = await save(store)
+    ids = {"pointer_id": saved.pointer_id, "query_id": "q", "tool_name": "", "created_at": "", "summary": ""}
+    assert store.load_result(pointer=ContextPointer.model_validate(ids | {"result_path": ""})) == "result"
+
+
+async def test_a_pointer_of_another_query_is_not_found() -> None:
+    blobs = MemoryBlobStore()
+    store = ContextPointerStore(blobs)
+    pointer = await save(store)
+    with pytest.raises(PointerNotFoundError):
+        store.load_result(pointer=pointer.model_copy(update={"query_id": "r"}))
+    blobs.put(result_key("q", pointer.pointer_id), b"1")
+    with pytest.raises(CorruptPointerError):
+        store.load_result(pointer=pointer)

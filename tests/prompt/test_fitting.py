@@ -1,0 +1,252 @@
+"""Prompts within their budget."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.errors import TokenBudgetError
+from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens, fit, fit_detailed
+
+WORDS = (
+    "zebra ",
+    "\n",
+    '{"k": [1, 2.5]}',
+    "日本語",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "e\u0301",
+    "  " * 20,
+    "\ud83d",
+    "\ude00",
+    "<<<0123456789ab",
+    "### ",
+    "def f(x):\n    return x",
+    "ключ ",
+    "A" * 70,
+    "\0",
+)
+
+
+class FourCharacters:
+    """A token for every four characters begun, the rule of thumb."""
+
+    def count(self, text: str) -> int:
+        return -(-len(text) // 4)
+
+
+@pytest.fixture(scope="module")
+def exact() -> TokenCounter:
+    return ExactCounter()
+
+
+def text_of(chance: random.Random, most: int) -> str:
+    return "".join(chance.choices(WORDS, k=chance.randint(0, most)))
+
+
+def turns(number: int, text: str = "some words of a turn") -> list[LLMMessage]:
+    roles = (MessageRole.USER, MessageRole.ASSISTANT)
+    return [LLMMessage(role=roles[each % 2], content=f"{each} {text}") for each in range(number)]
+
+
+def random_bundle(seed: int) -> PromptBundle:
+    chance = random.Random(seed)
+    size = chance.choice((1, 5, 40, 300))
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": text_of(chance, 5)}}
+    messages = [
+        LLMMessage(role=MessageRole.USER, content=text_of(chance, size)),
+        LLMMessage(role=MessageRole.ASSISTANT, content=None, tool_calls=[call]),
+        LLMMessage(role=MessageRole.TOOL, content=text_of(chance, size), tool_call_id="c"),
+        LLMMessage(role=MessageRole.ASSISTANT, content=text_of(chance, size)),
+        LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": text_of(chance, 5)}], name="n"),
+    ]
+    return PromptBundle(
+        system=text_of(chance, size),
+        instructions=text_of(chance, size),
+        tools_json_schema=chance.choice((None, '[{"name":"t"}]')),
+        context_docs=[text_of(chance, size) for _ in range(chance.randint(0, 5))],
+        history=chance.choices(messages, k=chance.randint(0, 12)),
+        background=text_of(chance, size),
+        budget=TokenBudget(max_input_tokens=chance.choice((40, 64, 200, 1_000, 4_000))),
+    )
+
+
+def sent_tokens(bundle: PromptBundle, counter: TokenCounter, *, include_tools: bool) -> int:
+    """What the texts alone take, counted apart from the library's own meter."""
+    texts = [message.content for message in bundle.to_messages(include_tools=include_tools)]
+    beside = bundle.tools_json_schema or "" if not include_tools else ""
+    return sum(counter.count(text) for text in texts if isinstance(text, str)) + counter.count(beside)
+
+
+def assert_never_over(seed: int, counter: TokenCounter) -> None:
+    bundle = random_bundle(seed)
+    fitted = fit_detailed(bundle, counter)
+    limit = bundle.budget.max_input_tokens
+    assert count_prompt_tokens(fitted.bundle, counter) == fitted.tokens <= limit
+    for include_tools in (False, True):
+        assert sent_tokens(fitted.bundle, counter, include_tools=include_tools) <= limit
+        for message in fitted.bundle.to_messages(include_tools=include_tools):
+            str(message.content).encode()
+    if count_prompt_tokens(bundle, counter) <= limit:
+        assert fitted.bundle == bundle
+
+
+def test_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
+    for seed in range(150):
+        assert_never_over(seed, exact)
+
+
+@pytest.mark.torture
+def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
+    for seed in range(10_000):
+        assert_never_over(seed, exact)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 64), st.tuples(*[st.text(alphabet=st.characters(), max_size=400)] * 5))
+def test_a_tiny_budget_and_any_text_f_148(limit: int, texts: tuple[str, ...]) -> None:
+    system, instructions, document, turn, background = texts
+    bundle = PromptBundle(
+        system=system,
+        instructions=instructions,
+        context_docs=[document, document],
+        history=[LLMMessage(role=MessageRole.USER, content=turn)],
+        background=background,
+        budget=TokenBudget(max_input_tokens=limit),
+    )
+    messages = fit(bundle, FourCharacters()).to_messages()
+    assert sum(len(str(message.content)) for message in messages) <= 4 * limit
+    for message in messages:
+        str(message.content).encode()
+
+
+def test_what_fits_stays_as_it_is_s3_03() -> None:
+    bundle = PromptBundle(system="s", instructions="i", context_docs=["d"], history=turns(4), background="b")
+    assert fit_detailed(bundle).bundle == bundle
+    assert fit_detailed(bundle).shortened == ()
+
+
+def test_parts_are_given_up_in_their_order_s3_03() -> None:
+    """With ever less room, history goes first, then the documents from the last, instructions, and system last."""
+    bundle = PromptBundle(
+        system="system " * 40,
+        instructions="instructions " * 40,
+        context_docs=["first " * 40, "second " * 40],
+        history=turns(8),
+        background="background " * 40,
+    )
+    parts = ("history", "second", "first", "background", "instructions", "system")
+    seen = []
+    for limit in range(count_prompt_tokens(bundle), 0, -7):
+        fitted = fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit)}))
+        left = str(fitted.to_messages())
+        whole = {
+            "history": fitted.history == bundle.history,
+            "background": fitted.background == bundle.background,
+            "instructions": fitted.instructions == bundle.instructions,
+            "system": fitted.system == bundle.system,
+            "first": bundle.context_docs[0] in fitted.context_docs,
+            "second": bundle.context_docs[1] in fitted.context_docs,
+        }
+        states = [whole[part] for part in parts]
+        assert states == sorted(states), "a part was cut while an earlier one was whole"
+        gone = [fitted.history == [], "second" not in left, "first" not in left, "background" not in left]
+        for cut, earlier in zip(states[1:5], gone, strict=True):
+            assert cut or earlier, "a part was cut while something of an earlier one was left"
+        seen.append(tuple(states))
+    assert len(set(seen)) == 7
+
+
+def test_documents_are_cut_from_the_last_and_stay_fenced_s3_03() -> None:
+    bundle = PromptBundle(
+        instructions="go",
+        context_docs=["first " * 30, "second " * 300, "third " * 30],
+        budget=TokenBudget(max_input_tokens=200),
+    )
+    fitted = fit_detailed(bundle)
+    first, second = fitted.bundle.context_docs
+    assert first == bundle.context_docs[0]
+    assert second.startswith("second ")
+    assert len(second) < len(bundle.context_docs[1])
+    assert (fitted.dropped_documents, fitted.shortened) == (1, ("context_docs[1]",))
+    content = str(fitted.bundle.to_messages()[0].content)
+    nonce = content.partition("<<<")[2][:12]
+    assert content.endswith(f"{nonce}>>>\n\ngo")
+    assert fitted.tokens > 180
+
+
+def test_a_history_that_was_cut_begins_with_the_user_s3_06() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    turn = [
+        LLMMessage(role=MessageRole.USER, content="question " * 20),
+        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[call]),
+        LLMMessage(role=MessageRole.TOOL, content="answer " * 20, tool_call_id="c"),
+        LLMMessage(role=MessageRole.ASSISTANT, content="so " * 20),
+    ]
+    for limit in range(0, 500, 13):
+        bundle = PromptBundle(history=turn * 6, budget=TokenBudget(max_input_tokens=limit))
+        fitted = fit_detailed(bundle)
+        assert not fitted.bundle.history or fitted.bundle.history[0].role == "user"
+        assert fitted.dropped_messages % 4 == 0
+        assert fitted.bundle.history == bundle.history[fitted.dropped_messages :]
+
+
+def test_tool_schemas_alone_over_the_budget_are_an_error_s3_03() -> None:
+    bundle = PromptBundle(system="s", tools_json_schema='["tool"]' * 40, budget=TokenBudget(max_input_tokens=50))
+    with pytest.raises(TokenBudgetError) as caught:
+        fit(bundle)
+    assert caught.value.limit_tokens == 50
+    assert caught.value.needed_tokens == count_prompt_tokens(bundle.model_copy(update={"system": ""}))
+    assert fit(bundle.model_copy(update={"tools_json_schema": None})).system == "s"
+
+
+def test_tool_schemas_take_their_room_s3_03() -> None:
+    schema = '[{"name":"tool","description":"of some length"}]'
+    budget = TokenBudget(max_input_tokens=100)
+    without = fit(PromptBundle(system="word " * 200, budget=budget)).system
+    beside = fit(PromptBundle(system="word " * 200, budget=budget, tools_json_schema=schema)).system
+    assert len(without) - len(beside) > 40
+
+
+def test_a_large_text_is_cut_quickly_and_close_to_the_limit_s3_03() -> None:
+    counter = UpperBoundCounter()
+    bundle = PromptBundle(instructions="go", context_docs=["some words, " * 40_000])
+    fitted = fit_detailed(bundle, counter)
+    assert 0.95 * 2048 < fitted.tokens <= 2048
+
+
+def replay(budget: TokenBudget) -> list[str]:
+    """The prompts of sixty turns of a conversation, each as the bytes that are sent."""
+    chance, history, prompts = random.Random(5), list[LLMMessage](), []
+    vocabulary = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda"]
+    for turn in range(60):
+        question = f"{turn}: {' '.join(chance.choices(vocabulary, k=30))}"
+        bundle = PromptBundle(
+            system="You help. " * 60,
+            instructions=question,
+            background="## Files\n" + "import this\n" * 150,
+            context_docs=[f"Retrieved context\n- user: {' '.join(chance.choices(vocabulary, k=15))}"],
+            history=history,
+            budget=budget,
+        )
+        prompts.append("\n".join(message.model_dump_json() for message in fit(bundle).to_messages()))
+        answer = " ".join(chance.choices(vocabulary, k=120))
+        history += [
+            LLMMessage(role=MessageRole.USER, content=question),
+            LLMMessage(role=MessageRole.ASSISTANT, content=answer),
+        ]
+    return prompts
+
+
+def same_start(one: str, other: str) -> int:
+    return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+
+
+@pytest.mark.parametrize("limit", [100_000, 8_000], ids=["all-fits", "half-fits"])
+def test_sixty_turns_change_little_of_the_prompt_from_turn_to_turn_s3_06(limit: int) -> None:
+    prompts = replay(TokenBudget(max_input_tokens=limit))
+    kept = [(same_start(old, new), len(old)) for old, new in pairwise(prompts)]
+    share = sum(same for same, _ in kept) / sum(whole for _, whole in kept)
+    assert share >= 0.9

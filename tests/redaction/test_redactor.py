@@ -1,0 +1,288 @@
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.redaction.patterns import TOKEN_SHAPES
+from llm_common.redaction.redactor import DEFAULT_REDACTOR, REDACTED, Redactor, is_secret_key, redact_text
+from tests.secret_samples import FORMS, ORDINARY, SAMPLES, TOKENS, Sample
+
+CANARY = "hunter2-CANARY-9f3a7c51"
+
+
+def leaks(redact: Callable[[str], str], sample: Sample) -> list[str]:
+    redacted = redact(sample.text)
+    return [secret for secret in sample.secrets if secret and secret in redacted]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
+def test_a_look_at_several_texts_finds_what_one_at_each_finds(sample: Sample) -> None:
+    texts = [f"{other} {sample.text} {other}" for other in ("see https://a.example/b", "-" * 99)]
+    active = DEFAULT_REDACTOR.active(*texts)
+    for text in texts:
+        assert DEFAULT_REDACTOR.text(text, active=active) == redact_text(text)
+        assert DEFAULT_REDACTOR.text("no secret", active=active) == "no secret"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
+def test_secrets_of_known_shape_leave_s0_07(sample: Sample) -> None:
+    redacted = redact_text(sample.text)
+    assert leaks(redact_text, sample) == []
+    assert REDACTED in redacted
+    assert redact_text(redacted) == redacted
+
+
+@pytest.mark.parametrize("sample", TOKENS, ids=lambda sample: sample.name.replace(" ", "_"))
+def test_a_shape_is_known_wherever_it_stands(sample: Sample) -> None:
+    for place in ("before {} after", "/{}/", '"{}"', "a,{},b", "\n{}\n", "{}{}", "é{}", "({})", "<{}>", "*{}*"):
+        redacted = redact_text(place.replace("{}", sample.text))
+        assert not [secret for secret in sample.secrets if secret and secret in redacted]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
+def test_half_a_surrogate_pair_or_half_a_character_hides_no_secret(sample: Sample) -> None:
+    for odd in ("\ud800", "\udfff\ud800"):
+        assert leaks(redact_text, Sample(sample.name, f"{odd} {sample.text} {odd}", sample.secrets)) == []
+    cut = "é".encode()[:1]
+    active = DEFAULT_REDACTOR.active(cut + sample.text.encode() + cut)
+    assert not any(secret and secret in DEFAULT_REDACTOR.text(sample.text, active=active) for secret in sample.secrets)
+
+
+def test_there_are_shapes_enough_and_each_has_a_source() -> None:
+    assert len(TOKENS) >= 60
+    assert len(FORMS) >= 50
+    assert len({sample.name for sample in SAMPLES}) == len(SAMPLES)
+    for shape in TOKEN_SHAPES:
+        assert "." in shape.source
+        assert any(prefix in sample.text for prefix in shape.prefixes for sample in TOKENS), shape.name
+
+
+@pytest.mark.parametrize("text", ORDINARY, ids=lambda text: text[:24].replace(" ", "_"))
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact_text(text) == text
+    assert DEFAULT_REDACTOR.data({"text": [text]}, encoded=json.dumps([text]).encode()) == {"text": [text]}
+
+
+def naive(text: str) -> str:
+    return re.sub(r"(?i)(password|token|api_key)=\S+", rf"\1={REDACTED}", text)
+
+
+def greedy(text: str) -> str:
+    return re.sub(r"\S*\d\S*", REDACTED, text)
+
+
+def test_the_harness_fails_a_redactor_that_knows_too_little_or_too_much() -> None:
+    assert sum(bool(leaks(naive, sample)) for sample in SAMPLES) > 0.9 * len(SAMPLES)
+    assert sum(greedy(text) != text for text in ORDINARY) >= 0.5 * len(ORDINARY)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        *((key, True) for key in ("api_key", "apikey", "X-API-Key", "apiKey", "access_token", "refreshToken", "token")),
+        *((key, True) for key in ("client.secret", "PASSWORD", "passwd", "Authorization", "signature", "sig")),
+        *((key, True) for key in ("aws_credential", "Set-Cookie", "private_key", "password_hash", "SECRET ACCESS KEY")),
+        *((key, True) for key in ("auth", "password2", "api_keys", "otp", "x" * 500 + "_token", "--api-key")),
+        *((key, False) for key in ("max_tokens", "token_type", "secretary", "design", "keyword", "ticker", "", "key")),
+        *((key, False) for key in ("author", "compass", "passage", "monkey", "sha256", "authority", "auth_mode")),
+    ],
+)
+def test_knows_the_names_of_secrets(key: str, secret: bool) -> None:
+    assert is_secret_key(key) is secret
+
+
+def test_arguments_lose_their_secrets_at_any_depth() -> None:
+    args = {
+        "query": f"see https://u:{CANARY}@h/",
+        "headers": {"X-Api-Key": CANARY, "Accept": "json"},
+        "list": [{"password": {"nested": CANARY}}],
+        "command": ["deploy", "--password", CANARY, "--port", "80"],
+        "limit": 5,
+        "token": None,
+        "secret": True,
+        "pwd": 1234,
+        f"sk-{CANARY}": 1,
+    }
+    redacted = DEFAULT_REDACTOR.args(args)
+    assert redacted == {
+        "query": f"see https://{REDACTED}@h/",
+        "headers": {"X-Api-Key": REDACTED, "Accept": "json"},
+        "list": [{"password": REDACTED}],
+        "command": ["deploy", "--password", REDACTED, "--port", "80"],
+        "limit": 5,
+        "token": None,
+        "secret": True,
+        "pwd": REDACTED,
+        REDACTED: 1,
+    }
+    assert CANARY in str(args)
+
+
+def test_keys_that_become_the_same_stay_apart() -> None:
+    redacted = DEFAULT_REDACTOR.args({f"sk-{CANARY}{number}": number for number in range(3)})
+    assert sorted(map(str, redacted.values())) == ["0", "1", "2"]
+    assert CANARY not in str(redacted)
+
+
+def test_text_that_is_json_stays_json_with_its_keys() -> None:
+    inner = json.dumps({"rows": [{"password": CANARY, "n": 1}], "text": f"api_key={CANARY}", "big": 10**30})
+    outer = json.dumps({"body": inner, "status": 200})
+    redacted = json.loads(redact_text(outer))
+    assert redacted["status"] == 200
+    assert json.loads(redacted["body"]) == {
+        "rows": [{"password": REDACTED, "n": 1}],
+        "text": f"api_key={REDACTED}",
+        "big": 10**30,
+    }
+
+
+def test_json_within_a_line_stays_json() -> None:
+    line = json.dumps({"a": {"token": 12, "secrets": {"x": [CANARY, "}"]}, "password": f'{CANARY} "q" \\'}, "b": 1})
+    redacted = redact_text(f"12:00 {line}")
+    assert json.loads(redacted.removeprefix("12:00 ")) == {
+        "a": {"token": REDACTED, "secrets": REDACTED, "password": REDACTED},
+        "b": 1,
+    }
+
+
+def test_data_without_secrets_is_not_even_copied() -> None:
+    data: Any = {"rows": [{"id": 1, "name": "lorem"}]}
+    assert DEFAULT_REDACTOR.data(data, encoded=json.dumps(data).encode()) is data
+
+
+def test_callers_add_patterns_and_names() -> None:
+    redactor = Redactor(
+        extra_patterns=(r"EMP-\d{6}", re.compile(r"badge (?P<secret>\w+)")), extra_keys=("internal_pin", "Losung")
+    )
+    assert redactor.text("EMP-123456, badge x9, internalPin=77, the losung: auf, pin=1") == (
+        f"{REDACTED}, badge {REDACTED}, internalPin={REDACTED}, the losung: {REDACTED}, pin=1"
+    )
+    assert redactor.args({"user": {"INTERNAL-PIN": 77, "pin": 1}}) == {"user": {"INTERNAL-PIN": REDACTED, "pin": 1}}
+    assert redactor.text(f"token={CANARY}") == f"token={REDACTED}"
+    assert hash(redactor) != hash(DEFAULT_REDACTOR)
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_what_a_cut_leaves_of_a_secret_is_not_shown(cut: int) -> None:
+    text = f"{'word ' * 20}ghp_{'aB3' * 12} tail {'more ' * 400}"
+    shown = DEFAULT_REDACTOR.beginning(text, max_chars=100 + cut)
+    assert "aB3" not in shown
+    assert len(shown) <= 100 + cut
+    assert "aB3" not in DEFAULT_REDACTOR.beginning(f"{'password=' + 'x' * 300 + ' '}ghp_{'aB3' * 200}", max_chars=290)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.sampled_from(ORDINARY),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def keys_of(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(key for item in value.values() for key in keys_of(item))]
+    return [key for item in value for key in keys_of(item)] if isinstance(value, list) else []
+
+
+def surviving_secrets(value: Any, sample: Sample, levels: int) -> list[str]:
+    holder: Any = {"data": value, "found": [sample.text]}
+    for _ in range(levels):
+        holder = {"body": json.dumps(holder)}
+    redacted = DEFAULT_REDACTOR.args(holder)
+    text = json.dumps(redacted)
+    for _ in range(levels):
+        redacted = json.loads(str(redacted["body"]))
+    assert list(redacted) == ["data", "found"]
+    assert len(keys_of(redacted["data"])) <= len(keys_of(value))
+    return [secret for secret in sample.secrets if secret and json.dumps(secret)[1:-1] in text]
+
+
+@settings(max_examples=60, deadline=None)
+@given(values, st.sampled_from(SAMPLES), st.integers(0, 2))
+def test_no_secret_survives_at_any_depth(value: Any, sample: Sample, levels: int) -> None:
+    assert not surviving_secrets(value, sample, levels)
+
+
+@pytest.mark.torture
+@settings(max_examples=20_000, deadline=None)
+@given(values, st.sampled_from(SAMPLES), st.integers(0, 2))
+def test_no_secret_survives_at_any_depth_l16(value: Any, sample: Sample, levels: int) -> None:
+    assert not surviving_secrets(value, sample, levels)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(st.sampled_from("abk=@:/?&\"'\\ -ey.J\n"), max_size=60), st.sampled_from(["token=", "password: "]))
+def test_a_named_secret_leaves_whatever_stands_before_it(noise: str, name: str) -> None:
+    assert CANARY not in redact_text(f"{noise} {name}{CANARY}")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_is_redacted_once_and_for_all(text: str) -> None:
+    redacted = redact_text(text)
+    assert redact_text(redacted) == redacted
+
+
+def test_a_secret_is_found_anywhere_in_a_long_text() -> None:
+    filler = "lorem ipsum dolor sit amet, " * 21_000
+    for place in (0, 262_130, 327_670, len(filler)):
+        for sample in (TOKENS[0], FORMS[0], FORMS[5], next(one for one in TOKENS if one.name.startswith("PEM"))):
+            text = f"{filler[:place]}\n{sample.text}\n{filler[place:]}"
+            assert leaks(redact_text, Sample("", text, sample.secrets)) == []
+    key = f"-----BEGIN RSA PRIVATE KEY-----{'aB3 ' * 100_000}"
+    assert redact_text(f"{key}-----END RSA PRIVATE KEY----- after") == f"{REDACTED} after"
+
+
+HOSTILE = (
+    *("eyJ", "-eyJ", "eyJaaaaaaaa.", "://", "://a:", "://a:b@", "://a@", "Basic ", "bearer a1", "sk-", "sk-a", "\\"),
+    *(
+        'token:"',
+        "token:'",
+        "token:\\'",
+        'token\\":\\"',
+        "token=",
+        "token=a,a",
+        'token=a"',
+        "token:,",
+        "token:[",
+        "key ",
+    ),
+    *('"token": str = ', "password:\n  ", 'password:{"', "authorization:", "'authorization: ", "cookie: a\n", "--a-"),
+    *("--token ", '--token "', "login ", "login a password ", "-----BEGIN PRIVATE KEY-----", "Private-Lines: 1\n"),
+    *("-----BEGIN PRIVATE KEY-----\n-----END ", "1234567890:AA", "MTIz", "Ma.", "?key=", "&key=a", "=", "a", "a.", "{"),
+    *("-us1", "0123456789abcdef", "-u a:", '["', '{"token":', "\\u0041 token=", "token" + " " * 50, "x" * 95 + "="),
+    *(shape.prefixes[0] for shape in TOKEN_SHAPES),
+)
+
+
+def cpu_s(text: str, redact: Callable[[str], object] = redact_text) -> float:
+    start = time.process_time()
+    redact(text)
+    return time.process_time() - start
+
+
+def is_linear(piece: str, chars: int, limit_s: float) -> bool:
+    small, large = (piece * (size // len(piece)) for size in (chars // 4, chars))
+    return min(cpu_s(large) for _ in range(2)) < limit_s + 8 * min(cpu_s(small) for _ in range(2))
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_text_takes_linear_time(piece: str) -> None:
+    assert is_linear(piece, 40_000, 0.01)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_a_megabyte_of_hostile_text_takes_less_than_a_second(piece: str) -> None:
+    assert is_linear(piece, 1_000_000, 0.01)
+    assert min(cpu_s(piece * (1_000_000 // len(piece))) for _ in range(2)) < 1.0
+
+
+def test_the_clock_fails_a_pattern_that_takes_quadratic_time() -> None:
+    quadratic = re.compile(r"a+b")
+    small, large = (cpu_s("a" * size, quadratic.search) for size in (4_000, 16_000))
+    assert large > 0.01 + 8 * small

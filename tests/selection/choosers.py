@@ -1,0 +1,79 @@
+"""Both selectors behind one face, for what holds of both."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from llm_common.core.structured import Attempt
+from llm_common.plans import PlannedTask
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
+from llm_common.tools import ToolRegistry
+from tests.selection.odd_replies import OTHER, SOUND_CALL, SOUND_ID
+
+__all__ = ["CHOOSERS", "SOUND_CHOICE", "Chooser", "Outcome"]
+
+
+class Outcome(NamedTuple):
+    """What a selection came to; `chosen` in the words of the model's reply."""
+
+    chosen: list[Any]
+    status: str
+    attempts: tuple[Attempt, ...]
+
+
+# What one question to a client leads to, given limits in seconds and a second model, where there are such.
+Chooser = Callable[..., Awaitable[Outcome]]
+
+
+def get_weather(city: str) -> str:
+    """Forecasts the weather."""
+    return city
+
+
+def search_web(query: str) -> str:
+    """Finds pages."""
+    return query
+
+
+_REGISTRY = ToolRegistry([get_weather, search_web])
+_CANDIDATES = [
+    ContextPointer(pointer_id=each, query_id="q", tool_name="t", created_at="now", summary="t k=1", result_path="x")
+    for each in (SOUND_ID, OTHER)
+]
+
+
+async def choose_tools(
+    client: Any,
+    *,
+    timeout_s: float = 5.0,
+    deadline_s: float | None = None,
+    fallback_model: str | None = None,
+    query: str = "weather in Ulm",
+) -> Outcome:
+    config = ToolSelectionConfig(
+        model="test-model", timeout_s=timeout_s, deadline_s=deadline_s, fallback_model=fallback_model
+    )
+    task = PlannedTask(id=1, description="Compare the weather")
+    selection = await ToolSelector(client, config).select_detailed(task=task, tool_registry=_REGISTRY, query=query)
+    chosen = [{"tool": call.tool, "args": call.args} for call in selection.calls]
+    return Outcome(chosen, selection.status, selection.attempts)
+
+
+async def choose_pointers(
+    client: Any,
+    *,
+    timeout_s: float = 5.0,
+    deadline_s: float | None = None,
+    fallback_model: str | None = None,
+    query: str = "weather in Ulm",
+) -> Outcome:
+    selector = ContextRelevanceSelector(
+        client, "test-model", timeout_s=timeout_s, deadline_s=deadline_s, fallback_model=fallback_model
+    )
+    selection = await selector.select_detailed(query=query, pointers=_CANDIDATES)
+    return Outcome([pointer.pointer_id for pointer in selection.pointers], selection.status, selection.attempts)
+
+
+CHOOSERS: dict[str, Chooser] = {"pointers": choose_pointers, "tools": choose_tools}
+SOUND_CHOICE: dict[str, list[Any]] = {"pointers": [SOUND_ID], "tools": [SOUND_CALL]}

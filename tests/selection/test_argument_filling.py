@@ -1,0 +1,67 @@
+from typing import Any
+
+import pytest
+
+from llm_common.selection.argument_filling import fill_arguments
+
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def fill(properties: dict[str, Any], *texts: str, required: list[str] | None = None, **context: Any) -> dict[str, Any]:
+    needed = list(properties) if required is None else required
+    parameters = {"type": "object", "properties": properties, "required": needed}
+    return fill_arguments(parameters, tool="search_files", texts=texts, context=context).args
+
+
+@pytest.mark.parametrize(
+    ("properties", "text", "args"),
+    [
+        ({"unit": {"enum": ["metric", "imperial"]}}, "in Imperial units", {"unit": "imperial"}),
+        ({"sort": {"enum": ["new", "newest_first"]}}, "the newest first", {"sort": "newest_first"}),
+        ({"level": {"enum": [1, 2]}}, "at level 2", {"level": 2}),
+        ({"mode": {"const": "fast"}}, "be fast", {"mode": "fast"}),
+        ({"url": STRING}, "open https://a.example.", {"url": "https://a.example"}),
+        ({"path": STRING}, "read src/app.py", {"path": "src/app.py"}),
+        (
+            {"source_path": STRING, "target_path": STRING},
+            "a.d/x.py to b.d/y.py",
+            {"source_path": "a.d/x.py", "target_path": "b.d/y.py"},
+        ),
+        ({"files": {"type": "array", "items": STRING}}, "join ab.txt and cd.txt", {"files": ["ab.txt", "cd.txt"]}),
+        ({"start": {"type": "string", "format": "date"}}, "since 2031-05-02", {"start": "2031-05-02"}),
+        ({"limit": INTEGER}, "with limit 5", {"limit": 5}),
+        ({"days": INTEGER}, "for 3 days", {"days": 3}),
+        ({"side1": INTEGER, "side2": INTEGER}, "sides: 3 and 4", {"side1": 3, "side2": 4}),
+        ({"a": INTEGER, "b": INTEGER}, "only 7", {}),
+        ({"numbers": {"type": "array", "items": {"type": "number"}}}, "add 1, 2 and 2.5", {"numbers": [1, 2, 2.5]}),
+        ({"title": STRING}, 'called "My page"', {"title": "My page"}),
+        ({"a": STRING, "b": STRING}, "'one' then 'two'", {"a": "one", "b": "two"}),
+        ({"city": STRING}, "city: Paris", {"city": "Paris"}),
+        ({"city": STRING}, "what is the weather in New York", {"city": "New York"}),
+        ({"city": STRING}, "from Ulm to Bonn", {}),
+        ({"password": STRING}, "my friend Sam", {}),
+        ({"query": STRING}, "Search the files for retry logic", {"query": "retry logic"}),
+        ({"q": STRING}, "search files", {"q": "search files"}),
+        ({"flag": {"type": "boolean"}, "data": {"type": "object"}}, "flag data", {}),
+        ({"x": {"anyOf": [{"type": "null"}, INTEGER]}}, "take 4", {"x": 4}),
+    ],
+)
+def test_what_a_text_names_is_used(properties: dict[str, Any], text: str, args: dict[str, Any]) -> None:
+    assert fill(properties, text) == args
+
+
+def test_optional_parameters_need_evidence() -> None:
+    properties = {"query": STRING, "limit": INTEGER, "title": STRING}
+    assert fill(properties, 'find "x" 5', required=[]) == {}
+    assert fill(properties, "limit 5", required=[]) == {"limit": 5}
+
+
+def test_the_context_comes_first_and_the_first_text_before_the_others() -> None:
+    assert fill({"path": STRING}, "read aa.py", path="from/context.py") == {"path": "from/context.py"}
+    assert fill({"path": STRING}, "nothing here", "read bb.py", "read cc.py") == {"path": "bb.py"}
+
+
+def test_what_is_missing_is_named() -> None:
+    parameters = {"properties": {"path": STRING, "n": INTEGER}, "required": ["path", "n"]}
+    filled = fill_arguments(parameters, tool="t", texts=["read aa.py"])
+    assert (filled.args, filled.missing) == ({"path": "aa.py"}, ("n",))

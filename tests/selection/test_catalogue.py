@@ -1,0 +1,140 @@
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+
+from llm_common.errors import ToolFailedError, UnserialisableError
+from llm_common.selection.catalogue import Catalogue, read_catalogue
+from llm_common.tools import ToolRegistry
+
+ENTRY = {"name": "t1", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+
+
+class Offers:
+    def __init__(self, schema: object) -> None:
+        self.schema = schema
+        self.asked = 0
+
+    def get_tools_schema(self) -> object:
+        self.asked += 1
+        return self.schema
+
+
+def get_page(url: str) -> str:
+    """Fetches a page."""
+    return url
+
+
+async def catalogue_of(schema: object) -> Catalogue:
+    return await read_catalogue(Offers(schema))
+
+
+async def test_our_registry_is_held_to_its_names() -> None:
+    catalogue = await read_catalogue(ToolRegistry([get_page]))
+    assert catalogue.checked
+    assert [definition.name for definition in catalogue.definitions] == ["get_page"]
+    assert catalogue.signatures == "get_page(url: str) - Fetches a page."
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ENTRY,
+        {"type": "function", "function": ENTRY},
+        {"name": "t1", "description": "d", "inputSchema": ENTRY["parameters"]},
+        {"name": "t1", "description": "d", "input_schema": ENTRY["parameters"]},
+    ],
+)
+async def test_a_list_in_any_usual_form_is_held_to_its_names(entry: dict[str, Any]) -> None:
+    catalogue = await catalogue_of([entry])
+    assert catalogue.checked
+    assert catalogue.definitions[0].name == "t1"
+    assert catalogue.definitions[0].find_problems({"x": "no"})
+
+
+async def test_a_list_in_any_order_gives_the_same_text_s2_13() -> None:
+    other = {**ENTRY, "name": "a"}
+    assert (await catalogue_of([ENTRY, other])).text == (await catalogue_of([other, ENTRY])).text
+    assert (await catalogue_of(["x", 3])).text == (await catalogue_of([3, "x"])).text
+
+
+@pytest.mark.parametrize("schema", [[ENTRY, "a line of text"], [{"description": "no name"}], [{"name": 5}], [[]]])
+async def test_a_list_with_anything_else_in_it_is_opaque(schema: list[Any]) -> None:
+    catalogue = await catalogue_of(schema)
+    assert not catalogue.checked
+    assert not catalogue.empty
+
+
+@pytest.mark.parametrize("text", ["Tools...", "{}", "not [json", '[{"name":"t1"}]', "null", "[1"])
+async def test_text_of_a_foreign_registry_is_taken_word_for_word(text: str) -> None:
+    catalogue = await catalogue_of(text)
+    assert catalogue.text == text
+    assert not catalogue.checked
+    assert not catalogue.empty
+
+
+@pytest.mark.parametrize("schema", ["", " \n", "[]", " [ ] ", [], ()])
+async def test_no_tools_at_all_is_empty_s2_12(schema: object) -> None:
+    assert (await catalogue_of(schema)).empty
+
+
+async def test_an_empty_registry_is_empty_s2_12() -> None:
+    assert (await read_catalogue(ToolRegistry())).empty
+
+
+@pytest.mark.parametrize("schema", [None, 5, b"[]", {"tools": []}, MagicMock()])
+async def test_anything_but_text_or_a_list_is_an_error(schema: object) -> None:
+    with pytest.raises(ToolFailedError, match="neither text nor a list"):
+        await catalogue_of(schema)
+
+
+async def test_a_list_that_json_cannot_hold_is_an_error() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(UnserialisableError):
+        await catalogue_of(loop)
+
+
+async def test_a_registry_that_answers_later_is_awaited() -> None:
+    registry = AsyncMock()
+    registry.get_tools_schema.return_value = "Tools..."
+    assert (await read_catalogue(registry)).text == "Tools..."
+
+
+async def test_the_registry_is_asked_once() -> None:
+    registry = Offers([ENTRY])
+    await read_catalogue(registry)
+    assert registry.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("get_page", "get_page"),
+        ("GET-PAGE", "get_page"),
+        ("getPage", "get_page"),
+        ("get page", "get_page"),
+        ("Read.File", None),
+        ("read_file", "read_file"),
+        ("get_pages", None),
+        ("get_pag", None),
+        ("", None),
+    ],
+)
+async def test_names_differ_in_case_and_separators_at_most_s2_07(asked: str, found: str | None) -> None:
+    catalogue = await catalogue_of([{"name": name} for name in ("get_page", "read_file", "readFile")])
+    definition = catalogue.find(asked)
+    assert (definition.name if definition else None) == found
+
+
+async def test_a_broken_schema_of_a_foreign_tool_leaves_its_arguments_unchecked() -> None:
+    catalogue = await catalogue_of([{"name": "t", "parameters": {"type": "nonsense"}}])
+    assert catalogue.definitions[0].find_problems({"anything": 1}) == ()
+
+
+async def test_equal_registries_share_one_catalogue() -> None:
+    first = await read_catalogue(ToolRegistry([get_page]))
+    registry = ToolRegistry([get_page])
+    assert await read_catalogue(registry) is first
+    registry.register(get_page, name="other")
+    assert len((await read_catalogue(registry)).definitions) == 2

@@ -1,0 +1,85 @@
+from typing import Any
+
+import pytest
+
+from llm_common.selection.catalogue import read_catalogue
+from llm_common.selection.retrieval import rank_tools
+from llm_common.tools import ToolRegistry
+
+
+def definition(name: str, description: str = "", **parameters: str) -> dict[str, Any]:
+    properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
+    return {"name": name, "description": description, "parameters": {"type": "object", "properties": properties}}
+
+
+class Offers:
+    def __init__(self, *definitions: dict[str, Any]) -> None:
+        self.definitions = list(definitions)
+
+    def get_tools_schema(self) -> list[dict[str, Any]]:
+        return self.definitions
+
+
+async def ranked(offers: Offers, *texts: str, limit: int = 5) -> list[str]:
+    return [tool.name for tool in rank_tools(await read_catalogue(offers), texts, limit=limit)]
+
+
+TOOLS = Offers(
+    definition("getStockPrice", "Price of a share.", ticker="Symbol, such as AAPL"),
+    definition("search_web", "Finds pages."),
+    definition("send_email", "Writes to someone.", recipient="Whose mailbox"),
+    definition("notes", "Searches the notes about stock."),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("searching the web", "search_web"),
+        ("stock prices", "getStockPrice"),
+        ("which mailbox", "send_email"),
+        ("AAPL", "getStockPrice"),
+        ("note", "notes"),
+    ],
+)
+async def test_names_descriptions_and_parameters_are_found_by_their_words(text: str, first: str) -> None:
+    assert (await ranked(TOOLS, text))[0] == first
+
+
+async def test_a_word_in_the_name_weighs_most() -> None:
+    assert await ranked(TOOLS, "stock") == ["getStockPrice", "notes"]
+
+
+async def test_each_text_brings_its_own_best_tool_s2_14() -> None:
+    charts = [definition(f"draw_chart_{number}") for number in range(8)]
+    others = [definition(f"other_{number}") for number in range(30)]
+    tools = Offers(definition("send", "Sends a message."), *charts, *others)
+    assert "send" not in await ranked(tools, "draw a chart and message it")
+    assert (await ranked(tools, "draw a chart and message it", "message it"))[0] == "send"
+
+
+async def test_the_best_tool_of_one_text_beats_what_all_texts_half_agree_on_s2_14() -> None:
+    names = ["draw_chart", "draw_line", "draw_dot", "send_mail", "send_fax", "send_note"]
+    both = definition("report", "Can draw and, after a long while, send what many people asked for in other words.")
+    tools = Offers(*map(definition, names), both)
+    assert sorted(await ranked(tools, "draw chart", "send mail", limit=2)) == ["draw_chart", "send_mail"]
+
+
+async def test_texts_without_words_rank_nothing() -> None:
+    assert await ranked(TOOLS, "", "?!", "the of and") == []
+
+
+async def test_the_order_of_registration_never_matters() -> None:
+    backwards = Offers(*reversed(TOOLS.definitions))
+    assert await ranked(backwards, "stock search", limit=2) == await ranked(TOOLS, "stock search", limit=2)
+
+
+async def test_the_index_follows_the_registry() -> None:
+    def weather(city: str) -> str:
+        """Forecast."""
+        return city
+
+    registry = ToolRegistry([weather])
+    assert rank_tools(await read_catalogue(registry), ["tides"], limit=3) == ()
+    registry.register(weather, name="tides")
+    assert [tool.name for tool in rank_tools(await read_catalogue(registry), ["tides"], limit=3)] == ["tides"]

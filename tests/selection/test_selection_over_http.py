@@ -1,0 +1,217 @@
+"""Both selectors over a connection to an endpoint that goes wrong: nothing is chosen, and nothing is raised."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.models import LLMResponse
+from llm_common.errors import (
+    ContextTooLongError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
+from tests.core.loopback import Wire, answer, loopback, ok, raw, response
+from tests.core.misbehaving_server import FAULTS, WORKING, misbehaving, reply
+from tests.core.unreachable import UNREACHABLE
+from tests.selection.choosers import CHOOSERS, SOUND_CHOICE
+from tests.selection.odd_replies import OTHER, SOUND, SOUND_ID
+
+KINDS = sorted(CHOOSERS)
+CODES: dict[type[LLMError], str] = {
+    ContextTooLongError: "too_long",
+    LLMAuthError: "auth",
+    LLMConnectionError: "connection",
+    LLMRateLimitError: "rate_limit",
+    LLMStatusError: "status",
+    LLMTimeoutError: "timeout",
+    MalformedReplyError: "malformed",
+    ModelNotFoundError: "model_not_found",
+}
+STATUSES = {"timeout": "timeout", "malformed": "invalid"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", FAULTS)
+async def test_a_fault_that_lasts_selects_nothing(row: str, kind: str, no_waits: None) -> None:
+    fault = FAULTS[row]
+    code = CODES[fault.error]
+    timeout_s = 0.2 if code == "timeout" else 10.0
+    async with loopback(misbehaving(fault.act, content=SOUND)) as server:
+        async with OpenAICompatibleClient(server.config()) as client:
+            started = time.monotonic()
+            outcome = await CHOOSERS[kind](client, timeout_s=timeout_s)
+            took_s = time.monotonic() - started
+        requests = len(server.requests)
+    assert (outcome.chosen, outcome.status) == ([], STATUSES.get(code, "error"))
+    assert [attempt.error for attempt in outcome.attempts] == [code]
+    assert requests == fault.requests <= 2
+    assert took_s < (timeout_s + 0.5 if code == "timeout" else 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", WORKING)
+async def test_a_fault_that_passes_is_not_noticed(row: str, kind: str, no_waits: None) -> None:
+    async with loopback(misbehaving(WORKING[row], content=SOUND)) as server:
+        async with OpenAICompatibleClient(server.config()) as client:
+            outcome = await CHOOSERS[kind](client)
+        assert (outcome.chosen, outcome.status) == (SOUND_CHOICE[kind], "ok")
+        assert [attempt.error for attempt in outcome.attempts] == [None]
+        assert len(server.requests) <= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", UNREACHABLE)
+async def test_an_endpoint_out_of_reach_selects_nothing(
+    row: str, kind: str, no_waits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with UNREACHABLE[row](tmp_path, monkeypatch) as config, OpenAICompatibleClient(config) as client:
+        started = time.monotonic()
+        outcome = await CHOOSERS[kind](client, fallback_model="second")
+        assert time.monotonic() - started < 1
+    assert (outcome.chosen, outcome.status) == ([], "error")
+    assert {attempt.error for attempt in outcome.attempts} == {"connection"}
+    assert len(outcome.attempts) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-115-{kind}" for kind in KINDS])
+async def test_server_errors_for_ever_take_two_requests_for_each_model(kind: str, no_waits: None) -> None:
+    async with loopback(answer(503, b"{}")) as server, OpenAICompatibleClient(server.config()) as client:
+        outcome = await CHOOSERS[kind](client, fallback_model="second")
+        assert [request.body["model"] for request in server.requests] == ["test-model"] * 2 + ["second"] * 2
+    assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["status"] * 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("status", [401, 403], ids=["F-116-401", "F-116-403"])
+async def test_a_refused_key_asks_no_second_model(status: int, kind: str) -> None:
+    async with loopback(answer(status, b"{}")) as server, OpenAICompatibleClient(server.config()) as client:
+        outcome = await CHOOSERS[kind](client, fallback_model="second")
+        assert len(server.requests) == 1
+    assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["auth"])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-118-{kind}" for kind in KINDS])
+async def test_a_model_that_is_not_there_is_replaced_by_the_second(kind: str) -> None:
+    async def only_second(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            found = request.body["model"] == "second"
+            await wire.send(response(200, ok(SOUND)) if found else response(404, b"{}"))
+
+    async with loopback(only_second) as server, OpenAICompatibleClient(server.config()) as client:
+        outcome = await CHOOSERS[kind](client, fallback_model="second")
+        assert len(server.requests) == 2
+    assert (outcome.chosen, outcome.status) == (SOUND_CHOICE[kind], "ok")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-112-{kind}" for kind in KINDS])
+async def test_a_wait_that_the_endpoint_asks_for_is_kept_within_the_limit(kind: str) -> None:
+    busy = raw(response(503, b"{}", {"Retry-After": "0.6"}))
+    async with loopback(busy, answer(200, ok(SOUND))) as server, OpenAICompatibleClient(server.config()) as client:
+        started = time.monotonic()
+        outcome = await CHOOSERS[kind](client)
+        assert 0.6 <= time.monotonic() - started < 1.6
+    assert outcome.chosen == SOUND_CHOICE[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-113-{kind}" for kind in KINDS])
+async def test_a_wait_beyond_the_limit_of_the_selection_ends_with_it(kind: str) -> None:
+    """The client's own limit, 5 s, would leave room for it."""
+    busy = answer(503, b"{}", {"Retry-After": "3"})
+    async with loopback(busy) as server, OpenAICompatibleClient(server.config()) as client:
+        started = time.monotonic()
+        outcome = await CHOOSERS[kind](client, timeout_s=0.3)
+        assert time.monotonic() - started < 0.8
+    assert outcome.chosen == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"S0-31-{kind}" for kind in KINDS])
+async def test_a_json_object_is_asked_for_unless_the_client_prefers_a_schema(kind: str) -> None:
+    async with loopback(answer(200, ok(SOUND))) as server:
+        for prefers in (False, True):
+            async with OpenAICompatibleClient(server.config(prefers_json_schema=prefers)) as client:
+                assert (await CHOOSERS[kind](client)).chosen == SOUND_CHOICE[kind]
+        plain, by_schema = (request.body["response_format"] for request in server.requests)
+    assert plain == {"type": "json_object"}
+    assert by_schema["type"] == "json_schema"
+    names = {"pointers": [SOUND_ID, OTHER], "tools": ["get_weather", "search_web"]}[kind]
+    assert f'"enum": {json.dumps(names)}' in json.dumps(by_schema)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-117-{kind}" for kind in KINDS])
+async def test_a_schema_that_is_refused_is_given_up_for_good_within_one_model_call(kind: str) -> None:
+    async def no_schema(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            refused = request.body.get("response_format", {}).get("type") == "json_schema"
+            says = b"This response_format type is unavailable now"
+            await wire.send(response(400, says) if refused else response(200, ok(SOUND)))
+
+    async with loopback(no_schema) as server:
+        async with OpenAICompatibleClient(server.config(prefers_json_schema=True)) as client:
+            for _ in range(3):
+                outcome = await CHOOSERS[kind](client, fallback_model="second")
+                assert (outcome.chosen, len(outcome.attempts)) == (SOUND_CHOICE[kind], 1)
+        sent = [request.body.get("response_format", {}).get("type") for request in server.requests]
+    assert sent == ["json_schema", None, "json_object", "json_object"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-127-{kind}" for kind in KINDS])
+async def test_the_key_is_never_shown_to_another_host(kind: str) -> None:
+    async with loopback(answer(200, ok(SOUND))) as elsewhere:
+        target = {"Location": f"http://127.0.0.1:{elsewhere.port}/v1/chat/completions"}
+        async with loopback(misbehaving(reply(307, b"", target))) as server:
+            async with OpenAICompatibleClient(server.config()) as client:
+                outcome = await CHOOSERS[kind](client, fallback_model="second")
+            assert all(request.authorization for request in server.requests)
+        assert (elsewhere.connections, elsewhere.requests) == (0, [])
+    assert (outcome.chosen, outcome.status) == ([], "error")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-132-{kind}" for kind in KINDS])
+async def test_cancelling_a_selection_cancels_it_and_asks_no_second_model(kind: str) -> None:
+    asked = asyncio.Event()
+
+    async def no_answer(wire: Wire) -> None:
+        await wire.request()
+        asked.set()
+        await asyncio.sleep(30)
+
+    async with loopback(no_answer) as server, OpenAICompatibleClient(server.config()) as client:
+        selection = asyncio.ensure_future(CHOOSERS[kind](client, fallback_model="second"))
+        await asked.wait()
+        selection.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await selection
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-133-{kind}" for kind in KINDS])
+async def test_a_client_that_answers_after_the_limit_is_left_behind(kind: str) -> None:
+    late = asyncio.Event()
+
+    class IgnoresCancellation:
+        async def chat_completion(self, **_: Any) -> Any:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                await late.wait()
+            return LLMResponse(id="1", model="m", content=SOUND, finish_reason="stop")
+
+    before = asyncio.all_tasks()
+    started = time.monotonic()
+    outcome = await CHOOSERS[kind](IgnoresCancellation(), timeout_s=0.05)
+    assert time.monotonic() - started < 1
+    assert (outcome.chosen, outcome.status) == ([], "timeout")
+    late.set()
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,628 @@
+import errno
+import fcntl
+import multiprocessing
+import os
+import resource
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from llm_common.errors import (
+    InvalidIdError,
+    LockTimeoutError,
+    PointerNotFoundError,
+    StoreError,
+    StoreFullError,
+    UnsafePathError,
+)
+from llm_common.storage import Durability, FileBlobStore, LockingBlobStore, folder as folder_module
+from llm_common.testing import LockingBlobStoreContract
+
+SECRET = b"outside the store"
+
+
+class TestFileBlobStore(LockingBlobStoreContract):
+    @pytest.fixture(params=["full", "rename"])
+    def blobs(self, request: pytest.FixtureRequest, tmp_path: Path) -> LockingBlobStore:
+        return FileBlobStore(tmp_path / "base", durability=request.param, lock_timeout_s=0.5)
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> FileBlobStore:
+    store = FileBlobStore(tmp_path / "base", lock_timeout_s=0.2)
+    store.put("q/a", b"inside")
+    return store
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "a").write_bytes(SECRET)
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != ".lock")
+
+
+def test_only_two_durabilities_exist(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="durability"):
+        FileBlobStore(tmp_path, durability="none")  # type: ignore[arg-type]
+
+
+def test_a_changed_working_directory_changes_nothing_f_029(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = FileBlobStore("relative")
+    store.put("q/a", b"1")
+    monkeypatch.chdir("/")
+    assert store.get("q/a") == b"1"
+    assert store.location("q/a") == str(tmp_path / "relative/q/a")
+
+
+def test_files_and_directories_are_private_under_any_umask_f_028_s0_17(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = FileBlobStore(tmp_path / "deep" / "base")
+        with store.lock("q"):
+            store.put("q/a", b"1")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deep").rglob("*")}
+    assert modes == {"base": 0o700, "q": 0o700, "a": 0o600, ".lock": 0o600}
+    assert stat.S_IMODE((tmp_path / "deep").stat().st_mode) == 0o700
+
+
+USES: list[Callable[[FileBlobStore], object]] = [
+    lambda store: store.get("q/a"),
+    lambda store: store.put("q/a", b"changed"),
+    lambda store: store.delete("q/a"),
+    lambda store: store.list("q"),
+    lambda store: store.lock("q").__enter__(),
+    lambda store: list(store.get_many(["q/a"])),
+    lambda store: list(store.get_stamped("q", ["a"])),
+]
+
+
+@pytest.mark.parametrize("use", USES, ids=["get", "put", "delete", "list", "lock", "get_many", "get_stamped"])
+def test_a_linked_folder_is_refused_and_its_target_untouched_f_016(
+    tmp_path: Path, outside: Path, use: Callable[[FileBlobStore], object]
+) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "q").symlink_to(outside)
+    with pytest.raises(UnsafePathError):
+        use(FileBlobStore(tmp_path / "base"))
+    assert (names(outside), (outside / "a").read_bytes()) == (["a"], SECRET)
+
+
+def test_a_sibling_whose_name_only_begins_alike_is_outside_f_015(tmp_path: Path) -> None:
+    sibling = tmp_path / "base-evil" / "q"
+    sibling.mkdir(parents=True)
+    (sibling / "a").write_bytes(SECRET)
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "q").symlink_to("../base-evil/q")
+    with pytest.raises(UnsafePathError):
+        FileBlobStore(tmp_path / "base").get("q/a")
+
+
+def plant_link(path: Path, outside: Path) -> None:
+    path.symlink_to(outside / "a")
+
+
+def plant_hard_link(path: Path, outside: Path) -> None:
+    os.link(outside / "a", path)
+
+
+def plant_fifo(path: Path, _: Path) -> None:
+    os.mkfifo(path)
+
+
+def plant_directory(path: Path, _: Path) -> None:
+    path.mkdir()
+
+
+def plant_socket(path: Path, _: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [plant_link, plant_hard_link, plant_fifo, plant_directory, plant_socket],
+    ids=["F-017-link", "F-019-hard-link", "F-020-fifo", "F-021-directory", "F-020-socket"],
+)
+def test_what_is_no_plain_file_is_never_read_nor_listed(
+    blobs: FileBlobStore, outside: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    plant(blobs.base_dir / "q" / "odd", outside)
+    start = time.monotonic()
+    with pytest.raises(UnsafePathError):
+        blobs.get("q/odd")
+    assert list(blobs.get_many(["q/odd", "q/a"])) == [None, b"inside"]
+    assert blobs.list("q") == {"q/a": 6}
+    assert [found[:2] for found in blobs.get_stamped("q", ["odd", "none", "a"])] == [("a", b"inside")]
+    assert time.monotonic() - start < 1
+
+
+def test_putting_over_a_link_replaces_the_link_f_017(blobs: FileBlobStore, outside: Path) -> None:
+    plant_link(blobs.base_dir / "q" / "odd", outside)
+    blobs.put("q/odd", b"mine")
+    assert blobs.get("q/odd") == b"mine"
+    assert (outside / "a").read_bytes() == SECRET
+
+
+def test_hard_links_can_be_allowed_f_019(blobs: FileBlobStore, outside: Path) -> None:
+    plant_hard_link(blobs.base_dir / "q" / "odd", outside)
+    assert FileBlobStore(blobs.base_dir, allow_hard_links=True).get("q/odd") == SECRET
+
+
+def test_links_swapped_in_at_any_instant_lead_nowhere_f_018(blobs: FileBlobStore, outside: Path) -> None:
+    folder, aside, link = (blobs.base_dir / name for name in ("q", "q-aside", "q-link"))
+    link.symlink_to(outside)
+    stop = threading.Event()
+
+    def flip() -> None:
+        while not stop.is_set():
+            folder.rename(aside)
+            link.rename(folder)
+            folder.rename(link)
+            aside.rename(folder)
+
+    flipping = threading.Thread(target=flip)
+    flipping.start()
+    seen: set[bytes] = set()
+    try:
+        deadline = time.monotonic() + 10
+        while not {b"inside", b"UnsafePathError"} <= seen and time.monotonic() < deadline:
+            try:
+                seen.add(blobs.get("q/a"))
+            except (UnsafePathError, PointerNotFoundError) as exc:
+                seen.add(type(exc).__name__.encode())
+    finally:
+        stop.set()
+        flipping.join()
+    assert SECRET not in seen
+    assert {b"inside", b"UnsafePathError"} <= seen
+
+
+def test_a_base_that_is_a_file_is_an_error_f_025(tmp_path: Path) -> None:
+    (tmp_path / "base").write_text("x")
+    store = FileBlobStore(tmp_path / "base")
+    for use in USES:
+        with pytest.raises(StoreError):
+            use(store)
+    with pytest.raises(StoreError):
+        FileBlobStore(tmp_path / "base" / "below").put("q/a", b"1")
+
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def shared_root() -> Iterator[Path]:
+    """A directory that another user can reach, unlike pytest's own."""
+    root = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
+    root.chmod(0o755)
+    yield root
+    shutil.rmtree(root)
+
+
+def as_nobody(action: Callable[[], object]) -> str:
+    """The name of the error that the action raises in a process of another user, or its result's repr."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def child() -> None:
+        os.setgroups([])
+        os.setuid(NOBODY)
+        try:
+            sender.send(repr(action()))
+        except StoreError as exc:
+            sender.send(type(exc).__name__)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    answer: str = receiver.recv() if receiver.poll(10) else "no answer"
+    process.join(10)
+    return answer
+
+
+def test_without_permission_nothing_looks_empty_f_026(shared_root: Path) -> None:
+    store = FileBlobStore(shared_root / "base")
+    store.put("q/a", b"1")
+    assert as_nobody(lambda: store.list("q")) == "StoreError"
+    assert as_nobody(lambda: store.get("q/a")) == "StoreError"
+    assert as_nobody(lambda: store.put("q/b", b"2")) == "StoreError"
+    os.chown(store.base_dir, NOBODY, NOBODY)
+    assert as_nobody(lambda: store.list("q")) == "StoreError"
+
+
+def test_a_base_that_everybody_may_write_to_is_refused_f_027(shared_root: Path) -> None:
+    base = shared_root / "base"
+    base.mkdir()
+    base.chmod(0o777)
+    assert as_nobody(lambda: FileBlobStore(base).put("q/a", b"1")) == "UnsafePathError"
+    assert as_nobody(lambda: FileBlobStore(base, allow_unsafe_dir=True).put("q/a", b"1")) == "None"
+    assert as_nobody(lambda: FileBlobStore(base, allow_unsafe_dir=True).get("q/a")) == "b'1'"
+    with pytest.raises(UnsafePathError, match="another user"):
+        FileBlobStore(base).get("q/a")  # the base is ours, the folder a stranger's
+
+
+def test_old_temporary_files_are_removed_and_new_ones_invisible_f_053(blobs: FileBlobStore) -> None:
+    folder = blobs.base_dir / "q"
+    old, new, other = folder / ".tmp-1-old", folder / ".tmp-2-new", folder / ".DS_Store"
+    for path in (old, new, other):
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - 7200,) * 2)
+    os.utime(new)
+    assert blobs.list("q") == {"q/a": 6}
+    assert names(folder) == [".DS_Store", ".tmp-2-new", "a"]
+
+
+def test_a_folder_that_vanishes_is_an_empty_one_f_055(blobs: FileBlobStore) -> None:
+    shutil.rmtree(blobs.base_dir / "q")
+    assert blobs.list("q") == {}
+    assert list(blobs.get_many(["q/a"])) == [None]
+    assert list(blobs.get_stamped("q", ["a"])) == []
+    blobs.delete("q/a")
+
+
+def failing(error: int) -> Callable[..., int]:
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(error, os.strerror(error))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "expected"),
+    [
+        pytest.param("write", errno.ENOSPC, StoreFullError, id="F-058"),
+        pytest.param("replace", errno.ENOSPC, StoreFullError, id="F-059"),
+        pytest.param("write", errno.EDQUOT, StoreFullError, id="F-060"),
+        pytest.param("fsync", errno.EIO, StoreError, id="F-061"),
+        pytest.param("write", errno.EROFS, StoreError, id="F-026-read-only"),
+    ],
+)
+def test_a_refused_put_leaves_the_old_bytes_and_nothing_else(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch, function: str, error: int, expected: type[StoreError]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, failing(error))
+        with pytest.raises(StoreError) as caught:
+            blobs.put("q/a", b"new")
+    assert type(caught.value) is expected
+    assert isinstance(caught.value.__cause__, OSError)
+    assert (blobs.get("q/a"), names(blobs.base_dir / "q")) == (b"inside", ["a"])
+
+
+def test_a_failed_flush_is_not_tried_again_f_061(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fsync(descriptor: int) -> None:
+        calls.append(descriptor)
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StoreError):
+        blobs.put("q/a", b"new")
+    assert len(calls) == 1
+
+
+def test_a_folder_that_cannot_be_flushed_is_an_error_f_064(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise PermissionError(errno.EACCES, "permission denied")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StoreError, match="EACCES"):
+        blobs.put("q/a", b"new")
+
+
+def test_short_writes_are_completed_f_062(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    data = os.urandom(1000)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, rest: real(descriptor, bytes(rest[:7])))
+        blobs.put("q/a", data)
+    assert blobs.get("q/a") == data
+
+
+def test_without_descriptors_nothing_looks_missing_f_063(blobs: FileBlobStore) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open("/", os.O_RDONLY)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 1, hard))
+        for use in (USES[0], USES[1], USES[3], USES[5], USES[6]):
+            with pytest.raises(StoreError, match="EMFILE"):
+                use(blobs)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(spare)
+    assert list(blobs.get_many(["q/a"])) == [b"inside"]
+
+
+def test_without_descriptors_for_a_file_of_an_open_folder_nothing_looks_missing_f_063(blobs: FileBlobStore) -> None:
+    reading = blobs.get_many(["q/a", "q/a"])
+    assert next(reading) == b"inside"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open("/", os.O_RDONLY)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 1, hard))
+        with pytest.raises(StoreError, match="EMFILE"):
+            next(reading)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(spare)
+
+
+def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0_18(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = list[str]()
+    full, rename = FileBlobStore(tmp_path), FileBlobStore(tmp_path, durability="rename")
+    full.put("q/a", b"1")
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        events.append("flush folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "flush file")
+        real_fsync(descriptor)
+
+    def replace(source: str, target: str, **folders: int) -> None:
+        events.append(f"name {target}")
+        real_replace(source, target, **folders)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    full.put("q/a", b"2")
+    full.delete("q/b", settle=False)
+    assert events == ["flush file", "name a", "flush folder"]
+    events.clear()
+    full.put_all("q", [("c", b"3"), ("a", b"4")])
+    assert events == ["flush file", "flush file", "name c", "name a", "flush folder"]
+    events.clear()
+    rename.put_all("q", [("c", b"5"), ("a", b"6")])
+    rename.delete("q/a")
+    assert events == ["name c", "name a"]
+
+
+@pytest.mark.parametrize("durability", ["full", "rename"])
+def test_the_next_of_several_is_made_when_those_before_are_written_and_no_error_of_it_leaves_anything(
+    tmp_path: Path, durability: Durability
+) -> None:
+    blobs = FileBlobStore(tmp_path, durability=durability)
+
+    def made() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"whole"
+        [temporary] = (tmp_path / "q").iterdir()
+        assert temporary.read_bytes() == b"whole"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        blobs.put_all("q", made())
+    assert names(tmp_path / "q") == []
+
+
+def test_a_forked_child_does_not_keep_the_lock_f_069(blobs: FileBlobStore) -> None:
+    with blobs.lock("q"):
+        child = os.fork()
+        if child == 0:
+            time.sleep(5)
+            os._exit(0)
+    with blobs.lock("q"):
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+
+
+HOLDER = """
+import sys, time
+from llm_common.storage import FileBlobStore
+with FileBlobStore(sys.argv[1]).lock("q"):
+    print("held", flush=True)
+    time.sleep(30)
+"""
+
+
+def test_a_process_that_hangs_is_waited_for_and_a_dead_one_is_not_f_070(blobs: FileBlobStore) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(blobs.base_dir)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        start = time.monotonic()
+        with pytest.raises(LockTimeoutError, match=r"0\.2 s"), blobs.lock("q"):
+            pass
+        assert 0.2 <= time.monotonic() - start < 1
+        holder.kill()
+        holder.wait()
+        with blobs.lock("q"):
+            pass
+
+
+def test_a_file_system_without_locks_is_an_error_f_071(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
+    with pytest.raises(StoreError, match="ENOLCK"), blobs.lock("q"):
+        pytest.fail("went on without a lock")
+
+
+def test_shared_locks_admit_each_other_and_keep_writers_out(blobs: FileBlobStore) -> None:
+    with blobs.lock("q"):
+        pass
+    with (
+        blobs.lock("q", shared=True),
+        blobs.lock("q", shared=True),
+        pytest.raises(LockTimeoutError),
+        blobs.lock("q"),
+    ):
+        pytest.fail("entered a folder that others hold")
+    with blobs.lock("q"), pytest.raises(LockTimeoutError), blobs.lock("q", shared=True):
+        pytest.fail("entered a folder that another holds")
+
+
+def test_a_shared_lock_makes_nothing(tmp_path: Path) -> None:
+    with FileBlobStore(tmp_path / "base").lock("q", shared=True):
+        assert not (tmp_path / "base").exists()
+
+
+def test_whoever_waits_for_a_folder_that_is_deleted_locks_its_successor(blobs: FileBlobStore) -> None:
+    entered = threading.Event()
+
+    def wait() -> None:
+        with FileBlobStore(blobs.base_dir, lock_timeout_s=5).lock("q"):
+            entered.set()
+            time.sleep(0.1)
+            blobs.put("q/late", b"1")
+
+    waiting = threading.Thread(target=wait)
+    with blobs.lock("q"):
+        waiting.start()
+        time.sleep(0.05)
+        shutil.rmtree(blobs.base_dir / "q")
+    assert entered.wait(5)
+    with FileBlobStore(blobs.base_dir, lock_timeout_s=5).lock("q"):
+        assert blobs.list("q") == {"q/late": 1}
+    waiting.join()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
+def test_no_descriptor_is_left_open(blobs: FileBlobStore) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        with blobs.lock("q"):
+            blobs.put("q/b", b"1")
+        blobs.get("q/b")
+        blobs.list("q")
+        list(blobs.get_many(["q/a", "q/none"]))
+        with pytest.raises(PointerNotFoundError):
+            blobs.get("q/none")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_under_its_lock_a_folder_is_opened_once(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, opened = os.open, []
+
+    def count(path: str, flags: int, *args: int, **more: int) -> int:
+        if flags & os.O_DIRECTORY:
+            opened.append(path)
+        return real(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", count)
+    with blobs.lock("q"):
+        blobs.put("q/b", b"1")
+        assert blobs.get("q/b") == b"1"
+        blobs.put("q/c", b"1")
+        assert list(blobs.get_many(["q/b", "q/none"])) == [b"1", None]
+        blobs.delete("q/b")
+    assert len(opened) == 1
+    blobs.put("other/b", b"1")
+    assert blobs.get("q/c") == b"1"
+    assert len(opened) > 2
+
+
+def test_what_is_locked_in_one_thread_is_opened_anew_in_another(blobs: FileBlobStore) -> None:
+    with blobs.lock("q"):
+        reading = threading.Thread(target=lambda: blobs.put("q/b", blobs.get("q/a")))
+        reading.start()
+        reading.join()
+    assert blobs.get("q/b") == b"inside"
+
+
+def test_threads_take_turns_at_a_folder_and_give_up_in_time_f_070(blobs: FileBlobStore) -> None:
+    order: list[int] = []
+
+    def write(number: int) -> None:
+        with FileBlobStore(blobs.base_dir, lock_timeout_s=20).lock("q"):
+            order.append(number)
+            order.append(number)
+
+    with blobs.lock("q"):
+        writers = [threading.Thread(target=write, args=[number]) for number in range(8)]
+        for writer in writers:
+            writer.start()
+        with pytest.raises(LockTimeoutError), FileBlobStore(blobs.base_dir, lock_timeout_s=0.1).lock("q"):
+            pytest.fail("entered a folder that another thread holds")
+        assert order == []
+    for writer in writers:
+        writer.join()
+    assert sorted(order[::2]) == list(range(8))
+    assert order[::2] == order[1::2]
+
+
+def test_a_stamp_tells_every_change_and_none_while_the_next_might_not_show(blobs: FileBlobStore) -> None:
+    def settled() -> int:
+        time.sleep(0.1)
+        stamp = blobs.stamp("q")
+        assert stamp is not None
+        return stamp
+
+    stamps = [settled(), settled()]
+    assert stamps[0] == stamps[1]
+    changes: list[Callable[[], None]] = [
+        lambda: blobs.put("q/a", b"inside"),
+        lambda: blobs.put("q/b", b"1"),
+        lambda: blobs.delete("q/b"),
+        lambda: os.utime(blobs.base_dir / "q", ns=(0, 0)),
+    ]
+    for change in changes:
+        change()
+        assert blobs.stamp("q") is None
+        stamps.append(settled())
+    assert len(set(stamps)) == 5
+    assert blobs.stamp("none") is None
+
+
+def test_a_file_that_was_just_changed_has_no_stamp(blobs: FileBlobStore) -> None:
+    def stamp_of_new() -> int:
+        blobs.put("q/b", b"1")
+        return {name: stamp for name, _, stamp in blobs.files("q")}["b"]
+
+    assert 0 in [stamp_of_new() for _ in range(5)]  # on a busy machine a put may take longer than its grain
+    time.sleep(0.1)
+    before = {name: stamp for name, _, stamp in blobs.files("q")}
+    assert all(before.values())
+    (blobs.base_dir / "q" / "b").write_bytes(b"2")
+    time.sleep(0.1)
+    after = {name: stamp for name, _, stamp in blobs.files("q")}
+    assert after["a"] == before["a"]
+    assert after["b"] != before["b"]
+
+
+def test_bytes_come_with_the_stamp_that_a_look_at_all_files_gives(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs.put("q/b", b"1")
+    for grain_ns, is_known in ((10**15, False), (-(10**15), True)):
+        monkeypatch.setattr(folder_module, "_FINE_GRAIN_NS", grain_ns)
+        monkeypatch.setattr(folder_module, "_COARSE_GRAIN_NS", grain_ns)
+        stamps = {name: stamp for name, _, stamp in blobs.files("q")}
+        assert list(blobs.get_stamped("q", ["b", "a"])) == [("b", b"1", stamps["b"]), ("a", b"inside", stamps["a"])]
+        assert bool(stamps["b"]) is is_known
+
+
+def test_names_outside_the_rules_are_not_read(blobs: FileBlobStore) -> None:
+    for name in ("../q/a", "", ".lock", "a/b", None):
+        with pytest.raises(InvalidIdError):
+            list(blobs.get_stamped("q", [name]))  # type: ignore[list-item]
+
+
+def test_what_is_not_to_be_seen_is_told_by_its_name_alone(blobs: FileBlobStore, outside: Path) -> None:
+    plant_link(blobs.base_dir / "q" / "b.meta", outside)
+    blobs.put("q/c.meta", b"12")
+    assert sorted(blobs.files("q", unseen=".meta")) == [("a", 6, 0), ("b.meta", 0, 0), ("c.meta", 0, 0)]
+    assert [name for name, _, _ in sorted(blobs.files("q"))] == ["a", "c.meta"]

@@ -1,0 +1,288 @@
+import asyncio
+import io
+import json
+import math
+import subprocess
+import sys
+import threading
+import types
+import uuid
+from collections import OrderedDict, UserDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from pydantic import BaseModel
+
+from llm_common.errors import UnserialisableError
+from llm_common.text.canonical import MAX_DEPTH, stable_json, to_plain
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=9)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Mode(StrEnum):
+    FAST = "fast"
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class Quote:
+    price: Decimal
+    day: date
+
+
+class Answer(BaseModel):
+    when: datetime
+    quotes: list[Quote]
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.price = 5
+        self._secret = "x"
+
+
+class WithText:
+    def __str__(self) -> str:
+        return "own text"
+
+
+class ToolOutput:
+    def __init__(self) -> None:
+        self.data = {"a": (1, 2)}
+        self.source_urls = ["https://example.com"]
+
+    def __repr__(self) -> str:
+        return "ToolOutput(...)"
+
+
+NOON = datetime(2025, 1, 2, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        pytest.param(NOON, "2025-01-02T12:00:00+00:00", id="S0-03-datetime"),
+        pytest.param(date(2025, 1, 2), "2025-01-02", id="S0-03-date"),
+        pytest.param(time(1, 2), "01:02:00", id="S0-03-time"),
+        pytest.param(timedelta(minutes=1), 60.0, id="S0-03-timedelta"),
+        pytest.param({"b", "a"}, ["a", "b"], id="S0-03-set"),
+        pytest.param(frozenset({2, 10}), [10, 2], id="S0-03-frozenset-by-text"),
+        pytest.param(Path("/a/b"), "/a/b", id="S0-03-path"),
+        pytest.param(b"\xff\x00", {"base64": "/wA="}, id="S0-03-bytes"),
+        pytest.param(bytearray(b"a"), {"base64": "YQ=="}, id="S0-03-bytearray"),
+        pytest.param(Decimal("1.10"), "1.10", id="S0-03-decimal"),
+        pytest.param(uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001", id="S0-03-uuid"),
+        pytest.param(Colour.RED, "red", id="S0-03-enum"),
+        pytest.param([Level.HIGH, Mode.FAST], [3, "fast"], id="S0-03-int-and-text-enum"),
+        pytest.param(
+            Answer(when=NOON, quotes=[Quote(Decimal("2.5"), date(2025, 1, 2))]),
+            {"when": "2025-01-02T12:00:00+00:00", "quotes": [{"price": "2.5", "day": "2025-01-02"}]},
+            id="F-038-model-and-dataclass",
+        ),
+        pytest.param(
+            ToolOutput(), {"data": {"a": [1, 2]}, "source_urls": ["https://example.com"]}, id="F-038-tool-result"
+        ),
+        pytest.param(Plain(), {"price": 5}, id="public-attributes"),
+        pytest.param(WithText(), "own text", id="S0-13-last-resort"),
+        pytest.param({1: "a", "b": 2}, {"1": "a", "b": 2}, id="F-031"),
+        pytest.param(
+            {True: 1, None: 2, 1.5: 3, Mode.FAST: 4, NOON: 5},
+            {"true": 1, "null": 2, "1.5": 3, "fast": 4, "2025-01-02T12:00:00+00:00": 5},
+            id="F-031-keys-as-json-writes-them",
+        ),
+        pytest.param({(1, "x"): 2}, {'[1,"x"]': 2}, id="F-034"),
+        pytest.param([math.nan, math.inf, -math.inf], [None, None, None], id="F-033"),
+        pytest.param("a\ud800b", "a\ud800b", id="F-032"),
+        pytest.param([10**400, -0.0], [10**400, -0.0], id="big-integer"),
+        pytest.param(Point(1, 2), [1, 2], id="named-tuple"),
+        pytest.param(deque([1]), [1], id="deque"),
+        pytest.param(UserDict({"a": 1}), {"a": 1}, id="user-dict"),
+        pytest.param(types.MappingProxyType({"a": 1}), {"a": 1}, id="mapping-proxy"),
+        pytest.param([Text("t"), OrderedDict(a=1)], ["t", {"a": 1}], id="subclasses"),
+        pytest.param({"lc": 1, "type": "secret"}, {"lc": 1, "type": "secret"}, id="F-042"),
+        pytest.param({"__bytes_b64__": "YQ=="}, {"__bytes_b64__": "YQ=="}, id="F-043"),
+    ],
+)
+def test_becomes_plain_data(value: object, plain: object) -> None:
+    result = to_plain(value)
+    assert result == plain
+    assert json.loads(json.dumps(result)) == plain
+
+
+def test_subclasses_lose_their_kind() -> None:
+    assert [type(item) for item in to_plain([Text("t"), Level.HIGH, True, 2.5])] == [str, int, bool, float]  # type: ignore[union-attr]
+
+
+class RaisesText:
+    def __str__(self) -> str:
+        raise RuntimeError("my text holds a secret")
+
+
+class RaisesRepr:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def cycle() -> list[object]:
+    loop: list[object] = []
+    loop += [loop, loop]
+    return loop
+
+
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(cycle, id="F-035"),
+        pytest.param(RaisesText, id="F-036-str"),
+        pytest.param(lambda: {"a": [RaisesRepr()]}, id="F-036-repr"),
+        pytest.param(lambda: {RaisesText(): 1}, id="F-036-key"),
+        pytest.param(lambda: io.StringIO("x"), id="F-037-file"),
+        pytest.param(threading.Lock, id="F-037-lock"),
+        pytest.param(object, id="object-without-text"),
+        pytest.param(lambda: to_plain, id="function"),
+        pytest.param(lambda: deep(10_000), id="F-039"),
+        pytest.param(lambda: deep(MAX_DEPTH), id="F-039-just"),
+        pytest.param(lambda: {1: "a", "1": "b"}, id="colliding-keys"),
+    ],
+)
+def test_what_json_cannot_stand_for_is_one_typed_error(make: Callable[[], object]) -> None:
+    for use in (to_plain, stable_json):
+        with pytest.raises(UnserialisableError) as caught:
+            use(make())
+        assert "secret" not in str(caught.value)
+
+
+def test_nesting_up_to_the_limit_is_accepted() -> None:
+    assert to_plain(deep(MAX_DEPTH - 1)) == deep(MAX_DEPTH - 1)
+
+
+def test_generators_and_coroutines_are_refused_unconsumed_f_037() -> None:
+    numbers = (number for number in (1, 2))
+
+    async def work() -> None: ...
+
+    waiting = work()
+    for value in (numbers, waiting, iter([1]), map(str, [1])):
+        with pytest.raises(UnserialisableError):
+            to_plain({"a": value})
+    waiting.close()
+    assert list(numbers) == [1, 2]
+
+
+def test_integers_longer_than_python_writes_are_refused_f_044() -> None:
+    assert to_plain(10**5000) == 10**5000
+    with pytest.raises(UnserialisableError):
+        stable_json(10**5000)
+
+
+def test_identities_keep_numbers_apart_that_data_cannot_hold_s0_03() -> None:
+    texts = [stable_json({"x": number}) for number in (math.nan, math.inf, -math.inf, None, 0)]
+    assert len(set(texts)) == 5
+    assert stable_json(math.nan) == stable_json(float("nan"))
+
+
+@pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (1, "1"), (None, "null"), ("é", "e\u0301")])
+def test_different_data_has_different_text_s0_02(pair: tuple[object, object]) -> None:
+    assert stable_json({"a": pair[0]}) != stable_json({"a": pair[1]})
+
+
+def test_the_same_json_has_the_same_text_s0_02() -> None:
+    assert stable_json({1: (1, 2), "b": {"y": 1, "x": 2}}) == stable_json({"b": {"x": 2, "y": 1}, "1": [1, 2]})
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape_f_032() -> None:
+    assert stable_json("a\ud800\\ud800é") == '"a\\ud800\\\\ud800é"'
+
+
+@settings(max_examples=80, deadline=None)
+@given(json_values)
+def test_plain_data_stays_as_it_is(value: object) -> None:
+    assert to_plain(value) == value
+    assert json.loads(stable_json(value)) == value
+    assert stable_json(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(any_text, any_text | st.integers() | st.booleans() | st.none(), max_size=5))
+def test_flat_arguments_have_the_text_that_they_have_among_others_s0_02(flat: dict[str, object]) -> None:
+    assert stable_json([flat, 0.5]) == f"[{stable_json(flat)},0.5]"
+
+
+def test_every_character_is_written_as_the_standard_library_does_s0_02() -> None:
+    texts = {chr(code): chr(code) for code in range(0x3000) if not 0xD800 <= code <= 0xDFFF}
+    wanted = json.dumps(texts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert stable_json(texts) == wanted
+
+
+SHOW = """
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from llm_common.text.canonical import stable_json
+args = {"s": {"b", "a", "zz", "q"}, "f": frozenset([("x", 1), ("y", 2)]), 3: date(2025, 1, 2), "d": Decimal("1.0"),
+        "p": Path("a/b"), "b": b"x", "n": {frozenset({"k", "l"}): {1, 2, 3}}}
+print(stable_json(args))
+"""
+
+
+def test_hash_seeds_do_not_matter_f_030_s0_03() -> None:
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", SHOW], env={"PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(texts) == 1
+    assert texts.pop().startswith('{"3":"2025-01-02"')
+
+
+def test_the_value_is_not_changed() -> None:
+    value: dict[str, Any] = {"b": {3, 1}, "a": [{"z": (1,)}]}
+    to_plain(value)
+    stable_json(value)
+    assert value == {"b": {3, 1}, "a": [{"z": (1,)}]}
+    assert list(value) == ["b", "a"]
+
+
+def test_cancellation_is_not_mistaken_for_an_unreadable_value() -> None:
+    class Cancels:
+        def __str__(self) -> str:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        to_plain(Cancels())

@@ -1,0 +1,187 @@
+import json
+import math
+import sys
+import threading
+import uuid
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
+from llm_common.text.canonical import json_text, to_plain
+from llm_common.text.encoding import decode_json, encode_json, is_small
+
+any_text = st.text(st.characters(codec=None, categories=None))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
+    max_leaves=15,
+)
+
+
+class Colour(Enum):
+    RED = "red"
+    ODD = math.nan
+
+
+@dataclass
+class Row:
+    day: date
+
+
+def strict(data: bytes) -> object:
+    def refuse(name: str) -> None:
+        pytest.fail(f"{name} is not JSON")
+
+    return json.loads(data, parse_constant=refuse)
+
+
+@settings(max_examples=80, deadline=None)
+@given(json_values)
+def test_what_is_read_is_what_plain_json_gives_s0_14(value: object) -> None:
+    data = encode_json(value).data
+    assert decode_json(data) == strict(data) == json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "\u2028\u2029 Zürich 東京 😀",
+        2**63,
+        2**64,
+        -(10**60),
+        [1e300, -0.0, 5e-324],
+        "\ud83d\ude00",
+        {"\ud800": "\udfff"},
+        "x" * 10_000_000,
+    ],
+    ids=["none", "text", "2**63", "2**64", "big", "floats", "two-halves", "F-032", "ten-megabytes"],
+)
+def test_awkward_json_values_survive_s0_14(value: object) -> None:
+    read = decode_json(encode_json(value).data)
+    assert read == json.loads(json.dumps(value))
+    assert type(read) is type(json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [math.nan, math.inf],
+        {"a": math.nan, "b": date(2025, 1, 2)},
+        {"c": Colour.RED, "odd": Colour.ODD, "u": uuid.UUID(int=5)},
+        {1: (1, 2), "r": Row(date(2025, 1, 2))},
+        {"b": b"x", "n": 2**70},
+    ],
+)
+def test_both_encoders_mean_the_same_f_033(value: object) -> None:
+    data = encode_json(value).data
+    assert strict(data) == strict(json_text(to_plain(value)).encode())
+
+
+def test_too_large_is_refused_before_and_after_encoding_f_040() -> None:
+    assert encode_json("x" * 98, max_bytes=100).data == b'"' + b"x" * 98 + b'"'
+    for value in ("x" * 99, {"a": ["x" * 101]}, list(range(60)), b"x" * 90):
+        with pytest.raises(ResultTooLargeError, match="100 bytes"):
+            encode_json(value, max_bytes=100)
+
+
+def test_an_endless_integer_is_refused_f_044() -> None:
+    with pytest.raises(UnserialisableError):
+        encode_json({"n": 10**5000})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"\xff", b"\xef\xbb\xbf{}", b"1" * 5000, b"[" * 100_000, b'{"a":1}x', b"{'a':1}"],
+    ids=["empty", "cut", "binary", "bom", "F-044", "deep", "trailing", "quotes"],
+)
+def test_what_is_no_json_is_one_typed_error(data: bytes) -> None:
+    with pytest.raises(CorruptPointerError):
+        decode_json(data)
+
+
+def test_numbers_that_older_files_may_hold_are_none_f_033() -> None:
+    assert decode_json(b'[NaN, Infinity, -Infinity, "NaN"]') == [None, None, None, "NaN"]
+
+
+def test_weighs_what_encoding_would_take() -> None:
+    assert is_small({"a": [1, "x" * 1000]})
+    assert not is_small("x" * 300_000)
+    assert is_small([0] * 5_000)
+    assert not is_small([0] * 50_000)
+    assert not is_small(b"x" * 300_000)
+    assert not is_small({"rows": [Row(date(2025, 1, 2))] * 5_000})
+    bomb: list[object] = ["ha"]
+    for _ in range(20):
+        bomb = [bomb] * 10
+    assert not is_small(bomb)
+
+
+NUMBERS = st.one_of(
+    st.integers(),
+    st.integers(2**63 - 3, 2**64 + 3),
+    st.integers(-(2**64) - 3, -(2**63) + 3),
+    st.integers(10**17, 10**40),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(0, 1).map(lambda share: share / 1e4),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(NUMBERS, st.text(), NUMBERS.map(str), st.dictionaries(NUMBERS.map(str), NUMBERS, max_size=2)))
+)
+def test_the_fast_reader_reads_what_the_standard_library_reads_s0_14(value: list[object]) -> None:
+    text = json.dumps(value)
+    assert repr(decode_json(text.encode())) == repr(json.loads(text))
+    spaced = json.dumps(value, indent=1, ensure_ascii=False)
+    assert repr(decode_json(spaced.encode("utf-8", "surrogatepass"))) == repr(json.loads(spaced))
+
+
+@pytest.mark.parametrize("offset", range(24))
+def test_a_long_integer_is_found_wherever_it_stands_s0_14(offset: int) -> None:
+    for text in ("18446744073709551616", "-9223372036854775809", "1" * 19, "9" * 4_000):
+        data = " " * offset + "[0.0123456789012345678, " + text + ", 5.5]"
+        assert decode_json(data.encode()) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "text", ["-0", "-0.0", "1e400", "0.1e-400", '"\\ud800"', '"\\ud83d\\ude00"', '{"a": 1, "a": 2}', "1E5", "[1.0, 1]"]
+)
+def test_both_readers_agree_at_the_edges_s0_14(text: str) -> None:
+    assert repr(decode_json(text.encode())) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("depth", range(295, 306))
+def test_a_value_of_as_many_parts_as_are_looked_at_is_weighed_too_s0_20(depth: int) -> None:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    assert is_small(value)
+
+
+def test_a_value_that_another_thread_changes_while_it_is_weighed_counts_as_large_f_041() -> None:
+    changing: dict[str, object] = {str(number): [] for number in range(100)}
+    ended = threading.Event()
+
+    def change() -> None:
+        number = 0
+        while not ended.is_set():
+            changing[f"more {number}"] = changing.pop(next(iter(changing)))
+            number += 1
+
+    before = sys.getswitchinterval()
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        sys.setswitchinterval(1e-6)
+        weighed = {is_small([changing] * 12) for _ in range(2_000)}
+    finally:
+        sys.setswitchinterval(before)
+        ended.set()
+        thread.join()
+    assert True in weighed

@@ -1,0 +1,128 @@
+"""Excerpts of JSON and of text."""
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from llm_common.text.excerpt import excerpt_json, excerpt_text, fair_shares, to_json
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters())
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=30), inner, max_size=6),
+    max_leaves=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(VALUES, st.integers(3, 400))
+def test_an_excerpt_is_json_that_fits_s0_51(value: object, room: int) -> None:
+    excerpt = excerpt_json(value, room)
+    json.loads(excerpt.text)
+    excerpt.text.encode()
+    assert len(excerpt.text.splitlines()) == 1
+    assert len(excerpt.text) <= room
+    assert excerpt.chars_shown <= len(to_json(value))
+    assert (excerpt.text == to_json(value)) == (len(to_json(value)) <= room)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab \n,}e\u0301\u200d👩", max_size=600), st.integers(0, 300))
+def test_a_text_keeps_its_head_and_tail_s0_51(text: str, room: int) -> None:
+    excerpt = excerpt_text(text, room)
+    assert len(excerpt.text) <= room
+    if len(text) <= room:
+        assert excerpt.text == text
+        return
+    mark = re.search(r"\n\[… ([\d,]+) characters left out …\] ", excerpt.text)
+    if mark:
+        head, tail = excerpt.text[: mark.start()], excerpt.text[mark.end() :]
+        assert text.startswith(head)
+        assert text.endswith(tail)
+        assert int(mark[1].replace(",", "")) == len(text) - len(head) - len(tail) == len(text) - excerpt.chars_shown
+    else:
+        assert text.startswith(excerpt.text.removesuffix("…"))
+
+
+def test_a_list_keeps_its_first_items_whole_s0_51() -> None:
+    items = [{"id": number, "name": "x" * 20} for number in range(40)]
+    *shown, mark = json.loads(excerpt_json(items, 200).text)
+    assert shown == items[: len(shown)]
+    assert len(shown) >= 4
+    assert mark == f"… {40 - len(shown)} of 40 items left out"
+
+
+def test_a_list_whose_first_item_is_too_long_shows_a_part_of_it_s0_51() -> None:
+    shown = json.loads(excerpt_json([{"id": 1, "text": "word " * 500}, 2], 200).text)
+    assert shown[0]["id"] == 1
+    assert shown[0]["text"].startswith("word word")
+    assert shown[-1] == "… 1 of 2 items left out"
+
+
+def test_an_object_keeps_its_short_members_whole_s0_51() -> None:
+    value = {"rows": list(range(1_000)), "total": 1_000, "text": "word " * 500, "next": None}
+    shown = json.loads(excerpt_json(value, 400).text)
+    assert list(shown) == list(value)
+    assert (shown["total"], shown["next"]) == (1_000, None)
+    assert shown["rows"][:3] == [0, 1, 2]
+    assert "characters left out" in shown["text"]
+
+
+def test_an_object_with_many_members_keeps_the_first_s0_51() -> None:
+    shown = json.loads(excerpt_json({f"key{number}": number for number in range(500)}, 120).text)
+    assert shown.pop("…").endswith("of 500 members left out")
+    assert shown == {f"key{number}": number for number in range(len(shown))}
+    assert shown
+
+
+def test_long_integers_and_half_surrogates_survive_s0_51() -> None:
+    value = {"n": 10**30, "s": "\ud800", "line": "a\u2028b"}
+    text = to_json(value)
+    text.encode()
+    assert json.loads(text) == value
+    assert "\u2028" not in text
+
+
+def test_deep_nesting_is_no_trouble() -> None:
+    value: object = "x" * 500
+    for _ in range(200):
+        value = [value]
+    assert len(excerpt_json(value, 100).text) <= 100
+
+
+@pytest.mark.parametrize("cluster", ["e\u0301", "n\u0303\u0302", "👩\u200d💻", "क\u093f"])
+def test_a_cut_never_parts_a_character_from_its_marks_s0_51(cluster: str) -> None:
+    for room in range(5, 300):
+        parts = re.split(r"\n\[…[^\]]*…\] ", excerpt_text(cluster * 400, room).text)
+        for part in parts:
+            shown = part.removesuffix("…")
+            assert shown == cluster * (len(shown) // len(cluster))
+
+
+def test_a_cut_falls_on_a_line_where_one_is_near_s0_51() -> None:
+    lines = "".join(f"line {number} of the log\n" for number in range(200))
+    head, tail = re.split(r"\n\[…[^\]]*…\] ", excerpt_text(lines, 600).text)
+    assert set(f"{head}\n{tail}".splitlines()) <= set(lines.splitlines())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 1_000), max_size=12), st.integers(-10, 5_000))
+@example([3, 3], 5)
+def test_shares_are_fair_s0_51(wants: list[int], room: int) -> None:
+    shares = fair_shares(wants, room)
+    assert sum(shares) <= max(room, 0)
+    assert all(0 <= share <= want for share, want in zip(shares, wants, strict=True))
+    if sum(wants) <= room:
+        assert shares == wants
+    hungry = [share for share, want in zip(shares, wants, strict=True) if share < want]
+    if hungry:
+        assert max(shares) <= min(hungry) + 1
+        assert sum(shares) >= max(room, 0) - len(wants)

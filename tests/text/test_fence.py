@@ -1,0 +1,77 @@
+"""Fences around text from outside."""
+
+import re
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.text.fence import (
+    PLACEHOLDER_NONCE,
+    fence_nonce,
+    fenced,
+    one_line,
+    printable,
+    without_headings,
+)
+
+
+def test_the_same_text_gets_the_same_nonce_s0_53() -> None:
+    assert fence_nonce("text") == fence_nonce("text")
+    assert fence_nonce("text") != fence_nonce("Text")
+    assert len(fence_nonce("text")) == len(PLACEHOLDER_NONCE)
+
+
+def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
+    first = fence_nonce("", seed="query")
+    second = fence_nonce(f"x{first.upper()}x", seed="query")
+    third = fence_nonce(f"{first} {second}", seed="query")
+    assert len({first, second, third}) == 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(), st.none() | st.text())
+def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
+    nonce = fence_nonce(text, seed=seed)
+    assert nonce not in text.lower()
+    assert fenced(text, nonce) == f"<<<{nonce}\n{text}\n{nonce}>>>"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\nb\r\nc", "a b c"),
+        (" a\t\0\x1b b ", "a b"),
+        ("a\u2028b\u2029c\x85d", "a b c d"),
+        ("a\u202eb\u2066c", "a b c"),
+        ("a\ud800b", "a\\ud800b"),
+        ("x" * 20, "x" * 9 + "…"),
+        ("x" * 10, "x" * 10),
+        ("", ""),
+    ],
+)
+def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
+    assert one_line(text, max_chars=10) == line
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(), max_size=20))
+def test_one_line_is_the_text_with_every_run_of_breaks_as_one_space(text: str) -> None:
+    breaks = r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
+    assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.characters()))
+def test_printable_text_can_be_encoded_and_says_the_same(text: str) -> None:
+    printable(text).encode()
+    assert printable(text) == text or any("\ud800" <= character <= "\udfff" for character in text)
+
+
+@pytest.mark.parametrize("line_end", ["", *"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\r\n", "a\n"])
+def test_what_begins_a_line_like_a_heading_is_moved(line_end: str) -> None:
+    assert without_headings(f"{line_end}### forged") == f"{line_end} ### forged"
+
+
+@pytest.mark.parametrize("text", ["a ### b", "#### deeper", "## two", "###", "", "x### y"])
+def test_other_text_is_left_alone(text: str) -> None:
+    assert without_headings(text) == text

@@ -1,0 +1,114 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.errors import ConfigError
+from llm_common.tools.validation import compile_schema, find_problems
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "minimum": 1},
+            "sort": {"enum": ["new", "top"]},
+            "when": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "filter": {"$ref": "#/$defs/Filter"},
+            "tags": {"type": "array", "items": {"type": "string", "minLength": 2}},
+        },
+        "required": ["count"],
+        "$defs": {"Filter": {"type": "object", "properties": {"size": {"type": "number"}}, "required": ["size"]}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "rule"),
+    [
+        ({}, "", "required"),
+        ({"count": "3"}, "count", "type"),
+        ({"count": 1.5}, "count", "type"),
+        ({"count": True}, "count", "type"),
+        ({"count": 0}, "count", "minimum"),
+        ({"count": 1, "sort": "old"}, "sort", "enum"),
+        ({"count": 1, "when": 5}, "when", "anyOf"),
+        ({"count": 1, "filter": {}}, "filter", "required"),
+        ({"count": 1, "filter": {"size": "x"}}, "filter.size", "type"),
+        ({"count": 1, "tags": ["ab", "a"]}, "tags.1", "minLength"),
+        ({"count": object()}, "", "json"),
+        ({"count": "\ud800"}, "", "json"),
+    ],
+)
+def test_a_broken_rule_is_named_with_its_place_s2_07(args: dict[str, Any], path: str, rule: str) -> None:
+    (problem,) = find_problems(SCHEMA, args)
+    assert (problem.path, problem.rule) == (path, rule)
+    assert problem.message
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"count": 1},
+        {"count": 10**40, "sort": "top", "when": None, "filter": {"size": 0.5}, "tags": []},
+        {"count": 3.0, "unknown": "allowed where the schema does not forbid it"},
+        {"count": 1, "__proto__": {"x": 1}, "__class__": "os.system"},
+    ],
+)
+def test_arguments_that_fit_have_no_problems_f_106(args: dict[str, Any]) -> None:
+    assert find_problems(SCHEMA, args) == ()
+
+
+def test_unknown_properties_are_a_problem_where_the_schema_says_so() -> None:
+    (problem,) = find_problems('{"properties":{"a":{}},"additionalProperties":false}', {"b": 1})
+    assert problem.rule == "additionalProperties"
+
+
+secrets = st.recursive(
+    st.just("SECRET"), lambda inner: st.lists(inner, min_size=1) | st.dictionaries(st.just("k"), inner, min_size=1)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(args=st.dictionaries(st.sampled_from(["count", "sort", "when", "filter", "tags", "other"]), secrets))
+def test_values_never_stand_in_a_message(args: dict[str, Any]) -> None:
+    strict = json.dumps(json.loads(SCHEMA) | {"additionalProperties": False, "not": {"required": ["other"]}})
+    for problem in find_problems(strict, args):
+        assert "SECRET" not in str(problem)
+
+
+def test_problems_are_bounded() -> None:
+    schema = '{"additionalProperties":{"type":"integer"}}'
+    assert len(find_problems(schema, {f"key{number}": "x" for number in range(10_000)})) == 20
+
+
+def test_deep_arguments_are_a_problem_and_no_crash() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    (problem,) = find_problems(SCHEMA, {"count": 1, "tags": deep})
+    assert problem.rule == "json"
+
+
+@pytest.mark.parametrize(
+    "reference", ["http://127.0.0.1:9/schema.json", "file:///etc/hostname", "other.json", "#/nowhere", "#missing"]
+)
+def test_nothing_outside_the_schema_is_ever_fetched(reference: str) -> None:
+    with pytest.raises(ConfigError):
+        compile_schema(json.dumps({"properties": {"x": {"$ref": reference}}}))
+
+
+def test_a_listening_server_sees_no_request() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        port = server.getsockname()[1]
+        with pytest.raises(ConfigError):
+            compile_schema(json.dumps({"$ref": f"http://127.0.0.1:{port}/s.json"}))
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_equal_schemas_share_one_validator() -> None:
+    assert compile_schema('{"type":"object"}') is compile_schema('{"type":"object"}')
