@@ -32,10 +32,10 @@ from llm_common.context.request import ContextSelectionRequest, Scores
 from llm_common.context.spec_scoring import SpecStrategy
 from llm_common.core.tokens import ExactCounter
 from llm_common.errors import ConfigError
-from llm_common.pointers.digest import describe_result
+from llm_common.pointers.pointer import describe_result
 from llm_common.ranking import LexicalIndex
 from llm_common.ranking.embeddings import StaticVectors
-from llm_common.ranking.stop_words import STOP_WORDS
+from llm_common.ranking.lexical import STOP_WORDS
 
 BUDGET_TOKENS = 1_000
 PICKED = 6

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from llm_common.selection.catalogue import Catalogue, ToolDefinition
-from llm_common.selection.retrieval import rank_tools
+from llm_common.selection.catalogue import Catalogue, ToolDefinition, rank_tools
 
 COLUMNS = ("R@5", "R@10", "NDCG@10", "all@10", "ms")
 

@@ -15,7 +15,7 @@ import llm_common
 
 PACKAGE = Path(llm_common.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MAX_MODULE_LINES = 350
+MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 FORBIDDEN_NAMES = {"utils", "helpers", "base", "types", "manager", "common", "misc"}
 EXTRAS = {
@@ -36,7 +36,7 @@ EXTRAS = {
 # Foreign code is run in these places only, and may raise anything there.
 BROAD_CATCHES = {
     "core/external_errors.py": 1,  # a client that is not ours
-    "tools/external.py": 1,  # a tool or a registry that is not ours
+    "tools/tool.py": 1,  # a tool or a registry that is not ours
     "text/canonical.py": 1,  # methods of a caller's objects
     "pointers/save_threads.py": 1,  # work of a thread, whose error goes to the task that waits for it
 }

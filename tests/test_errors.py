@@ -22,7 +22,7 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.plans import ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import FileBlobStore
-from llm_common.storage.refusals import as_store_errors
+from llm_common.storage.folder import as_store_errors
 from llm_common.testing import ScriptedClient
 
 FACTS: dict[str, dict[str, object]] = {

@@ -29,15 +29,13 @@ if TYPE_CHECKING:
     )
     from llm_common.agents.executor import (
         AgenticExecutor as AgenticExecutor,
+        StreamEvent as StreamEvent,
     )
     from llm_common.agents.offloading import (
         Offloaded as Offloaded,
         OffloadPolicy as OffloadPolicy,
         OffloadTurn as OffloadTurn,
         offload as offload,
-    )
-    from llm_common.agents.run_events import (
-        StreamEvent as StreamEvent,
     )
     from llm_common.agents.session import (
         ToolContextManager as ToolContextManager,
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
     from llm_common.selection.lexical_tools import (
         LexicalToolSelector as LexicalToolSelector,
     )
-    from llm_common.selection.tool_result import (
+    from llm_common.selection.results import (
         SelectsTools as SelectsTools,
         ToolSelection as ToolSelection,
         ToolSelectionConfig as ToolSelectionConfig,

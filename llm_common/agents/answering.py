@@ -16,7 +16,7 @@ from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, To
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
-from llm_common.tools.external import foreign_code
+from llm_common.tools.tool import foreign_code
 
 __all__ = ["Answer", "Answering"]
 

@@ -16,8 +16,7 @@ from llm_common.pointers.maintenance import StoreFinding, StoreReport
 from llm_common.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import Redactor
-from llm_common.selection.local_selection import LexicalRelevanceSelector
-from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
 from llm_common.selection.results import DroppedId, PointerChoice, RelevanceSelection
 
 if TYPE_CHECKING:

@@ -5,27 +5,112 @@ import copy
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from llm_common._telemetry import span
 from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
-from llm_common.agents.run_events import StreamEvent, cancelled_within, events_of, task_result
 from llm_common.agents.session import ToolContextManager
-from llm_common.agents.session_registry import session_registry
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import LLMCommonError, ToolError, ToolFailedError
+from llm_common.errors import ConfigError, LLMCommonError, ToolError, ToolFailedError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.reading import ContextReading
-from llm_common.selection.tool_result import SelectsTools, ToolSelection
+from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
-from llm_common.tools.external import foreign_code
-from llm_common.tools.result import ToolResult
+from llm_common.tools.pointer_arguments import PointerArgumentsTool
+from llm_common.tools.read_back import LoadsPayload, ReadBackTool
+from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.tool import ToolResult, foreign_code
 
-__all__ = ["AgenticExecutor", "StreamEvent"]
+__all__ = ["AgenticExecutor", "StreamEvent", "cancelled_within", "events_of", "session_registry", "task_result"]
+
+
+class StreamEvent(BaseModel):
+    """One thing that happened during a run.
+
+    | type | data |
+    |---|---|
+    | `thinking` | text: the task that begins |
+    | `tool_call` | `tool`, `args`, `task`: a call that was chosen; a task's calls come before its first result |
+    | `tool_result` | `tool`, `args`, `task`, `output`, `saved`, `pointer_id`: a call that succeeded |
+    | `text` | text: a task that needs no tools |
+    | `error` | `error` (a text) and `task`; `tool` and `args` for a call that failed, `tool` for a failed save |
+    | `sources` | list of sources, when there are any, after the last task |
+    | `answer` | the `Answer`, at the end of `answer_stream` |
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    type: Literal["thinking", "tool_call", "tool_result", "text", "sources", "error", "answer"]
+    data: Any
+
+
+def cancelled_within(call: ToolCall) -> dict[str, Any]:
+    """The result of a call whose tool ended itself by a cancellation that nobody asked for."""
+    return {"tool": call.tool, "args": call.args, "error": f"tool {call.tool!r} cancelled itself (CancelledError)"}
+
+
+def events_of(result: dict[str, Any], task_id: int) -> Iterator[StreamEvent]:
+    """What is told of a finished call."""
+    yield StreamEvent(type="error" if "error" in result else "tool_result", data=result | {"task": task_id})
+    if "save_error" in result:
+        facts = {"tool": result["tool"], "task": task_id, "error": result["save_error"]}
+        yield StreamEvent(type="error", data=facts)
+
+
+def task_result(task_id: int, results: list[dict[str, Any]]) -> SubTaskResult:
+    """What a task came to; it failed when all of its calls did."""
+    errors = [result[key] for result in results for key in ("error", "save_error") if key in result]
+    return SubTaskResult(
+        task_id=task_id,
+        sub_task_id=0,
+        success=not all("error" in result for result in results),
+        result=results,
+        error="; ".join(errors) or None,
+    )
+
+
+def session_registry(
+    registry: Any,
+    load: LoadsPayload,
+    *,
+    read_back: bool = False,
+    pointer_arguments: Mapping[str, Collection[str]] | None = None,
+) -> Any:
+    """The registry itself when nothing is asked for, else a copy of it with what is; the original stays as it is.
+
+    Args:
+        registry: The application's tools; tools that are registered there later do not reach the copy.
+        load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
+        read_back: Adds a `ReadBackTool`.
+        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool; see `PointerArgumentsTool`.
+
+    Raises:
+        ConfigError: The registry is no `ToolRegistry`, has no such tool or parameter, or has a tool of the reader's
+            name already.
+    """
+    named = pointer_arguments or {}
+    if not read_back and not named:
+        return registry
+    if not isinstance(registry, ToolRegistry):
+        raise ConfigError("read_back and pointer_arguments need a ToolRegistry; pass one", variable="tool_registry")
+    if unknown := sorted(set(named) - set(registry.names)):
+        raise ConfigError(
+            f"there is no tool {unknown[0]}; name registered tools in pointer_arguments",
+            variable="pointer_arguments",
+            value=unknown[0],
+        )
+    tools = [
+        PointerArgumentsTool(tool, load, parameters=named[tool.name]) if tool.name in named else tool
+        for tool in registry
+    ]
+    return ToolRegistry([*tools, ReadBackTool(load)] if read_back else tools)
+
 
 _log = logging.getLogger(__name__)
 

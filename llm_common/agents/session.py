@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import logging
 import secrets
+import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,14 +19,92 @@ from llm_common.agents.context_pointers import (
     FileContextPointerStore,
     format_selected_contexts,
 )
-from llm_common.agents.result_cache import ResultCache
-from llm_common.agents.sources import list_sources, urls_named_by
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import CorruptPointerError, InvalidIdError, PointerNotFoundError, UnsafePathError
-from llm_common.selection.keyword_selection import OnNoMatch, select_by_keywords
+from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 from llm_common.text.encoding import decode_json, encode_json
 
-__all__ = ["DEFAULT_PERSIST_THRESHOLD", "StoredContext", "ToolContextManager"]
+__all__ = [
+    "DEFAULT_PERSIST_THRESHOLD",
+    "ResultCache",
+    "StoredContext",
+    "ToolContextManager",
+    "list_sources",
+    "urls_named_by",
+]
+
+Key = tuple[str, str]
+
+
+class ResultCache:
+    """Bytes by query and pointer id; what was used longest ago goes first. Safe among threads.
+
+    Args:
+        max_item_bytes: Longer results are not kept.
+        max_bytes: Most bytes of all together.
+    """
+
+    def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
+        self._max_item_bytes = max_item_bytes
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._results: OrderedDict[Key, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def takes(self, size: int | None) -> bool:
+        """Whether a result of that many bytes would be kept."""
+        return size is not None and size <= self._max_item_bytes
+
+    def put(self, key: Key, payload: bytes) -> None:
+        """Keeps a result in place of what was there."""
+        with self._lock:
+            self._drop(key)
+            if not self.takes(len(payload)):
+                return
+            self._results[key] = payload
+            self._bytes += len(payload)
+            while self._bytes > self._max_bytes:
+                self._drop(next(iter(self._results)))
+
+    def get(self, key: Key) -> bytes | None:
+        """The result, None when it is not kept."""
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+            return self._results.get(key)
+
+    def clear(self) -> None:
+        """Keeps nothing."""
+        with self._lock:
+            self._results.clear()
+            self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def _drop(self, key: Key) -> None:
+        self._bytes -= len(self._results.pop(key, b""))
+
+
+def urls_named_by(result: Any) -> list[str]:
+    """URLs that a plain dict names under `url` and `sources`; the store itself reads `source_urls`."""
+    if not isinstance(result, dict):
+        return []
+    sources = result.get("sources")
+    entries = [result, *(sources if isinstance(sources, list) else [])]
+    urls = (entry.get("url") for entry in entries if isinstance(entry, dict))
+    return [url for url in urls if isinstance(url, str)]
+
+
+def list_sources(pointers: Iterable[ContextPointer]) -> list[dict[str, str]]:
+    """Each URL of the pointers once, in their order, as `tool`, `url`, `title` (the tool's name) and `pointer_id`."""
+    sources: dict[str, dict[str, str]] = {}
+    for pointer in pointers:
+        for url in pointer.source_urls:
+            facts = {"tool": pointer.tool_name, "url": url, "title": pointer.tool_name}
+            sources.setdefault(url, facts | {"pointer_id": pointer.pointer_id})
+    return list(sources.values())
+
 
 DEFAULT_PERSIST_THRESHOLD = 32_768
 """Bytes up to which a result also stays in memory: nearly every answer of an API, hardly any file."""

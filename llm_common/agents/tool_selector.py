@@ -1,7 +1,7 @@
 """`ToolSelector`: a model chooses tool calls; the names that an application needs around it."""
 
+from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import DroppedCall
-from llm_common.selection.tool_result import SelectsTools, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
 
 __all__ = ["DroppedCall", "SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]

@@ -1,9 +1,7 @@
 """Packs turns, files, memories, project state and stored outputs under one hard budget, and says why."""
 
-from llm_common.context.budget import allocate_budget, effective_budget
 from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
 from llm_common.context.entities import extract_entities, extract_keywords
-from llm_common.context.events import ContextEvent, Listener
 from llm_common.context.extras.comparison import StrategyComparison, StrategyOutcome, compare_strategies
 from llm_common.context.extras.compression import COMPRESSED_IDS, SUMMARY_ROLE, Summarise, compress_turns
 from llm_common.context.extras.feedback import AdaptiveWeights
@@ -31,6 +29,8 @@ from llm_common.context.request import (
     Score,
     Scores,
     UserIntent,
+    allocate_budget,
+    effective_budget,
 )
 from llm_common.context.scoring import (
     STRATEGIES,
@@ -40,7 +40,7 @@ from llm_common.context.scoring import (
     score_memory_snippet,
     score_pool,
 )
-from llm_common.context.selector import ContextSelector, select_and_pack_context
+from llm_common.context.selector import ContextEvent, ContextSelector, Listener, select_and_pack_context
 
 __all__ = [
     "COMPRESSED_IDS",

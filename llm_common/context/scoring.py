@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from math import inf, isfinite
 from typing import Final, Protocol, get_args
 
-from llm_common.context.exclusion import excluded_items
 from llm_common.context.measured_scoring import MeasuredStrategy
-from llm_common.context.mentions import mentioned_files
+from llm_common.context.mentions import excluded_items, mentioned_files
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
 from llm_common.context.spec_scoring import (

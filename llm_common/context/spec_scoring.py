@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from llm_common.context.file_kinds import is_code
-from llm_common.context.mentions import MentionFinder, mentioned_files
+from llm_common.context.entities import extract_keywords, similarity, stem_counts
+from llm_common.context.mentions import MentionFinder, is_code, mentioned_files
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent
-from llm_common.context.terms import extract_keywords, similarity, stem_counts
 
 __all__ = ["MAX_FILE_SCORE", "SpecStrategy", "score_context_file", "score_conversation_turn", "score_memory_snippet"]
 

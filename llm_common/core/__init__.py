@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from llm_common._lazy import lazy_exports
 from llm_common.core.client import LLMClient
+from llm_common.core.decision import SelectionCache
 from llm_common.core.http.costs import UsageTotals
 from llm_common.core.http.providers import config_for_provider, config_from_env
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, answer_text, ask, extract_json
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from datetime import datetime
 
-from llm_common.context.file_kinds import is_code, is_test
+from llm_common.context.mentions import is_code, is_test
 from llm_common.context.pool import ContextFile
 from llm_common.context.request import Score, Scores
 from llm_common.ranking.lexical import query_terms

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from llm_common.context.budget import allocate_budget
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
 from llm_common.context.packing import pack
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest
+from llm_common.context.request import ContextSelectionRequest, allocate_budget
 from llm_common.core.tokens import TokenCounter
 from llm_common.folders.candidates import MAX_RANKED, candidate_files
 from llm_common.folders.index_folder import IndexFolder

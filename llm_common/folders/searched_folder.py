@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from llm_common.context.exclusion import excluded_items
+from llm_common.context.mentions import excluded_items
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from llm_common.folders.index_folder import IndexFolder
 from llm_common.folders.left_out import left_out_by_name

@@ -9,8 +9,7 @@ from typing import Final, Self
 
 from llm_common.folders.file_words import FileReader, FileWords
 from llm_common.folders.listing import ListedFile
-from llm_common.ranking.hit import Hit
-from llm_common.ranking.lexical import fts5_is_missing, query_terms
+from llm_common.ranking.lexical import Hit, fts5_is_missing, query_terms
 
 __all__ = ["Progress", "TreeIndex"]
 

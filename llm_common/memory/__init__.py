@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from llm_common.errors import ConfigError
-from llm_common.memory.episode import episode_summary
 from llm_common.memory.in_memory import InMemoryMemory
 from llm_common.memory.protocol import (
     Event,
@@ -13,6 +12,7 @@ from llm_common.memory.protocol import (
     MemoryReader,
     MemoryWriter,
     Summariser,
+    episode_summary,
 )
 from llm_common.memory.sqlite import SqliteMemory
 

@@ -6,10 +6,16 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
-from llm_common.memory.episode import SUMMARISED_EVENTS, summarised
-from llm_common.memory.protocol import Event, MemoryFilters, MemoryHit, Summariser, check_session_id
-from llm_common.memory.recall import MAX_MATCHES, best_lines, shortlist
-from llm_common.memory.scope import INDEXED_CHARS, event_tags, filter_tags
+from llm_common.memory.protocol import (
+    SUMMARISED_EVENTS,
+    Event,
+    MemoryFilters,
+    MemoryHit,
+    Summariser,
+    check_session_id,
+    summarised,
+)
+from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, shortlist
 from llm_common.ranking import query_terms
 
 __all__ = ["InMemoryMemory"]

@@ -8,18 +8,53 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from llm_common.errors import StoreError
-from llm_common.memory.episode import SUMMARISED_EVENTS, summarised
-from llm_common.memory.protocol import Event, MemoryFilters, MemoryHit, Summariser, check_session_id
-from llm_common.memory.recall import MAX_MATCHES, best_lines, shortlist
-from llm_common.memory.scope import event_tags, filter_tags, scoped_terms, scoped_words
-from llm_common.memory.sqlite_schema import APPLICATION_ID, MIGRATIONS
+from llm_common.memory.protocol import (
+    SUMMARISED_EVENTS,
+    Event,
+    MemoryFilters,
+    MemoryHit,
+    Summariser,
+    check_session_id,
+    summarised,
+)
+from llm_common.memory.recall import (
+    MAX_MATCHES,
+    best_lines,
+    event_tags,
+    filter_tags,
+    scoped_terms,
+    scoped_words,
+    shortlist,
+)
 from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
 from llm_common.text.canonical import stable_json
 
-__all__ = ["SqliteMemory"]
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteMemory"]
+
+# What each version adds; a file of an older version gets the rest. Never edit one that was released.
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE events (
+            id INTEGER PRIMARY KEY,
+            session_id TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            role TEXT NOT NULL,
+            text TEXT NOT NULL,
+            timestamp TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            word_count INTEGER NOT NULL,
+            UNIQUE (session_id, position)
+        ) STRICT""",
+        """CREATE VIRTUAL TABLE lines USING fts5(
+            words, tags, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
+        )""",
+    ),
+)
+APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": tells a memory from other programs' files
+
 
 T = TypeVar("T")
 

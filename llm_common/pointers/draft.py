@@ -8,8 +8,14 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
-from llm_common.pointers.digest import describe_result
-from llm_common.pointers.pointer import ContextPointer, call_digest_of, digest_of, summary_line, text_digest
+from llm_common.pointers.pointer import (
+    ContextPointer,
+    call_digest_of,
+    describe_result,
+    digest_of,
+    summary_line,
+    text_digest,
+)
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import Json, json_text, stable_json, to_plain
 from llm_common.text.encoding import Encoded, encode_json

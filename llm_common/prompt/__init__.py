@@ -2,8 +2,7 @@
 
 from llm_common.prompt.builder import ContextBuilder, TriggerInput
 from llm_common.prompt.fitting import FittedPrompt, fit, fit_detailed
-from llm_common.prompt.metering import count_prompt_tokens
-from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
+from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget, count_prompt_tokens
 
 __all__ = [
     "ContextBuilder",

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common.core.models import MessageRole
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import TokenBudgetError
-from llm_common.prompt.metering import PromptMeter
-from llm_common.prompt.prompt_bundle import PromptBundle
+from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.excerpt import excerpt_text
 from llm_common.text.fence import printable
 

@@ -2,10 +2,16 @@
 
 from llm_common.ranking.embeddings import Embedder, StaticVectors, standing_out
 from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
-from llm_common.ranking.hit import Hit, best_first
-from llm_common.ranking.lexical import MAX_QUERY_TERMS, LexicalIndex, query_terms, split_identifiers
+from llm_common.ranking.lexical import (
+    MAX_QUERY_TERMS,
+    Hit,
+    LexicalIndex,
+    best_first,
+    query_terms,
+    split_identifiers,
+    split_request,
+)
 from llm_common.ranking.scan import TermScanner, folded, scan, search_stems
-from llm_common.ranking.subqueries import split_request
 
 __all__ = [
     "MAX_QUERY_TERMS",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from llm_common.ranking.hit import Hit, best_first
+from llm_common.ranking.lexical import Hit, best_first
 
 __all__ = ["max_normalised", "min_max_normalised", "reciprocal_rank_fusion", "weighted_sum"]
 

@@ -6,16 +6,56 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from llm_common.errors import ConfigError
-from llm_common.ranking.hit import Hit
-from llm_common.ranking.stop_words import STOP_WORDS
 
-__all__ = ["MAX_QUERY_TERMS", "LexicalIndex", "fts5_is_missing", "query_terms", "split_identifiers"]
+__all__ = [
+    "MAX_PARTS",
+    "MAX_QUERY_TERMS",
+    "STOP_WORDS",
+    "Hit",
+    "LexicalIndex",
+    "best_first",
+    "fts5_is_missing",
+    "query_terms",
+    "split_identifiers",
+    "split_request",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A key and how well it matched; higher is better, and scores compare only within one ranking."""
+
+    key: str
+    score: float
+
+
+def best_first(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits by falling score; equal scores stand in the order of their keys, so that the order is total."""
+    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
+
+
+STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
+    """
+    a an the this that these those some any such
+    i me my mine we us our ours you your yours he him his she her hers it its they them their theirs
+    am is are was were be been being do does did doing done have has had having
+    can could shall should will would may might must
+    and or but nor not no if then than so because as while until though
+    of at by for with about into onto to from in on off out over under up down between through during
+    who whom whose which what when where why how
+    there here all both each either neither more most other own same too very just also only again further once
+    please want need help let give tell know like
+    s t d ll m re ve don isn aren wasn doesn didn won couldn wouldn
+    """.split()  # noqa: SIM905
+)
+
 
 MAX_QUERY_TERMS = 64
 """Distinct words of a query that are looked up: time grows with them, and what matters comes early."""
@@ -199,3 +239,24 @@ class LexicalIndex:
 def _stored(key: str) -> bytes:
     """The key as SQLite can hold and sort it whatever it contains, lone surrogates too."""
     return key.encode("utf-8", "surrogatepass")
+
+
+MAX_PARTS: Final = 4
+"""A text with more parts is prose, whose sentences are no wishes of their own."""
+
+_FEWEST_TERMS: Final = 2
+_PART_SEAM: Final = re.compile(
+    r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+"  # noqa: RUF001 - the sentence ends of Chinese and Japanese
+    r"|,?\s+(?:and\s+then|then|and\s+also|as\s+well\s+as)\s+",
+    re.IGNORECASE,
+)
+
+
+def split_request(text: str) -> tuple[str, ...]:
+    """The sentences, lines and "and then" parts of a request, two to four; none when it is one part, or prose.
+
+    Each part is worth a search of its own, since the words of one thing that is asked for drown those of another.
+    Pieces with fewer than two words to look up, such as "Thanks!", are no parts.
+    """
+    parts = [part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _FEWEST_TERMS]
+    return tuple(parts) if len(parts) in range(2, MAX_PARTS + 1) else ()

@@ -12,8 +12,7 @@ from functools import lru_cache
 from operator import add
 from typing import Final
 
-from llm_common.ranking.lexical import query_terms
-from llm_common.ranking.subqueries import split_request
+from llm_common.ranking.lexical import query_terms, split_request
 
 __all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems"]
 

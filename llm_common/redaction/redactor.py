@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic_core import SchemaValidator, core_schema
 
 from llm_common.redaction.assignments import Span, named_secrets
-from llm_common.redaction.secret_rules import FORMS, REDACTED, TOKENS, WINDOW_CHARS, Rule
+from llm_common.redaction.patterns import FORMS, REDACTED, TOKENS, WINDOW_CHARS, Rule
 from llm_common.text.canonical import Json, json_text, to_plain
 from llm_common.text.encoding import encode_json
 

@@ -8,10 +8,9 @@ from llm_common.errors import ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.ranking.lexical import query_terms
 from llm_common.selection.argument_filling import fill_arguments
-from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, read_catalogue
-from llm_common.selection.retrieval import rank_tools
+from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
+from llm_common.selection.results import SelectionStatus, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import DroppedCall, check_calls
-from llm_common.selection.tool_result import SelectionStatus, ToolSelection, ToolSelectionConfig
 from llm_common.tools.validation import Problem
 
 __all__ = ["LexicalToolSelector"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
+from typing import Literal
 
 from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.pointers.pointer import ContextPointer
@@ -14,7 +15,36 @@ from llm_common.ranking import Embedder, folded, standing_out
 from llm_common.ranking.scan import scan_columns
 from llm_common.redaction.redactor import REDACTED
 
-__all__ = ["RankedPointer", "rank_pointers", "selection_cap"]
+__all__ = ["OnNoMatch", "RankedPointer", "rank_pointers", "select_by_keywords", "selection_cap"]
+
+OnNoMatch = Literal["all", "none"]
+
+_LEAST_WORD = 3
+_WORD = re.compile(r"[^\W_]+")
+
+
+def select_by_keywords(
+    query: str, pointers: Sequence[ContextPointer], *, on_no_match: OnNoMatch
+) -> list[ContextPointer]:
+    """The pointers whose summaries share words with the query, by how many, ties in the order given.
+
+    Words have three letters or more; case does not count.
+
+    Args:
+        query: Any text.
+        pointers: The candidates.
+        on_no_match: What no match gives: all candidates in their order, or none.
+    """
+    words = _words(query)
+    scores = [len(words & _words(pointer.summary)) for pointer in pointers]
+    order = sorted(range(len(pointers)), key=lambda number: -scores[number])
+    related = [pointers[number] for number in order if scores[number]]
+    return related or (list(pointers) if on_no_match == "all" else [])
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in _WORD.findall(text.lower()) if len(word) >= _LEAST_WORD}
+
 
 # Measured by benchmarks/quality_context.py. Around all of them the mean over the sets hardly moves, but single sets do
 # by more than they stand above what is promised of them: measure all sets before changing one.
@@ -28,7 +58,7 @@ _LINKING = 3  # best pointers that lift those which they are linked with
 _SHORTEST_NAME = 3
 _LONGEST_NAME = 120
 _CACHED_NAMES = 32_768
-_WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +214,9 @@ def _name(text: str) -> str:
 
 @lru_cache(maxsize=_CACHED_NAMES)
 def _spaced_name(text: str) -> str:
-    return _spaced(text) if _WORD.search(text) else ""  # marks alone are no name
+    return _spaced(text) if _TOKEN.search(text) else ""  # marks alone are no name
 
 
 def _spaced(text: str) -> str:
     """The words of a text in lower case with one space around each, so that `in` compares whole words."""
-    return " ".join(["", *_WORD.findall(text.lower()), ""])
+    return " ".join(["", *_TOKEN.findall(text.lower()), ""])

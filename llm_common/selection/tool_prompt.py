@@ -6,9 +6,8 @@ from typing import Any
 
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.plans import PlannedTask
-from llm_common.selection.catalogue import Catalogue, ToolDefinition, in_fence
-from llm_common.selection.retrieval import rank_tools
-from llm_common.selection.tool_result import ToolSelectionConfig
+from llm_common.selection.catalogue import Catalogue, ToolDefinition, in_fence, rank_tools
+from llm_common.selection.results import ToolSelectionConfig
 from llm_common.text.canonical import stable_json
 
 __all__ = ["SelectionPrompt", "build_prompt", "request_texts"]

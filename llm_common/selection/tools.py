@@ -7,15 +7,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._telemetry import span
-from llm_common.core.decision import Asking, Decision, Judged, Question, decide
-from llm_common.core.selection_cache import SelectionCache
+from llm_common.core.decision import Asking, Decision, Judged, Question, SelectionCache, decide
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.selection.catalogue import Catalogue, OffersTools, read_catalogue
+from llm_common.selection.results import SelectionStatus, SelectsTools, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
 from llm_common.selection.tool_prompt import SelectionPrompt, build_prompt
-from llm_common.selection.tool_result import SelectionStatus, SelectsTools, ToolSelection, ToolSelectionConfig
 
 __all__ = ["SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]
 

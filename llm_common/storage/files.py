@@ -22,9 +22,15 @@ from llm_common.storage.blob import (
     check_names,
     check_query_id,
 )
-from llm_common.storage.flock import take_turn
-from llm_common.storage.folder import LOCK_NAME, Folder, Trust, open_folder, remove_directory
-from llm_common.storage.refusals import as_store_errors
+from llm_common.storage.folder import (
+    LOCK_NAME,
+    Folder,
+    Trust,
+    as_store_errors,
+    open_folder,
+    remove_directory,
+    take_turn,
+)
 
 __all__ = ["Durability", "FileBlobStore"]
 

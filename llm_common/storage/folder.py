@@ -3,27 +3,237 @@
 import errno
 import itertools
 import os
+import random
+import secrets
 import stat
 import sys
+import threading
 import time
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
-from llm_common.errors import StoreError, UnsafePathError
+from llm_common.errors import LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError, UnsafePathError
 from llm_common.storage.blob import StampedFile
-from llm_common.storage.flock import lock_file, unlock_file
-from llm_common.storage.refusals import NOT_OURS
-from llm_common.storage.temporary_file import TEMPORARY_PREFIX, TemporaryFile, flush
+
+__all__ = [
+    "LOCK_NAME",
+    "NOT_OURS",
+    "TEMPORARY_PREFIX",
+    "Folder",
+    "Standing",
+    "TemporaryFile",
+    "Trust",
+    "as_store_errors",
+    "flush",
+    "lock_file",
+    "open_folder",
+    "remove_directory",
+    "take_turn",
+    "unlock_file",
+]
+
+if sys.platform != "win32":
+    import fcntl
+
+
+_FIRST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.008
+
+
+@lru_cache(maxsize=256)
+def _turn(path: str, process: int) -> threading.Lock:  # noqa: ARG001 - a forked child has turns of its own
+    return threading.Lock()
+
+
+def take_turn(path: str, *, timeout_s: float) -> threading.Lock:
+    """The right of one thread of this process to lock that path, taken and to be released; the others wait for it.
+
+    It spares them the intervals at which `lock_file` asks, and replaces no lock: two threads may have it at once when
+    very many paths are locked at the same time.
+
+    Raises:
+        LockTimeoutError: Others had it all the time.
+    """
+    turn = _turn(path, os.getpid())
+    if not turn.acquire(timeout=timeout_s):
+        raise _timeout(timeout_s)
+    return turn
+
+
+def lock_file(descriptor: int, *, shared: bool, deadline: float, timeout_s: float) -> None:
+    """Locks an open file; `unlock_file` ends it, and so does the end of the process.
+
+    The kernel's own waiting cannot be timed, so this asks again, at random and ever longer intervals up to 8 ms: short
+    enough that nobody starves behind busy writers.
+
+    Args:
+        descriptor: The file.
+        shared: True admits other shared holders.
+        deadline: When to give up, by `time.monotonic`.
+        timeout_s: How long the caller waits in all, for the error.
+
+    Raises:
+        LockTimeoutError: Others held it all the time.
+        OSError: The file system has no locks (ENOLCK, EOPNOTSUPP).
+    """
+    wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, wanted)
+        except BlockingIOError as exc:
+            if time.monotonic() >= deadline:
+                raise _timeout(timeout_s) from exc
+        else:
+            return
+        time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
+        pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+
+def unlock_file(descriptor: int) -> None:
+    """Ends the lock, also for a child that was forked while it was held and shares the open file."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def _timeout(timeout_s: float) -> LockTimeoutError:
+    return LockTimeoutError(
+        f"Another writer held this part of the store for {timeout_s:g} s; raise lock_timeout_s, "
+        "or end the process that hangs"
+    )
+
+
+NOT_OURS = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
+"""What opening or reading gives for something that is no plain file or folder."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class as_store_errors:  # noqa: N801 - reads as a function; a generator would take longer than what it guards
+    """Turns what the system refuses within the block into `StoreError` classes.
+
+    Args:
+        action: What was tried, as a verb for the text; for `write` a missing file is no missing pointer.
+    """
+
+    def __init__(self, action: str) -> None:
+        self._action = action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise _store_error(error, self._action) from error
+
+
+def _store_error(error: OSError, action: str) -> StoreError:
+    code = errno.errorcode.get(error.errno or 0, "unknown error")
+    if error.errno == errno.ENOENT and action != "write":
+        return PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
+    if error.errno in _FULL:
+        return StoreFullError(f"No room left in the store ({code}); nothing was changed: free some and save again")
+    if error.errno in NOT_OURS:
+        return UnsafePathError(f"A path of the store is no plain file or folder ({code}); remove what stands there")
+    return StoreError(f"The store could not {action} ({code}); check its directory, permissions and limits")
+
+
+if sys.platform != "win32":
+    import fcntl
+
+    _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+TEMPORARY_PREFIX = ".tmp-"
+
+_numbers = itertools.count()
+"""Tells the files of one process apart; random digits tell those of others, which may have its number elsewhere."""
+
+
+class TemporaryFile:
+    """A new file under a name of its own, opened until it is complete.
+
+    Args:
+        folder: Descriptor of its folder.
+        name: What it is to be called in the end.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, folder: int, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._path = f"{TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{secrets.token_hex(8)}"
+        self._descriptor: int | None = os.open(self._path, _NEW, 0o600, dir_fd=folder)
+
+    def fill(self, data: bytes, *, durable: bool) -> None:
+        """Writes all of it; if it is to be flushed, the system begins to write it to the disk."""
+        assert self._descriptor is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+        if durable:
+            _begin_flush(self._descriptor)
+        else:
+            self._close()
+
+    def complete(self) -> None:
+        """Flushes what is to be flushed, and closes it."""
+        try:
+            if self._descriptor is not None:
+                flush(self._descriptor)
+        finally:
+            self._close()
+
+    def place(self) -> None:
+        """Gives it its name, in place of what has it."""
+        os.replace(self._path, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+    def drop(self) -> None:
+        """Removes it, as far as the system lets it, unless it has its name already."""
+        with suppress(OSError):
+            self._close()
+        with suppress(OSError):
+            os.unlink(self._path, dir_fd=self._folder)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def flush(descriptor: int) -> None:
+    """Waits until a file, or the names of a folder, are on the disk."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync(2) alone leaves the data in the drive's cache
+    if full is None:
+        os.fsync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, full)
+
+
+def _begin_flush(descriptor: int) -> None:
+    """Lets the system begin to write a file to the disk, if it can: a flush that follows waits for less.
+
+    That is what Linux does when told that a file will not be read soon (mm/fadvise.c); its pages stay in memory while
+    they are being written.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
 
 if sys.platform != "win32":
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking, so that opening a fifo returns
 
-__all__ = ["LOCK_NAME", "Folder", "Standing", "Trust", "open_folder", "remove_directory"]
 
 LOCK_NAME = ".lock"
 _TEMPORARY_LIFE_S = 3600.0  # no healthy write takes an hour

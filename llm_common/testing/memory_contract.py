@@ -8,8 +8,7 @@ import pytest
 from llm_common.core.models import MessageRole
 from llm_common.errors import InvalidIdError
 from llm_common.memory import Event, Memory, MemoryFilters
-from llm_common.memory.episode import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS
-from llm_common.memory.protocol import Scalar
+from llm_common.memory.protocol import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS, Scalar
 
 __all__ = ["MemoryContract"]
 

@@ -1,11 +1,9 @@
 """Tools: described to a model, checked, and run."""
 
-from llm_common.tools.external import foreign_code
 from llm_common.tools.pointer_arguments import PointerArgumentsTool
 from llm_common.tools.read_back import ReadBackTool, read_context
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.result import ToolResult
-from llm_common.tools.tool import Tool
+from llm_common.tools.tool import Tool, ToolResult, foreign_code
 from llm_common.tools.validation import Problem
 
 __all__ = [

@@ -4,16 +4,58 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from llm_common.errors import ConfigError, ToolArgumentsError
+from pydantic import BaseModel, ConfigDict, Field
+
+from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
 from llm_common.text.canonical import stable_json
-from llm_common.tools.external import foreign_code
 from llm_common.tools.function_schema import describe, read_function
 from llm_common.tools.validation import Problem, compile_schema, find_problems
 
-__all__ = ["Tool"]
+__all__ = ["Tool", "ToolResult", "foreign_code"]
+
+
+class ToolResult(BaseModel):
+    """Data with its sources, or an expected failure, as a value.
+
+    A registry hands it back as it is, also with `success=False`: whether that ends a task is the executor's decision.
+    Further fields, such as evidence, are kept.
+
+    Attributes:
+        success: Whether the tool did what was asked.
+        data: What it found or made.
+        source_urls: Where the data came from; they reach the stored pointer.
+        error: What went wrong, in words that a model may read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    success: bool
+    data: Any = None
+    source_urls: list[str] = Field(default_factory=list)
+    error: str | None = None
+
+
+@contextmanager
+def foreign_code(tool: str) -> Iterator[None]:
+    """A block whose every exception leaves as `ToolFailedError`, naming the exception's class and nothing it says.
+
+    Cancellation, `SystemExit` and `KeyboardInterrupt` pass through untouched.
+
+    Args:
+        tool: Name of the tool, or of what else runs in the block; it becomes the error's `.tool`.
+
+    Raises:
+        ToolFailedError: The block raised; the original is the cause.
+    """
+    try:
+        yield
+    except Exception as exc:
+        raise ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool) from exc
+
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 

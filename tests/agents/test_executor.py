@@ -13,10 +13,10 @@ from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.session import ToolContextManager
 from llm_common.errors import LLMTimeoutError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
-from llm_common.selection.tool_result import ToolSelection
+from llm_common.selection.results import ToolSelection
 from llm_common.testing import ScriptedClient
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.result import ToolResult
+from llm_common.tools.tool import ToolResult
 
 SECRET = "sk-canary-0123456789"
 

@@ -13,7 +13,7 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ConfigError, LLMTimeoutError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
 from llm_common.pointers.reading import ContextReading
-from llm_common.selection.tool_result import ToolSelection
+from llm_common.selection.results import ToolSelection
 from llm_common.testing import ScriptedClient
 from llm_common.tools.registry import ToolRegistry
 

@@ -17,7 +17,7 @@ from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import MemoryBlobStore
 from llm_common.tools.read_back import ReadBackTool
-from llm_common.tools.result import ToolResult
+from llm_common.tools.tool import ToolResult
 
 ROWS = [
     {"city": f"town {number}", "weather": "dry", "note": f"nothing special number {number}"} for number in range(2_000)

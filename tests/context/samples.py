@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import strategies as st
 
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.context.budget import allocate_budget
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.packing import pack
 from llm_common.context.pool import (
@@ -17,7 +16,15 @@ from llm_common.context.pool import (
     ProjectState,
     TurnEntry,
 )
-from llm_common.context.request import ContextSelectionRequest, IntentType, Kind, Score, Scores, UserIntent
+from llm_common.context.request import (
+    ContextSelectionRequest,
+    IntentType,
+    Kind,
+    Score,
+    Scores,
+    UserIntent,
+    allocate_budget,
+)
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from llm_common.context.analysis_cache import AnalysisCache
+from llm_common.context.measured_scoring import AnalysisCache
 from llm_common.context.request import Kind
 
 

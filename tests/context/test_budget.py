@@ -4,8 +4,16 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.budget import SHARES, allocate_budget, effective_budget
-from llm_common.context.request import APIType, BudgetAllocation, ContextSelectionRequest, IntentType, UserIntent
+from llm_common.context.request import (
+    SHARES,
+    APIType,
+    BudgetAllocation,
+    ContextSelectionRequest,
+    IntentType,
+    UserIntent,
+    allocate_budget,
+    effective_budget,
+)
 
 
 def request(

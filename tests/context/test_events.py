@@ -3,7 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from llm_common.context.events import (
+from llm_common.context.request import IntentType
+from llm_common.context.selector import (
     ContextEvent,
     budget_exceeded,
     emit,
@@ -11,7 +12,6 @@ from llm_common.context.events import (
     selection_complete,
     selection_start,
 )
-from llm_common.context.request import IntentType
 
 EVENT = selection_start(intent=IntentType.CODE_WRITING, budget=500)
 

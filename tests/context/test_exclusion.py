@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from llm_common.context.exclusion import excluded_items
+from llm_common.context.mentions import excluded_items
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from tests.context.samples import PROJECT, memory, output, turn
 

@@ -1,6 +1,6 @@
 import pytest
 
-from llm_common.context.file_kinds import is_code, is_test
+from llm_common.context.mentions import is_code, is_test
 
 
 @pytest.mark.parametrize(

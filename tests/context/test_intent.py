@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.intent import CONFIDENCES, classify_intent, intent_of
-from llm_common.context.intent_lexicon import CUES, VERBS
+from llm_common.context.intent import CONFIDENCES, CUES, VERBS, classify_intent, intent_of
 from llm_common.context.request import IntentType
 
 TABLE = [

@@ -4,7 +4,7 @@ import re
 
 from hypothesis import given, strategies as st
 
-from llm_common.context.rendering import KINDS, Block, frame, item_block, render_blocks
+from llm_common.context.bundle import KINDS, Block, frame, item_block, render_blocks
 from llm_common.context.request import Kind
 from tests.context.samples import HOSTILE, texts_of
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from llm_common.context.symbols import defined_symbols
+from llm_common.context.measured_scoring import defined_symbols
 
 
 @pytest.mark.parametrize(

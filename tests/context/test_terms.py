@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.terms import similarity, stem_counts
+from llm_common.context.entities import similarity, stem_counts
 
 
 @pytest.mark.parametrize(

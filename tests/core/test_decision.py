@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from llm_common.core.decision import Asking, Decision, Judged, Question, decide
+from llm_common.core.decision import Asking, Decision, Judged, Question, SelectionCache, decide
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.errors import CostLimitError, LLMAuthError, LLMConnectionError, LLMError, LLMTimeoutError
 from llm_common.testing import ScriptedClient
 

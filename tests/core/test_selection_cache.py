@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from llm_common.core.decision import SelectionCache, cache_key
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.selection_cache import SelectionCache, cache_key
 
 CLIENT = object()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.text_calls import read_text_calls
+from llm_common.core.extraction import read_text_calls
 from llm_common.errors import MalformedReplyError
 
 ARGS = {"city": "Ulm"}

@@ -5,7 +5,7 @@ from enum import Enum
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.pointers.digest import MAX_DIGEST_CHARS, describe_result
+from llm_common.pointers.pointer import MAX_DIGEST_CHARS, describe_result
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.ranking.subqueries import split_request
+from llm_common.ranking.lexical import split_request
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from llm_common.plans import PlannedTask, SubTask
 from llm_common.selection.lexical_tools import LexicalToolSelector
-from llm_common.selection.tool_result import SelectsTools, ToolSelection, ToolSelectionConfig
+from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
 from llm_common.tools import ToolRegistry
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.local_selection import LexicalRelevanceSelector
+from llm_common.selection.relevance import LexicalRelevanceSelector
 from llm_common.selection.relevance_ranking import rank_pointers
 
 

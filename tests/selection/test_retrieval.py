@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.selection.catalogue import read_catalogue
-from llm_common.selection.retrieval import rank_tools
+from llm_common.selection.catalogue import rank_tools, read_catalogue
 from llm_common.tools import ToolRegistry
 
 

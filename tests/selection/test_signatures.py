@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.selection.signatures import signature
+from llm_common.selection.catalogue import signature
 
 
 def parameters(**properties: Any) -> dict[str, Any]:

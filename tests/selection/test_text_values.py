@@ -3,7 +3,7 @@ import time
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.selection.text_values import informative_words, read_values
+from llm_common.selection.argument_filling import informative_words, read_values
 
 
 @pytest.mark.parametrize(

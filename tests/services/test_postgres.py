@@ -13,7 +13,7 @@ from blockbuster import BlockBuster
 
 from llm_common.errors import LockTimeoutError, StoreError
 from llm_common.memory import Event, Memory, MemoryFilters, PostgresMemory
-from llm_common.memory.postgres_schema import qualified
+from llm_common.memory.postgres import qualified
 from llm_common.testing import MemoryContract
 from tests.memory.writers import faults, write_together
 from tests.services.postgres_server import PostgresServer

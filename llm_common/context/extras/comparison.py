@@ -6,10 +6,9 @@ from datetime import datetime
 from itertools import combinations
 from typing import Any
 
-from llm_common.context.budget import allocate_budget
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest, Kind
+from llm_common.context.request import ContextSelectionRequest, Kind, allocate_budget
 from llm_common.context.scoring import STRATEGIES, Strategy
 from llm_common.context.selector import select_and_pack_context
 from llm_common.text.fence import one_line

@@ -9,7 +9,7 @@ from typing import Final
 from llm_common.context.pool import TurnEntry
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import ToolFailedError
-from llm_common.tools.external import foreign_code
+from llm_common.tools.tool import foreign_code
 
 __all__ = ["COMPRESSED_IDS", "SUMMARY_ROLE", "Summarise", "compress_turns"]
 

@@ -6,9 +6,8 @@ from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import overload
 
-from llm_common.context.bundle import FRACTIONS, ContextBundle, Form, ItemAccount
+from llm_common.context.bundle import FRACTIONS, KINDS, Block, ContextBundle, Form, ItemAccount, item_block
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
-from llm_common.context.rendering import KINDS, Block, item_block
 from llm_common.context.request import Kind, Score, Scores
 from llm_common.pointers.pointer import ContextPointer
 

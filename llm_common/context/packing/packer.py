@@ -17,20 +17,119 @@ from heapq import nlargest
 from math import inf
 from operator import attrgetter
 
-from llm_common.context.bundle import FRACTIONS, ContextBundle
-from llm_common.context.packing.assembly import assemble, in_bundle_order
+from llm_common.context.bundle import FRACTIONS, KINDS, BundleMetadata, ContextBundle, ItemAccount, frame, render_blocks
 from llm_common.context.packing.candidate import FIRST, REFUSED, Candidate, LeftOut, Placed, candidates_of
-from llm_common.context.packing.knapsack import choose
-from llm_common.context.packing.ladder import LEAST_CUT, Ladder
-from llm_common.context.packing.meter import SAMPLE_CHARS, Meter
-from llm_common.context.packing.offers import offers_of
-from llm_common.context.packing.rooms import rooms
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.rendering import KINDS, frame, render_blocks
+from llm_common.context.packing.knapsack import choose, offers_of
+from llm_common.context.packing.ladder import LEAST_CUT, SAMPLE_CHARS, Ladder, Meter
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
 from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import search_stems
+from llm_common.text.excerpt import fair_shares
 
-__all__ = ["pack"]
+__all__ = ["assemble", "in_bundle_order", "pack", "rooms"]
+
+_SECTION = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def in_bundle_order(placed: Iterable[Placed]) -> list[Placed]:
+    """By section; turns by time, other items as the previous bundle had them, then the new ones by tier and score."""
+    return sorted(placed, key=_place)
+
+
+def assemble(
+    placed: Sequence[Placed],
+    dropped: Sequence[ItemAccount],
+    *,
+    request: ContextSelectionRequest,
+    allocation: BudgetAllocation,
+    total_tokens: int,
+) -> ContextBundle:
+    """The bundle of what was placed, in that order, with the accounts of what was not."""
+    shown = [_as_shown(each) for each in placed]
+    turns = tuple(item for item in shown if isinstance(item, TurnEntry))
+    files = tuple(item for item in shown if isinstance(item, ContextFile))
+    memory = tuple(item for item in shown if isinstance(item, MemorySnippet))
+    outputs = tuple(item for item in shown if isinstance(item, ContextPointer))
+    budget = allocation.total_budget
+    return ContextBundle(
+        turns=turns,
+        files=files,
+        memory=memory,
+        project=next((item for item in shown if isinstance(item, ProjectState)), None),
+        outputs=outputs,
+        blocks=tuple(each.block for each in placed),
+        kept=tuple(each.account for each in placed),
+        dropped=dropped,
+        metadata=BundleMetadata(
+            total_tokens=total_tokens,
+            budget=budget,
+            budget_utilization=total_tokens / budget,
+            selection_strategy=f"intent:{request.intent.classification} budget:{budget} strategy:{request.strategy}",
+            files_selected=len(files),
+            turns_selected=len(turns),
+            memory_selected=len(memory),
+            outputs_selected=len(outputs),
+            intent=request.intent.classification,
+            strategy=request.strategy,
+        ),
+    )
+
+
+def _as_shown(placed: Placed) -> TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer:
+    """The item itself when it is shown whole; else with the text that is shown instead of it."""
+    item = placed.candidate.item
+    if placed.form == "whole" or isinstance(item, ProjectState | ContextPointer):
+        return item
+    text = "text" if isinstance(item, MemorySnippet) else "content"
+    return item.model_copy(update={text: placed.shown, "tokens": placed.tokens})
+
+
+def _place(placed: Placed) -> tuple[int, bool, float, int, float, str]:
+    candidate = placed.candidate
+    section = _SECTION[candidate.kind]
+    if isinstance(candidate.item, TurnEntry):
+        return section, False, candidate.item.timestamp.timestamp(), 0, 0.0, candidate.id
+    if candidate.before is not None:
+        return section, False, candidate.before, 0, 0.0, candidate.id
+    return section, True, 0.0, candidate.tier, -candidate.worth, candidate.id
+
+
+def rooms(
+    allocation: BudgetAllocation, wanted: Mapping[Kind, int], used: Mapping[Kind, int], left: int
+) -> dict[Kind, int]:
+    """Tokens for each kind that wants some, at most `left` together, nobody more than it wants.
+
+    The ceilings are the allocation's, less what a kind has already used, all made smaller alike where the rest of the
+    budget is too small for them. They are cumulative: what turns leave goes on to files and outputs, which share
+    theirs fairly, then to memories, then to the project. What is left at the end, the share of the system text that the
+    headings do not need included, is divided fairly among the kinds that still want more.
+
+    Args:
+        allocation: The ceilings.
+        wanted: Tokens of all that is not yet in, by kind.
+        used: Tokens of what is in, by kind.
+        left: Tokens that remain of the budget.
+    """
+    stages: tuple[tuple[tuple[Kind, ...], int], ...] = (
+        (("turn",), allocation.recent_turns),
+        (("file", "output"), allocation.files),
+        (("memory",), allocation.memory),
+        (("project",), allocation.project),
+    )
+    ceilings = [max(ceiling - sum(used.get(kind, 0) for kind in kinds), 0) for kinds, ceiling in stages]
+    whole = max(sum(ceilings), left, 1)
+    given: dict[Kind, int] = {}
+    unused = 0
+    for (kinds, _), ceiling in zip(stages, ceilings, strict=True):
+        have = unused + ceiling * left // whole
+        shares = fair_shares([wanted.get(kind, 0) for kind in kinds], have)
+        given.update(zip(kinds, shares, strict=True))
+        unused = have - sum(shares)
+    unmet = {kind: wanted.get(kind, 0) - share for kind, share in given.items()}
+    extra = fair_shares(list(unmet.values()), left - sum(given.values()))
+    return {kind: share + more for (kind, share), more in zip(given.items(), extra, strict=True)}
+
 
 _NEWEST_SHARE = 10  # a tenth of the budget
 _MAX_NEWEST = 20

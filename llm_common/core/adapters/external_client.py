@@ -9,7 +9,7 @@ from typing import Any
 from llm_common.core.client import LLMClient
 from llm_common.core.external_errors import foreign_errors
 from llm_common.core.http.costs import Bill
-from llm_common.core.http.profiles import profile_of
+from llm_common.core.http.providers import profile_of
 from llm_common.core.http.wire import (
     ChatRequest,
     raise_stated_error,

@@ -1,13 +1,13 @@
 """`OpenAISDKClient`: a client of OpenAI's SDK, or one like it, as an `LLMClient`."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from llm_common.core.adapters.external_client import ForeignClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import MalformedReplyError
 
-__all__ = ["OpenAISDKClient", "SupportsCompletions", "arguments_of", "payload_of"]
+__all__ = ["LiteLLMClient", "OpenAISDKClient", "SupportsCompletions", "arguments_of", "payload_of"]
 
 
 class SupportsCompletions(Protocol):
@@ -69,3 +69,37 @@ def payload_of(answer: Any) -> dict[str, Any]:
             "the reply is no chat completion; check base_url, or take another model", reason="not_an_object"
         )
     return payload
+
+
+class LiteLLMClient(ForeignClient):
+    """Answers through `litellm.acompletion`, or the `acompletion` of a `litellm.Router`.
+
+    Keys and addresses come from where LiteLLM finds them, or from `functools.partial(acompletion, api_key=…)`. The cost
+    is the one that the endpoint reports, else LiteLLM's own calculation.
+
+    Args:
+        acompletion: The function.
+        model: Used when a call names none, with LiteLLM's prefix: `anthropic/claude-sonnet-4-5`.
+        timeout_s: Deadline of one call in seconds, retries included.
+        prefers_json_schema: As in `LLMConfig`.
+    """
+
+    def __init__(
+        self,
+        acompletion: Callable[..., Awaitable[Any]],
+        *,
+        model: str,
+        timeout_s: float = 60.0,
+        prefers_json_schema: bool = False,
+    ) -> None:
+        super().__init__(model=model, provider="litellm", timeout_s=timeout_s, prefers_json_schema=prefers_json_schema)
+        self._acompletion = acompletion
+
+    async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
+        answer = await self._acompletion(**arguments_of(request))
+        payload = payload_of(answer)
+        usage = payload.get("usage") or {}
+        if usage.get("cost") is None:
+            # Where LiteLLM's documentation says to look for what it calculated.
+            usage = usage | {"cost": (getattr(answer, "_hidden_params", None) or {}).get("response_cost")}
+        return payload | {"usage": usage}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from llm_common.core.http.profiles import profile_of
+from llm_common.core.http.providers import profile_of
 from llm_common.core.models import LLMUsage
 from llm_common.errors import CostLimitError, LLMError
 

@@ -13,11 +13,9 @@ from llm_common import __version__, _env
 from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
-from llm_common.core.http.profiles import profile_of
-from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env
-from llm_common.core.http.response_body import ACCEPT_ENCODING, read_body
+from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env, profile_of
 from llm_common.core.http.retries import RetryPolicy, attempts_of
-from llm_common.core.http.transport import HTTPX_ERRORS, error_of_status, translated
+from llm_common.core.http.transport import ACCEPT_ENCODING, HTTPX_ERRORS, error_of_status, read_body, translated
 from llm_common.core.http.wire import (
     ChatRequest,
     raise_stated_error,

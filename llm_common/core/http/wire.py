@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from llm_common.core.http.profiles import ModelProfile, profile_of
+from llm_common.core.http.providers import ModelProfile, profile_of
 from llm_common.core.http.transport import error_of_status
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
 from llm_common.errors import ContextTooLongError, LLMStatusError, MalformedReplyError

@@ -14,8 +14,7 @@ from llm_common.context import (
     compare_strategies,
     select_and_pack_context,
 )
-from llm_common.context.budget import allocate_budget
-from llm_common.context.request import Kind, Score, Scores
+from llm_common.context.request import Kind, Score, Scores, allocate_budget
 from tests.context.samples import NOON, file, memory, output, request_of, turn
 
 POOL = DataPoolSnapshot(

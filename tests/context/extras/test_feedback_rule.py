@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.context import ContextBundle, DataPoolSnapshot, ItemAccount
-from llm_common.context.extras.feedback_rule import HALF_LIFE, STEP, bounded, faded, pushes
+from llm_common.context.extras.feedback import HALF_LIFE, STEP, bounded, faded, pushes
 from llm_common.context.request import Kind, Score
 from tests.context.samples import file, memory, packed, request_of
 

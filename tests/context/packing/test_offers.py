@@ -2,8 +2,7 @@
 
 from llm_common.context.bundle import Form
 from llm_common.context.packing.candidate import Candidate, Placed, candidates_of
-from llm_common.context.packing.knapsack import Load
-from llm_common.context.packing.offers import offers_of
+from llm_common.context.packing.knapsack import Load, offers_of
 from llm_common.context.pool import DataPoolSnapshot
 from tests.context.samples import even_scores, file
 

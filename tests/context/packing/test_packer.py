@@ -11,9 +11,8 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.context.bundle import ContextBundle
+from llm_common.context.bundle import ContextBundle, frame, item_block
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.rendering import frame, item_block
 from llm_common.context.request import IntentType, Kind, Score
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from tests.context.samples import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.core.http.profiles import profile_of
+from llm_common.core.http.providers import profile_of
 from llm_common.core.models import LLMUsage
 
 THINKING_OFF = {"thinking": {"type": "disabled"}}
