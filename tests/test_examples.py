@@ -95,7 +95,7 @@ def test_code_question_packs_files_within_its_budget_and_says_why_s1_05_s1_11(tm
     tokens, budget = re.findall(r"[0-9,]+", output.splitlines()[0])[:2]
     assert 0 < int(tokens.replace(",", "")) <= int(budget.replace(",", ""))
     rows = {words[1]: words[2] for line in output.splitlines()[2:] if (words := line.split())}
-    assert rows["http/retries.py"] == "whole"
+    assert rows["http/openai_compatible.py"] == "passages"
     assert rows["tokens.py"] == "left_out"
 
 
@@ -156,7 +156,7 @@ async def test_financial_research_with_a_model(tmp_path: Path) -> None:
 async def test_code_question_with_a_model(tmp_path: Path) -> None:
     output, [asked] = await run_with_model("code_question.py", replies=["By a deadline."], cwd=tmp_path)
     assert output.endswith("By a deadline.\n")
-    assert "### http/retries.py" in str(asked.body["messages"])
+    assert "### http/openai_compatible.py" in str(asked.body["messages"])
 
 
 async def test_long_conversation_with_a_model(tmp_path: Path) -> None:
