@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         SubTaskResult as SubTaskResult,
         ToolCall as ToolCall,
     )
-    from llm_common.pointers.object_pointers import (
+    from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,
     )
     from llm_common.prompt import (

@@ -11,8 +11,7 @@ from llm_common.pointers.format import (
     format_selected_contexts,
     render_selected_contexts,
 )
-from llm_common.pointers.housekeeping import GcReport
-from llm_common.pointers.maintenance import StoreFinding, StoreReport
+from llm_common.pointers.maintenance import GcReport, StoreFinding, StoreReport
 from llm_common.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import Redactor
@@ -20,7 +19,7 @@ from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRele
 from llm_common.selection.results import DroppedId, PointerChoice, RelevanceSelection
 
 if TYPE_CHECKING:
-    from llm_common.pointers.object_pointers import (
+    from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,  # noqa: PLC0414 - not in __all__: it needs an extra
     )
 
@@ -49,7 +48,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """The store that needs the extra `object-store`, when it is asked for."""
     if name == "ObjectContextPointerStore":
-        from llm_common.pointers.object_pointers import ObjectContextPointerStore  # noqa: PLC0415 - an extra
+        from llm_common.pointers.object_records import ObjectContextPointerStore  # noqa: PLC0415 - an extra
 
         return ObjectContextPointerStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.pointers.format import heading_of
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking import search_stems
-from llm_common.text.encoding import decode_json, is_small
+from llm_common.text.canonical import decode_json
 from llm_common.text.excerpt import excerpt_json, excerpt_text, to_json
 from llm_common.text.fence import fence_nonce, fenced, one_line, printable, without_headings
 
@@ -119,7 +119,7 @@ class OffloadTurn:
             self._spend(0)
             return True
         count = partial(_tokens_within, result, min(limits), self._counter)
-        tokens = count() if is_small(result) else await asyncio.to_thread(count)
+        tokens = await asyncio.to_thread(count)
         room = self._room()  # others may have taken some meanwhile
         if tokens is None or (room is not None and tokens > room):
             return False

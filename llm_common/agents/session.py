@@ -22,7 +22,7 @@ from llm_common.agents.context_pointers import (
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import CorruptPointerError, InvalidIdError, PointerNotFoundError, UnsafePathError
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
-from llm_common.text.encoding import decode_json, encode_json
+from llm_common.text.canonical import decode_json, encode_json
 
 __all__ = [
     "DEFAULT_PERSIST_THRESHOLD",

@@ -1,31 +1,38 @@
-"""`Verifier`: names whatever in a store is not as a save leaves it, and puts right what can be."""
+"""What is done with results that are stored already: erasing, collecting garbage, verifying.
+
+All three scan a query without a lock first, and change it only if something is to go: a walk through many healthy
+queries disturbs no writer. What goes is decided again inside the change.
+"""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import datetime
-from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.pointers.gravestones import Gravestones
-from llm_common.pointers.housekeeping import ABANDONED_AFTER
-from llm_common.pointers.inventory import Inventory, take_inventory
-from llm_common.pointers.listing import parse_key
-from llm_common.pointers.object_records import ConditionalPointerRecords
-from llm_common.pointers.records import PointerRecords, RecordWriter, meta_key, parse_meta, result_key
-from llm_common.storage import BlobStore
+from llm_common.pointers.listing import read_pointers
+from llm_common.pointers.records import (
+    LeftoverKind,
+    PointerRecords,
+    QueryFiles,
+    Transaction,
+    meta_name,
+    owner_of,
+    parse_meta,
+)
+from llm_common.pointers.retention import Tombstones, has_expired
 
-__all__ = ["FindingKind", "StoreFinding", "StoreReport", "Verifier"]
+__all__ = ["FindingKind", "GcReport", "Maintenance", "StoreFinding", "StoreReport"]
 
 FindingKind = Literal[
+    LeftoverKind,
     "bad_meta",
     "digest_mismatch",
-    "foreign",
-    "leftover_next",
+    "unrecognized",
     "missing_result",
-    "orphan_result",
     "stale_temporary",
     "unreadable",
     "unsafe",
@@ -33,15 +40,41 @@ FindingKind = Literal[
 """What can be wrong with a file.
 
 `bad_meta`: a pointer's record is damaged, or that of another place. `digest_mismatch`: a result is not what was saved.
-`missing_result`: a pointer has lost its result. `orphan_result`: no pointer stands for the result of a killed first
-save. `leftover_next`: a killed save of a known call is unfinished. `stale_temporary`: a killed writer's, over an hour
-old. `unsafe`: a link, a file with several names or of another owner, a directory or a device under a name of ours.
-`unreadable`: the whole query cannot be looked at. `foreign`: a file that is none of the store's.
+`missing_result`: a pointer has lost its result. `orphan_result`: no pointer names the result of a killed save.
+`leftover_next`: a killed save of a known call is unfinished. `stale_temporary`: a killed writer's, over an hour old.
+`unsafe`: a link, a file with several names or of another owner, a directory or a device under a name of ours.
+`unreadable`: the whole query cannot be looked at. `unrecognized`: a file that no store writes.
 """
 
-_LEFT_ALONE: frozenset[FindingKind] = frozenset({"foreign", "unreadable", "unsafe"})
+_Faults = dict[str, dict[str, FindingKind]]  # what is wrong with the files, by name, by the pointer that owns them
 
 _log = logging.getLogger(__name__)
+
+
+class GcReport(BaseModel):
+    """What a run of `gc` found and removed.
+
+    Attributes:
+        queries: Queries looked at.
+        passed_over: Queries that could not be worked on, such as one that a writer held; the next run tries again.
+        expired: Pointers removed since their time was over.
+        orphans: Results removed that no pointer named.
+        leftovers: Unfinished saves of killed writers, completed or dropped.
+        temporaries: Temporary files of killed writers removed.
+        freed_bytes: Bytes of all that was removed.
+        forgotten: Pointers of which it is no longer known that they expired or were erased.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    queries: int = 0
+    passed_over: int = 0
+    expired: int = 0
+    orphans: int = 0
+    leftovers: int = 0
+    temporaries: int = 0
+    freed_bytes: int = 0
+    forgotten: int = 0
 
 
 class StoreFinding(BaseModel):
@@ -81,28 +114,68 @@ class StoreReport(BaseModel):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong, or all of it has been put right; foreign files are nobody's fault."""
-        return all(finding.repaired or finding.kind == "foreign" for finding in self.findings)
+        """Whether nothing is wrong, or all of it has been put right; files of other programs do not count."""
+        return all(finding.repaired or finding.kind == "unrecognized" for finding in self.findings)
 
 
-class Verifier:
-    """Reads every pointer and every result of a store, one at a time.
+class Maintenance:
+    """Walks through a store, one query at a time; the memory that it takes is that of the largest query and result.
 
     Args:
-        blobs: The store's bytes.
         records: The store's pairs.
-        gravestones: What is noted of those that a repair removes.
+        tombstones: Where removed pointers are noted.
     """
 
-    def __init__(
-        self, blobs: BlobStore, records: PointerRecords | ConditionalPointerRecords, gravestones: Gravestones
-    ) -> None:
-        self._blobs = blobs
+    def __init__(self, records: PointerRecords, tombstones: Tombstones) -> None:
         self._records = records
-        self._gravestones = gravestones
+        self._tombstones = tombstones
 
-    def run(self, *, repair: bool, now: datetime, stopped: Callable[[], bool]) -> StoreReport:
-        """What is wrong; the memory that it takes is that of the largest query and of the largest result.
+    def delete(self, query_id: str, pointer_ids: Collection[str] | None, *, remember: bool, now: datetime) -> int:
+        """How many pointers were removed; see `ContextPointerStore.delete`."""
+
+        def chosen() -> list[str]:
+            files = self._scan(query_id)
+            there = files.by_pointer.keys() | files.unreadable
+            return sorted(there if pointer_ids is None else there & set(pointer_ids))
+
+        def remove(transaction: Transaction) -> int:
+            removed = chosen()
+            noted = not remember or self._tombstones.mark(query_id, removed, "erased", now=now)
+            transaction.remove(*removed)
+            if not noted:  # for want of room, which there is now
+                self._tombstones.mark(query_id, removed, "erased", now=now)
+            return len(removed)
+
+        count = self._records.change(query_id, remove) if chosen() else 0
+        if pointer_ids is None or self._scan(query_id).is_empty:
+            self._records.blobs.remove_folder(query_id)
+        return count
+
+    def gc(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
+        """What was removed.
+
+        Args:
+            now: What expired by then is removed.
+            stopped: Asked before each query; True ends the walk.
+
+        Raises:
+            StoreError: The queries cannot be listed.
+        """
+        counts = Counter[str]()
+        for query_id in self._records.blobs.folders():
+            if stopped():
+                break
+            counts["queries"] += 1
+            try:
+                counts += self._collect_query(query_id, now)
+            except StoreError as exc:
+                counts["passed_over"] += 1
+                _log.warning("a query was passed over while collecting garbage: %s", type(exc).__name__)
+        counts["forgotten"] = self._tombstones.prune(now=now)
+        return GcReport(**counts)
+
+    def verify(self, *, repair: bool, now: datetime, stopped: Callable[[], bool]) -> StoreReport:
+        """What is wrong.
 
         Args:
             repair: True completes what can be completed and removes what can never be loaded.
@@ -114,12 +187,12 @@ class Verifier:
         """
         queries = pointers = 0
         findings: list[StoreFinding] = []
-        for query_id in self._blobs.folders():
+        for query_id in self._records.blobs.folders():
             if stopped():
                 break
             queries += 1
             try:
-                found, whole = self._verify(query_id, repair=repair, now=now)
+                found, whole = self._verify_query(query_id, repair=repair, now=now)
             except StoreError as exc:
                 _log.warning("a query could not be verified: %s", type(exc).__name__)
                 kind: FindingKind = "unsafe" if isinstance(exc, UnsafePathError) else "unreadable"
@@ -128,95 +201,101 @@ class Verifier:
             pointers += whole
         return StoreReport(queries=queries, pointers=pointers, findings=tuple(findings))
 
-    def _verify(self, query_id: str, *, repair: bool, now: datetime) -> tuple[list[StoreFinding], int]:
+    def _scan(self, query_id: str) -> QueryFiles:
+        return QueryFiles.of(self._records.blobs, query_id)
+
+    def _collect_query(self, query_id: str, now: datetime) -> Counter[str]:
+        files = self._scan(query_id)
+        counts = Counter[str]()
+        if files.temporaries:
+            self._records.blobs.sweep(query_id)
+            counts.update(temporaries=len(files.temporaries), freed_bytes=sum(files.temporaries.values()))
+        if self._records.leftovers(files, now=now) or self._expired(files, now):
+            counts += self._records.change(query_id, lambda transaction: self._collect(transaction, query_id, now))
+            files = self._scan(query_id)
+        if files.is_empty:
+            self._records.blobs.remove_folder(query_id)
+        return counts
+
+    def _collect(self, transaction: Transaction, query_id: str, now: datetime) -> Counter[str]:
+        """Removes the garbage of a query; counts what goes."""
+        files = self._scan(query_id)
+        leftovers = self._records.leftovers(files, now=now)
+        kinds = Counter(leftovers.values())
+        counts = Counter(leftovers=kinds["leftover_next"], orphans=kinds["orphan_result"])
+        counts["freed_bytes"] = sum(files.by_pointer[owner_of(name) or ""][name].size for name in leftovers)
+        transaction.clean(leftovers)
+        files = self._scan(query_id)
+        expired = self._expired(files, now)
+        self._tombstones.mark(query_id, expired, "expired", now=now)
+        transaction.remove(*expired)
+        counts.update(expired=len(expired), freed_bytes=sum(map(files.size, expired)))
+        return counts
+
+    def _expired(self, files: QueryFiles, now: datetime) -> list[str]:
+        return [one.pointer_id for one in read_pointers(self._records.blobs, files) if has_expired(one, now)]
+
+    def _verify_query(self, query_id: str, *, repair: bool, now: datetime) -> tuple[list[StoreFinding], int]:
         """The findings of a query, and how many of its pointers are whole."""
-        found = take_inventory(self._blobs, query_id)
-        suspects = self._examine(found, list(found.owned), now)
-        whole = len(found.owned.keys() - suspects.keys() - found.impeded)
-        if repair and found.temporaries:
-            self._blobs.sweep(query_id)
-        findings = _others(found, repaired=repair)
-        if suspects and repair:
-            suspects = self._records.write(query_id, partial(self._repair, query_id, set(suspects), now))
-        elif suspects:  # a writer may have been at work
-            with self._records.still(query_id):
-                suspects = self._examine(take_inventory(self._blobs, query_id), suspects, now)
-        return [*findings, *_findings(query_id, suspects, repaired=repair)], whole
+        files = self._scan(query_id)
+        faults = self._faults(files, files.by_pointer, now)
+        whole = len(files.by_pointer.keys() - faults.keys() - files.unreadable)
+        if repair and files.temporaries:
+            self._records.blobs.sweep(query_id)
+        if faults and repair:
+            faults = self._records.change(query_id, lambda txn: self._repair(txn, query_id, list(faults), now))
+        elif faults:  # a writer may have been at work
+            with self._records.quiet(query_id):
+                faults = self._faults(self._scan(query_id), faults, now)
+        return _findings(files, faults, repaired=repair), whole
 
-    def _examine(
-        self, found: Inventory, pointer_ids: Collection[str], now: datetime
-    ) -> dict[str, dict[str, FindingKind]]:
-        """What is wrong with the blobs of these pointers, by key, by pointer; those that are whole are left out."""
-        wrong = {one: self._faults(found, one, now) for one in pointer_ids if one not in found.impeded}
-        return {pointer_id: faults for pointer_id, faults in wrong.items() if faults}
+    def _faults(self, files: QueryFiles, pointer_ids: Collection[str], now: datetime) -> _Faults:
+        """What is wrong with these pointers; those that are whole are left out."""
+        faults: _Faults = {}
+        for name, kind in self._records.leftovers(files, now=now).items():
+            faults.setdefault(owner_of(name) or "", {})[name] = kind
+        for pointer_id in pointer_ids:
+            has_meta = meta_name(pointer_id) in files.by_pointer.get(pointer_id, ())
+            is_readable = pointer_id not in files.unreadable
+            if has_meta and is_readable and (wrong := self._what_is_wrong(files.query_id, pointer_id)):
+                faults.setdefault(pointer_id, {}).update(wrong)
+        return {pointer_id: wrong for pointer_id, wrong in faults.items() if pointer_id in pointer_ids}
 
-    def _faults(self, found: Inventory, pointer_id: str, now: datetime) -> dict[str, FindingKind]:
-        query_id, faults = found.query_id, dict[str, FindingKind]()
-        meta, result = meta_key(query_id, pointer_id), result_key(query_id, pointer_id)
-        pending = found.pending(pointer_id)
-        for key in self._records.abandoned(pending, before=now - ABANDONED_AFTER):
-            faults[key] = "leftover_next"
-        if meta in found.owned.get(pointer_id, ()):
+    def _what_is_wrong(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
+        """What keeps a pointer from being loaded, by the name of the file."""
+        try:
+            self._records.load_once(query_id, pointer_id)
+        except (PointerNotFoundError, CorruptPointerError) as exc:
+            meta = meta_name(pointer_id)
             try:
-                self._records.load_still(query_id, pointer_id)
-            except PointerNotFoundError:
-                faults[result] = "missing_result"
-            except CorruptPointerError:
-                faults |= self._what_is_corrupt(query_id, pointer_id)
-        elif result in found.owned.get(pointer_id, ()) and not pending:
-            faults[result] = "orphan_result"
+                data = self._records.blobs.get(f"{query_id}/{meta}")
+                pointer = parse_meta(data, query_id=query_id, pointer_id=pointer_id)
+            except StoreError:
+                return {meta: "bad_meta"}
+            result = self._records.result_names(pointer)[0]
+            return {result: "missing_result" if isinstance(exc, PointerNotFoundError) else "digest_mismatch"}
+        return {}
+
+    def _repair(self, transaction: Transaction, query_id: str, suspects: list[str], now: datetime) -> _Faults:
+        """What was wrong with the pointers, and no longer is."""
+        files = self._scan(query_id)
+        faults = self._faults(files, suspects, now)
+        transaction.clean([name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults])
+        lost = list(self._faults(self._scan(query_id), list(faults), now))
+        self._tombstones.mark(query_id, lost, "erased", now=now)
+        transaction.remove(*lost)
         return faults
 
-    def _what_is_corrupt(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
-        meta = meta_key(query_id, pointer_id)
-        try:
-            parse_meta(self._blobs.get(meta), query_id=query_id, pointer_id=pointer_id)
-        except StoreError:
-            return {meta: "bad_meta"}
-        return {result_key(query_id, pointer_id): "digest_mismatch"}
 
-    def _repair(
-        self, query_id: str, suspects: set[str], now: datetime, records: RecordWriter
-    ) -> dict[str, dict[str, FindingKind]]:
-        """What is wrong with the pointers, and no longer is."""
-        before = now - ABANDONED_AFTER
-        wrong = self._examine(take_inventory(self._blobs, query_id), suspects, now)
-        for pointer_id, faults in wrong.items():
-            if "leftover_next" in faults.values():
-                records.finish(query_id, pointer_id, before=before)
-        lost = list(self._examine(take_inventory(self._blobs, query_id), wrong, now))
-        self._gravestones.mark(query_id, lost, "erased", now=now)
-        for pointer_id in lost:
-            records.remove(query_id, pointer_id, settle=pointer_id == lost[-1])
-        return wrong
-
-
-def _findings(query_id: str, wrong: dict[str, dict[str, FindingKind]], *, repaired: bool) -> list[StoreFinding]:
-    return [
-        StoreFinding(query_id=query_id, name=key.partition("/")[2], pointer_id=pointer_id, kind=kind, repaired=repaired)
-        for pointer_id, faults in wrong.items()
-        for key, kind in faults.items()
+def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[StoreFinding]:
+    """The faults of pointers, after what no pointer owns and what is in the place of a pointer's file."""
+    found: list[tuple[str, FindingKind, bool]] = [
+        *((name, "stale_temporary", repaired) for name in files.temporaries),
+        *((name, "unrecognized", False) for name in files.unrecognized),
+        *((name, "unsafe", False) for name in files.unsafe),
+        *((name, kind, repaired) for wrong in faults.values() for name, kind in wrong.items()),
     ]
-
-
-def _others(found: Inventory, *, repaired: bool) -> list[StoreFinding]:
-    """What no pointer owns, or what stands in the place of a pointer's."""
-    kinds: dict[FindingKind, Collection[str]] = {
-        "stale_temporary": found.temporaries,
-        "foreign": found.foreign,
-        "unsafe": found.unsafe,
-    }
-    findings = []
-    for kind, names in kinds.items():
-        for name in names:
-            owner = parse_key(f"{found.query_id}/{name}")
-            findings.append(
-                StoreFinding(
-                    query_id=found.query_id,
-                    name=name,
-                    pointer_id=owner[0] if owner else None,
-                    kind=kind,
-                    repaired=repaired and kind not in _LEFT_ALONE,
-                )
-            )
-    return findings
+    return [
+        StoreFinding(query_id=files.query_id, name=name, pointer_id=owner_of(name), kind=kind, repaired=done)
+        for name, kind, done in found
+    ]

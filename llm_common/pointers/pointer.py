@@ -31,7 +31,6 @@ __all__ = [
     "describe_result",
     "deterministic_summary",
     "digest_of",
-    "share_names",
     "summary_line",
     "text_digest",
 ]
@@ -179,8 +178,6 @@ class ContextPointer(BaseModel):
             whoever knows the rest of the arguments can test a guess, so a short password can be found by trying.
         expires_at: When it stops being there, in the form of `created_at`; None for never.
         pinned: Whether it stays all the same, also when its query is full.
-        result_fits_64_bits: Whether every integer of the result is known to fit 64 bits, so that loading need not look
-            for a longer one; False in files of older versions.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -200,17 +197,6 @@ class ContextPointer(BaseModel):
     args_sha256: str | None = None
     expires_at: str | None = None
     pinned: bool = False
-    result_fits_64_bits: bool = False
-
-
-_ALL_NAMES = set(ContextPointer.model_fields)
-
-
-def share_names(pointer: ContextPointer) -> ContextPointer:
-    """The pointer itself, with one set of the names of its fields for all that were given each; it takes 700 bytes."""
-    if len(pointer.__pydantic_fields_set__) == len(_ALL_NAMES):
-        object.__setattr__(pointer, "__pydantic_fields_set__", _ALL_NAMES)
-    return pointer
 
 
 def check_pointer_id(pointer_id: str) -> str:

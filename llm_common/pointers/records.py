@@ -1,153 +1,160 @@
-"""`PointerRecords`: results and their pointers as pairs of blobs that are never seen half written.
+"""Results and their pointers as pairs of blobs that are never seen half written.
 
-For a store with a lock; `ConditionalPointerRecords` keeps the same pairs in one without.
+`PointerRecords` is the seam: what a store of pointers needs, whatever keeps the bytes. `LockedRecords` writes under the
+folder's lock; `ObjectRecords` (`object_records.py`) by conditional puts.
 
-The pointer's blob, the meta, is the commit record; it holds the digest of its result.
+The pointer's blob, the meta, is the commit record; it holds the digest of its result. Under a lock:
 
-First save:  result, meta.
-Re-save:     next (the new meta), result, meta, drop next.
+    first save:  result, meta
+    re-save:     next (the new meta), result, meta, drop next
 
-Between any two steps the result on disk is described by the meta or by `next`, so a reader, and whoever comes after a
-killed writer, can tell which version is whole. Each step of a re-save is on the disk before the one that relies on it;
-of a first save both files are, before either has its name, and a meta without its result counts for nothing.
+Between any two steps the result on disk is described by the meta or by `next`: a reader, and the writer that follows a
+killed one, can tell which version is whole. Each step of a re-save is on the disk before the one that relies on it. Of
+a first save both files are flushed before either has its name, and a result without a meta counts for nothing.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
-from itertools import chain
-from typing import Protocol, TypeVar
+from datetime import datetime, timedelta
+from typing import Final, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
+from llm_common.errors import CorruptPointerError, StoreError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.storage import LockingBlobStore
-from llm_common.text.encoding import decode_json, encode_json
+from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore
+from llm_common.text.canonical import decode_json, encode_json
 
 __all__ = [
-    "NewVersion",
+    "ABANDONED_AFTER",
+    "LeftoverKind",
+    "LockedRecords",
     "PointerRecords",
-    "RecordWriter",
-    "describes",
+    "QueryFiles",
+    "Transaction",
+    "matches_digest",
     "meta_bytes",
-    "meta_key",
-    "next_key",
+    "meta_name",
+    "owner_of",
     "parse_meta",
-    "result_key",
 ]
 
-Changed = TypeVar("Changed")
+T = TypeVar("T")
+LeftoverKind = Literal["leftover_next", "orphan_result"]
 
-_FINITE = frozenset({str, int, bool, type(None)})
-_read_strictly: Callable[..., ContextPointer] = ContextPointer.__pydantic_validator__.validate_json
+ABANDONED_AFTER: Final = timedelta(hours=1)
+"""No healthy save takes as long: what is unfinished by then has lost its writer."""
 
-_TRIES = 3
+_NAME = re.compile(
+    r"([0-9a-f]{12,16})\.(?:meta\.json|next|result\.json"
+    r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next)"  # on an object store; the last by version 1.0.0
+)
+_MAX_READS = 3
 """A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
 
 
-def meta_key(query_id: str, pointer_id: str) -> str:
-    """Key of the commit record."""
-    return f"{query_id}/{_meta_name(pointer_id)}"
-
-
-def result_key(query_id: str, pointer_id: str) -> str:
-    """Key of the stored result."""
-    return f"{query_id}/{_result_name(pointer_id)}"
-
-
-def next_key(query_id: str, pointer_id: str) -> str:
-    """Key of the record that a re-save is about to commit."""
-    return f"{query_id}/{pointer_id}.next"
-
-
-def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer:
-    """The pointer that a commit record holds; fields of newer versions are passed over.
-
-    Raises:
-        CorruptPointerError: The bytes are no commit record, or that of another pointer.
-    """
-    try:
-        pointer = _read_strictly(data, strict=True)  # each field of the very type that it should have
-        if not _FINITE.issuperset(map(type, pointer.args.values())) and (b"NaN" in data or b"Infinity" in data):
-            pointer = _validated(decode_json(data))  # older files may hold these, and mean None
-    except ValidationError:
-        pointer = _validated(decode_json(data))
-    if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
-        raise CorruptPointerError("A stored pointer is that of another place; move its file back")
-    return pointer
-
-
-def _validated(fields: object) -> ContextPointer:
-    try:
-        return ContextPointer.model_validate(fields)
-    except ValidationError as exc:
-        raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
-
-
 @dataclass(frozen=True)
-class NewVersion:
-    """A result that is to be committed, and what makes its pointer, once and when it is first asked for.
+class QueryFiles:
+    """What a scan finds under one query.
 
-    To describe a large result by its SHA-256 takes as long as to write it; so that may be done while it is written.
+    Attributes:
+        query_id: The query.
+        by_pointer: The blobs by name, by the pointer that owns them.
+        unrecognized: Names that no pointer owns.
+        temporaries: Size by name of what killed writers left.
+        unsafe: Names under which there is no regular file.
     """
 
     query_id: str
-    pointer_id: str
-    payload: bytes
-    describe: Callable[[], ContextPointer]
+    by_pointer: Mapping[str, Mapping[str, BlobEntry]]
+    unrecognized: tuple[str, ...]
+    temporaries: Mapping[str, int]
+    unsafe: tuple[str, ...]
 
-    @cached_property
-    def pointer(self) -> ContextPointer:
-        """The pointer."""
-        return self.describe()
-
-    def blobs(self) -> Iterator[tuple[str, bytes]]:
-        """Names and bytes of the result and then of its meta, which is made when it is asked for."""
-        yield _result_name(self.pointer_id), self.payload
-        yield _meta_name(self.pointer_id), meta_bytes(self.pointer)
-
-
-class RecordWriter(Protocol):
-    """What a change of pairs may do; handed to the function that `write` of the records was given."""
-
-    def recover(self, query_id: str, pointer_id: str) -> ContextPointer | None:
-        """The committed pointer, if any."""
-
-    def commit(self, version: NewVersion, *, replaces: bool) -> None:
-        """Makes the version the visible one; after `recover` of its id."""
-
-    def update(self, pointer: ContextPointer) -> None:
-        """Puts what `recover` of its id has given, with other facts about how long it stays."""
-
-    def finish(self, query_id: str, pointer_id: str, *, before: datetime) -> None:
-        """Completes or drops what a writer left that was killed before that moment."""
-
-    def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
-        """Removes a pair; `settle` is as for `BlobStore.delete`."""
-
-
-class PointerRecords:
-    """Reads pairs at any time, and writes them under the folder's lock.
-
-    Args:
-        blobs: Where the bytes are.
-    """
-
-    def __init__(self, blobs: LockingBlobStore) -> None:
-        self._blobs = blobs
-
-    def write(self, query_id: str, change: Callable[[RecordWriter], Changed]) -> Changed:
-        """What the change returns, which sees the pairs of the query and writes them as one with what it saw.
+    @classmethod
+    def of(cls, blobs: BlobStore, query_id: str) -> "QueryFiles":
+        """What is there now; empty for an unknown query.
 
         Raises:
-            LockTimeoutError: Others wrote all the time that the store waits.
+            UnsafePathError: The query's folder is a link or belongs to another user.
+            StoreError: It cannot be read.
         """
-        with self._blobs.lock(query_id):
-            return change(self)
+        found = blobs.scan(query_id)
+        by_pointer: dict[str, dict[str, BlobEntry]] = {}
+        unrecognized = list(found.unrecognized)
+        for name, entry in found.blobs.items():
+            if match := _NAME.fullmatch(name):
+                by_pointer.setdefault(match[1], {})[name] = entry
+            else:
+                unrecognized.append(name)
+        return cls(query_id, by_pointer, tuple(unrecognized), found.temporaries, found.unsafe)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is there that anybody may want."""
+        return not (self.by_pointer or self.unrecognized or self.unsafe)
+
+    @property
+    def pending(self) -> set[str]:
+        """Pointers that a writer has begun to replace."""
+        return {one for one, names in self.by_pointer.items() if any(name.endswith(".next") for name in names)}
+
+    @property
+    def unreadable(self) -> set[str]:
+        """Pointers of which a part is no regular file: nothing can be said about the rest."""
+        return {owner for owner in map(owner_of, self.unsafe) if owner}
+
+    def size(self, pointer_id: str) -> int:
+        """Bytes of a pointer and its results."""
+        return sum(entry.size for entry in self.by_pointer.get(pointer_id, {}).values())
+
+
+class Transaction(Protocol):
+    """Changes of one query's pairs; handed to the function that `PointerRecords.change` was given."""
+
+    def current(self, pointer_id: str) -> ContextPointer | None:
+        """The committed pointer, if any, once what a killed writer left of it is finished or dropped."""
+
+    def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
+        """Commits a pointer whose id nothing has; False when something has it, and nothing was changed."""
+
+    def commit(self, pointer: ContextPointer, payload: bytes) -> None:
+        """Replaces the version that `current` of this id gave.
+
+        Raises:
+            StoreError: Not committed: the old version is still there, or, once the new result has replaced the old
+                one, the new version. A first save leaves nothing.
+        """
+
+    def update(self, pointer: ContextPointer) -> None:
+        """Puts what `current` of this id gave with other facts about how long it stays."""
+
+    def clean(self, leftovers: Collection[str]) -> None:
+        """Finishes or removes what `PointerRecords.leftovers` names."""
+
+    def remove(self, *pointer_ids: str) -> None:
+        """Removes pairs, and whatever else their pointers own."""
+
+
+class PointerRecords(Protocol):
+    """Pairs of results and pointers, of which readers see whole versions only."""
+
+    @property
+    def blobs(self) -> BlobStore:
+        """Where the bytes are."""
+
+    def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
+        """What the work returns; it may be called again if another writer was faster.
+
+        Raises:
+            LockTimeoutError: Other writers were at work all the time that the store waits.
+        """
+
+    def quiet(self, query_id: str) -> AbstractContextManager[None]:
+        """A block during which pairs can be looked at as if no writer were at work."""
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its verified result, both of one version, while others write.
@@ -156,127 +163,148 @@ class PointerRecords:
             PointerNotFoundError: There is no such pointer, or its result is gone.
             CorruptPointerError: The result is not what was saved.
         """
-        for _ in range(_TRIES):
-            try:
-                return self.load_still(query_id, pointer_id)
-            except CorruptPointerError:
-                continue
-        with self.still(query_id):
-            return self.load_still(query_id, pointer_id)
 
-    def still(self, query_id: str) -> AbstractContextManager[None]:
-        """A block during which nobody writes the query's pairs."""
-        return self._blobs.lock(query_id, shared=True)
+    def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        """As `load`, for a caller that keeps writers out, or accepts a false `CorruptPointerError`."""
 
-    def abandoned(self, keys: Iterable[str], *, before: datetime) -> list[str]:  # noqa: ARG002 - the lock tells
-        """Which of these pending records no writer will finish: all, for a caller under the lock."""
-        return list(keys)
+    def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
+        """The names that the pointer's result may have, the one of a new save first; the first that is there counts."""
 
-    def recover(self, query_id: str, pointer_id: str) -> ContextPointer | None:
-        """The committed pointer, if any, after what a killed writer left is finished or dropped; under the lock."""
-        committed = self._read(meta_key, query_id, pointer_id)
-        pending = self._read(next_key, query_id, pointer_id)
-        if pending is None:
-            return committed
-        with suppress(PointerNotFoundError):
-            if describes(pending, self._blobs.get(result_key(query_id, pointer_id))):
-                self._blobs.put(meta_key(query_id, pointer_id), meta_bytes(pending))
-                committed = pending
-        self._blobs.delete(next_key(query_id, pointer_id), settle=False)
-        return committed
+    def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
+        """The names of what killed writers left; certain in a quiet block only."""
 
-    def commit(self, version: NewVersion, *, replaces: bool) -> None:
-        """Makes the version the visible one; under the lock, after `recover`.
 
-        Args:
-            version: What to commit; of a first one the pointer is made while its result is on its way to the disk.
-            replaces: Whether `recover` found a pointer under this id.
+class LockedRecords:
+    """`PointerRecords` in a store whose folders can be locked.
 
-        Raises:
-            StoreError: Not committed: the old version is still there, or, once the new result has replaced the old
-                one, the new version. A first save leaves nothing.
-        """
-        keys = (version.query_id, version.pointer_id)
-        if replaces:
-            meta = meta_bytes(version.pointer)
-            self._blobs.put(next_key(*keys), meta)
-            self._blobs.put(result_key(*keys), version.payload)
-            self._blobs.put(meta_key(*keys), meta)
-            self._blobs.delete(next_key(*keys), settle=False)
-            return
-        self.commit_first(version.query_id, [version])
+    Args:
+        blobs: Where the bytes are.
+    """
 
-    def commit_first(self, query_id: str, versions: Sequence[NewVersion]) -> None:
-        """Makes first versions of pointers of one query visible, in less time than one after another; under the lock.
+    def __init__(self, blobs: LockingBlobStore) -> None:
+        self._blobs = blobs
 
-        Raises:
-            StoreError: None is committed.
-        """
-        try:
-            self._blobs.put_all(query_id, chain.from_iterable(version.blobs() for version in versions))
-        except BaseException:
-            for version in versions:
-                with suppress(StoreError):
-                    self._blobs.delete(meta_key(query_id, version.pointer_id), settle=False)
-                    self._blobs.delete(result_key(query_id, version.pointer_id), settle=False)
-            raise
+    @property
+    def blobs(self) -> BlobStore:
+        """Where the bytes are."""
+        return self._blobs
 
-    def update(self, pointer: ContextPointer) -> None:
-        """Puts the record of a pair anew; under the lock, after `recover` of its id."""
-        self._blobs.put(meta_key(pointer.query_id, pointer.pointer_id), meta_bytes(pointer))
+    def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
+        """What the work returns, called once under the query's lock; see `PointerRecords.change`."""
+        with self._blobs.lock(query_id) as folder:
+            return work(_LockedTransaction(folder, query_id))
 
-    def finish(self, query_id: str, pointer_id: str, *, before: datetime) -> None:  # noqa: ARG002 - the lock tells
-        """Completes or drops what a killed writer left; under the lock."""
-        self.recover(query_id, pointer_id)
-        self._blobs.delete(next_key(query_id, pointer_id), settle=False)
+    def quiet(self, query_id: str) -> AbstractContextManager[None]:
+        """A block under a shared lock; see `PointerRecords.quiet`."""
+        return self._blobs.lock_shared(query_id)
 
-    def remove(self, query_id: str, pointer_id: str, *, settle: bool) -> None:
-        """Removes a pair; under the lock. What is pending goes first, so that `recover` cannot bring it back."""
-        for key in (next_key, meta_key):
-            self._blobs.delete(key(query_id, pointer_id), settle=False)
-        self._blobs.delete(result_key(query_id, pointer_id), settle=settle)
+    def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        """The pointer and its verified result; see `PointerRecords.load`."""
+        for _ in range(_MAX_READS):
+            with suppress(CorruptPointerError):
+                return self.load_once(query_id, pointer_id)
+        with self.quiet(query_id):
+            return self.load_once(query_id, pointer_id)
 
-    def load_still(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """As `load`, for a caller that keeps writers out, or does not mind a false `CorruptPointerError`."""
-        keys = meta_key(query_id, pointer_id), result_key(query_id, pointer_id)
-        meta, payload = self._blobs.get_many(keys)  # in this order, which that of the steps relies on
+    def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        """As `load`, without waiting for a writer; see `PointerRecords.load_once`."""
+        names = [meta_name(pointer_id), _result_name(pointer_id)]
+        meta, payload = self._blobs.get_many(query_id, names)  # in this order, which that of the steps relies on
         if meta is None or payload is None:
-            meta, payload = self._blobs.get(keys[0]), self._blobs.get(keys[1])
-        pointer = _describing(payload, meta, query_id, pointer_id)
+            meta, payload = (self._blobs.get(f"{query_id}/{name}") for name in names)  # raises what is wrong
+        pointer = _described(payload, meta, query_id, pointer_id)
         if pointer is None or pointer.result_sha256 is None:  # one of an older version describes whatever is there
-            [pending] = self._blobs.get_many([next_key(query_id, pointer_id)])
-            pointer = _describing(payload, pending, query_id, pointer_id) or pointer
+            [pending] = self._blobs.get_many(query_id, [_next_name(pointer_id)])
+            pointer = _described(payload, pending, query_id, pointer_id) or pointer
         if pointer is None:
-            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)  # tells what is wrong with it, if it is that
+            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)  # raises if it is the meta that is damaged
             raise CorruptPointerError("A stored result is not what was saved; restore its file from a copy")
         return pointer, payload
 
-    def _read(self, key: Callable[[str, str], str], query_id: str, pointer_id: str) -> ContextPointer | None:
-        """The pointer under the key, None when it is missing or damaged."""
-        with suppress(PointerNotFoundError, CorruptPointerError):
-            return parse_meta(self._blobs.get(key(query_id, pointer_id)), query_id=query_id, pointer_id=pointer_id)
-        return None
+    def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
+        """The one name of the pointer's result."""
+        return (_result_name(pointer.pointer_id),)
+
+    def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:  # noqa: ARG002 - a lock needs no age
+        """Every pending record, and every result without a record; see `PointerRecords.leftovers`."""
+        found: dict[str, LeftoverKind] = {}
+        for pointer_id, names in files.by_pointer.items():
+            if pointer_id in files.unreadable:
+                continue
+            if pending := [name for name in names if name.endswith(".next")]:
+                found |= dict.fromkeys(pending, "leftover_next")
+            elif meta_name(pointer_id) not in names:
+                found |= dict.fromkeys(names, "orphan_result")
+        return found
 
 
-def _describing(payload: bytes, record: bytes | None, query_id: str, pointer_id: str) -> ContextPointer | None:
-    """The pointer of a record that describes the payload, None for a damaged record, or that of another result."""
-    if record is None:
-        return None
-    try:
-        pointer = parse_meta(record, query_id=query_id, pointer_id=pointer_id)
-    except CorruptPointerError:
-        return None
-    return pointer if describes(pointer, payload) else None
+class _LockedTransaction:
+    """A `Transaction` of a folder whose lock is held."""
 
+    def __init__(self, folder: LockedFolder, query_id: str) -> None:
+        self._folder = folder
+        self._query_id = query_id
 
-def describes(pointer: ContextPointer, payload: bytes) -> bool:
-    """Whether the pointer was saved with these bytes; one of an older version, without a digest, is believed."""
-    if pointer.result_sha256 is None:
+    def current(self, pointer_id: str) -> ContextPointer | None:
+        committed = self._read(meta_name(pointer_id), pointer_id)
+        pending = self._read(_next_name(pointer_id), pointer_id)
+        if pending is None:
+            return committed
+        payload = self._folder.get(_result_name(pointer_id))
+        if payload is not None and matches_digest(pending, payload):
+            self._folder.put((meta_name(pointer_id), meta_bytes(pending)))
+            committed = pending
+        self._folder.delete(_next_name(pointer_id), fsync=False)
+        return committed
+
+    def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
+        if self.current(pointer.pointer_id) is not None:
+            return False
+        meta, result = meta_name(pointer.pointer_id), _result_name(pointer.pointer_id)
+        try:
+            self._folder.put((result, payload), (meta, meta_bytes(pointer)))
+        except BaseException:
+            with suppress(StoreError):
+                self._folder.delete(meta, result, fsync=False)
+            raise
         return True
-    return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
+
+    def commit(self, pointer: ContextPointer, payload: bytes) -> None:
+        if self.commit_new(pointer, payload):
+            return
+        meta = meta_bytes(pointer)
+        self._folder.put((_next_name(pointer.pointer_id), meta))
+        self._folder.put((_result_name(pointer.pointer_id), payload))
+        self._folder.put((meta_name(pointer.pointer_id), meta))
+        self._folder.delete(_next_name(pointer.pointer_id), fsync=False)
+
+    def update(self, pointer: ContextPointer) -> None:
+        self._folder.put((meta_name(pointer.pointer_id), meta_bytes(pointer)))
+
+    def clean(self, leftovers: Collection[str]) -> None:
+        for name in leftovers:
+            owner = owner_of(name)
+            if owner and name.endswith(".next"):
+                self.current(owner)
+            self._folder.delete(name, fsync=False)
+
+    def remove(self, *pointer_ids: str) -> None:
+        for pointer_id in pointer_ids:
+            # What is pending goes first: `current` could bring the pair back from it.
+            names = _next_name(pointer_id), meta_name(pointer_id), _result_name(pointer_id)
+            with suppress(UnsafePathError):  # a directory under a name of ours
+                self._folder.delete(*names, fsync=pointer_id == pointer_ids[-1])
+
+    def _read(self, name: str, pointer_id: str) -> ContextPointer | None:
+        """The pointer of a record, None when it is missing or damaged."""
+        data = self._folder.get(name)
+        with suppress(CorruptPointerError):
+            return None if data is None else parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
+        return None
 
 
-def _meta_name(pointer_id: str) -> str:
+def meta_name(pointer_id: str) -> str:
+    """Name of the commit record."""
     return f"{pointer_id}.meta.json"
 
 
@@ -284,6 +312,49 @@ def _result_name(pointer_id: str) -> str:
     return f"{pointer_id}.result.json"
 
 
+def _next_name(pointer_id: str) -> str:
+    return f"{pointer_id}.next"
+
+
+def owner_of(name: str) -> str | None:
+    """The pointer that owns a blob of this name, None for a name that no pointer has."""
+    match = _NAME.fullmatch(name)
+    return match[1] if match else None
+
+
 def meta_bytes(pointer: ContextPointer) -> bytes:
     """The commit record of a pointer, which `parse_meta` reads."""
-    return encode_json(pointer.__dict__, small=True).data  # all plain, in the order of the class
+    return encode_json(pointer.__dict__).data  # all plain, in the order of the class
+
+
+def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer:
+    """The pointer that a commit record holds; fields of other versions are ignored.
+
+    Raises:
+        CorruptPointerError: The bytes are no commit record, or that of another pointer.
+    """
+    try:
+        pointer = ContextPointer.model_validate(decode_json(data))
+    except ValidationError as exc:
+        raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
+    if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
+        raise CorruptPointerError("A stored pointer is that of another place; move its file back")
+    return pointer
+
+
+def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
+    """Whether the pointer was saved with these bytes; one of an older version, without a digest, is believed."""
+    if pointer.result_sha256 is None:
+        return True
+    return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
+
+
+def _described(payload: bytes, record: bytes | None, query_id: str, pointer_id: str) -> ContextPointer | None:
+    """The pointer of a record that matches the payload, None for a damaged record, or that of another result."""
+    if record is None:
+        return None
+    try:
+        pointer = parse_meta(record, query_id=query_id, pointer_id=pointer_id)
+    except CorruptPointerError:
+        return None
+    return pointer if matches_digest(pointer, payload) else None

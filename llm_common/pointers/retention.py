@@ -1,26 +1,60 @@
-"""`Retention`: how long a stored result stays, and which ones give way when a query is full."""
+"""How long a stored result stays: the store's clock, its rules, and what it still knows of what is gone."""
 
-from collections.abc import Iterable
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Annotated, Final, Literal
 
-from llm_common.errors import PointerNotFoundError, ResultTooLargeError, StoreFullError
-from llm_common.pointers.clock import moment_of, time_text
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from llm_common.errors import PointerNotFoundError, ResultTooLargeError, StoreError, StoreFullError
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.storage import OWN_FOLDER, BlobStore
 
-__all__ = ["Retention", "has_expired", "not_found"]
+__all__ = ["Reason", "Retention", "SteadyClock", "Tombstones", "has_expired", "not_found", "time_text"]
+
+Reason = Literal["expired", "erased"]
 
 _MISSES = {
     "expired": "The time of this stored result is over and it is gone; go on without it",
     "erased": "This stored result was erased; go on without it",
     "unknown": "Nothing is stored under this pointer; use one that the store gave",
 }
+_TICK: Final = timedelta(microseconds=1)
+_MAX_ENTRIES_PER_SHARD: Final = 1_024
+_KEPT: Final = timedelta(days=30)
+
+_log = logging.getLogger(__name__)
+
+
+class SteadyClock:
+    """Tells the time in UTC, each time later than before: by a microsecond when the clock underneath goes back.
+
+    What has expired stays expired, and what was saved later is later, for the life of the process. It takes no lock,
+    which a forked child could inherit held: two threads that ask at the same instant may get the same time.
+
+    Args:
+        read: The clock underneath; None takes the system's.
+    """
+
+    def __init__(self, read: Callable[[], datetime] | None = None) -> None:
+        self._read = read or partial(datetime.now, UTC)
+        self._last = datetime.min.replace(tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        self._last = now = max(self._read().astimezone(UTC), self._last + _TICK)
+        return now
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The rules of one store; each pointer carries its own expiry, so that every process keeps to it.
+    """The rules of one store; each pointer carries its own expiry, which every process obeys.
 
     Attributes:
         ttl_s: Seconds from its last save after which a result is gone; None and infinity keep it.
@@ -48,13 +82,15 @@ class Retention:
         except OverflowError:  # beyond the year 9999
             return None
 
-    def giving_way(self, others: Iterable[ContextPointer], *, new_bytes: int, now: datetime) -> list[ContextPointer]:
-        """Which of the query's other pointers must go for a result of that size: expired ones, then the oldest.
+    def select_evictions(
+        self, others: Iterable[ContextPointer], *, new_bytes: int, now: datetime
+    ) -> list[ContextPointer]:
+        """The query's other pointers that must go for a result of that size: expired ones, then the oldest.
 
         Pinned ones never do.
 
         Args:
-            others: The pointers that would stand beside it, oldest first.
+            others: The pointers that would remain beside it.
             new_bytes: Size of the result.
             now: Tells which have expired.
 
@@ -70,35 +106,119 @@ class Retention:
                 f"The result takes more than the {limit:,} bytes that a query may hold; raise max_bytes_per_query "
                 "or store less"
             )
-        pointers = list(others)
-        beyond = new_bytes + sum(_size(pointer) for pointer in pointers) - limit
-        going: list[ContextPointer] = []
-        for pointer in sorted(pointers, key=lambda one: not has_expired(one, now)):
-            if beyond <= 0:
-                return going
-            if not pointer.pinned:
-                going.append(pointer)
-                beyond -= _size(pointer)
-        if beyond > 0:
+        pointers = sorted(others, key=lambda one: (not has_expired(one, now), one.created_at, one.pointer_id))
+        excess = new_bytes + sum(pointer.result_bytes or 0 for pointer in pointers) - limit
+        evicted: list[ContextPointer] = []
+        for pointer in pointers:
+            if excess > 0 and not pointer.pinned:
+                evicted.append(pointer)
+                excess -= pointer.result_bytes or 0
+        if excess > 0:
             raise StoreFullError(
                 f"Pinned results leave no room for this one in the {limit:,} bytes that a query may hold; unpin or "
                 "delete some, or raise max_bytes_per_query. Nothing was changed"
             )
-        return going
+        return evicted
 
 
 def has_expired(pointer: ContextPointer, now: datetime) -> bool:
     """Whether the pointer's time is over; never that of a pinned one, nor of one whose expiry is no time."""
     if pointer.expires_at is None or pointer.pinned:
         return False
-    expires_at = moment_of(pointer.expires_at)
-    return expires_at is not None and expires_at <= now
+    try:
+        return datetime.fromisoformat(pointer.expires_at).astimezone(UTC) <= now
+    except (ValueError, OverflowError):
+        return False
+
+
+def time_text(moment: datetime) -> str:
+    """The moment as pointers hold it: UTC, ISO 8601 with microseconds; text order is time order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def not_found(reason: Literal["expired", "erased", "unknown"]) -> PointerNotFoundError:
-    """The miss of a pointer, in words that make nobody run the tool again."""
+    """The miss of a pointer, in words that send nobody to run the tool again."""
     return PointerNotFoundError(_MISSES[reason], reason=reason)
 
 
-def _size(pointer: ContextPointer) -> int:
-    return pointer.result_bytes or 0
+class _Shard(BaseModel):
+    """One blob of tombstones: which tags were removed, why and when; the oldest first."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    salt: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] = Field(default_factory=lambda: secrets.token_hex(16))
+    gone: dict[str, tuple[Reason, date]] = Field(default_factory=dict)
+
+    @classmethod
+    def read(cls, data: bytes | None) -> "_Shard":
+        """The shard of these bytes, a new one for damaged ones."""
+        try:
+            return cls.model_validate_json(data or b"{}")
+        except ValidationError:
+            return cls()
+
+    def tag(self, query_id: str, pointer_id: str) -> str:
+        name = f"{query_id}/{pointer_id}".encode()
+        return hashlib.blake2b(name, key=bytes.fromhex(self.salt), digest_size=8).hexdigest()
+
+
+class Tombstones:
+    """Remembers for a month that a pointer expired or was erased; every process can tell why it is gone.
+
+    Kept in the store's own folder: an erased query leaves nothing of itself, neither names nor ids nor contents, only
+    salted 8-byte hashes and the day. Bounded: 256 blobs, chosen by a hash of the query, of the newest 1,024 pointers
+    each, 14 MB at most. A blob that is damaged or cannot be written is no error: erasing must not depend on it.
+
+    Args:
+        blobs: Where the blobs are.
+    """
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def reason(self, query_id: str, pointer_id: str) -> Literal["expired", "erased", "unknown"]:
+        """Why the pointer is not there."""
+        with suppress(StoreError):
+            shard = _Shard.read(self._blobs.get(_shard_key(query_id)))
+            return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
+        return "unknown"
+
+    def mark(self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime) -> bool:
+        """Notes why these pointers go, before they do; False when it could not be noted."""
+
+        def add(data: bytes | None) -> bytes:
+            shard = _Shard.read(data)
+            tags = dict.fromkeys((shard.tag(query_id, one) for one in pointer_ids), (reason, now.date()))
+            gone = {tag: why for tag, why in shard.gone.items() if tag not in tags} | tags
+            kept = dict(list(gone.items())[-_MAX_ENTRIES_PER_SHARD:])
+            return shard.model_copy(update={"gone": kept}).model_dump_json().encode()
+
+        try:
+            if pointer_ids:
+                self._blobs.update(_shard_key(query_id), add)
+        except StoreError as exc:
+            _log.warning("why %d pointers are gone could not be noted: %s", len(pointer_ids), type(exc).__name__)
+            return False
+        return True
+
+    def prune(self, *, now: datetime) -> int:
+        """How many pointers were forgotten, since they went over a month ago."""
+        oldest, pruned = (now - _KEPT).date(), 0
+
+        def drop(data: bytes | None) -> bytes:
+            shard = _Shard.read(data)
+            young = {tag: why for tag, why in shard.gone.items() if why[1] >= oldest}
+            return shard.model_copy(update={"gone": young}).model_dump_json().encode()
+
+        for name in self._blobs.scan(OWN_FOLDER).blobs:
+            with suppress(PointerNotFoundError):
+                key = f"{OWN_FOLDER}/{name}"
+                old = sum(day < oldest for _, day in _Shard.read(self._blobs.get(key)).gone.values())
+                if old:
+                    self._blobs.update(key, drop)
+                pruned += old
+        return pruned
+
+
+def _shard_key(query_id: str) -> str:
+    return f"{OWN_FOLDER}/gone-{hashlib.sha256(query_id.encode()).hexdigest()[:2]}"

@@ -1,164 +1,335 @@
-"""`Saver`: gives a draft its id, its time and its room, and commits it."""
+"""A save, from the call to the committed pair.
 
+`Call` checks and redacts what the tool was called with, `describe` makes the pointer of a result, and `Saver` commits
+the two: it finds the id, makes room, and hands finished bytes to the records.
+"""
+
+import hashlib
 import logging
-from collections.abc import Callable, Sequence
-from copy import copy
-from functools import partial
-from typing import Final, TypeAlias
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, Final
 
-from llm_common.errors import StoreError
-from llm_common.pointers.clock import SteadyClock, time_text
-from llm_common.pointers.commit_batch import CommitBatch
-from llm_common.pointers.draft import Draft
-from llm_common.pointers.gravestones import Gravestones
-from llm_common.pointers.listing import PointerIndex
-from llm_common.pointers.object_records import ConditionalPointerRecords
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.records import NewVersion, PointerRecords, RecordWriter, result_key
-from llm_common.pointers.retention import Retention, has_expired
-from llm_common.storage import BlobStore
+from pydantic import ValidationError
 
-__all__ = ["Saver", "Saving"]
+from llm_common.errors import InvalidIdError, StoreError, UnserialisableError
+from llm_common.pointers.listing import read_pointers
+from llm_common.pointers.pointer import (
+    ContextPointer,
+    call_digest_of,
+    describe_result,
+    digest_of,
+    summary_line,
+    text_digest,
+)
+from llm_common.pointers.records import PointerRecords, QueryFiles, Transaction
+from llm_common.pointers.retention import Retention, Tombstones, has_expired, time_text
+from llm_common.redaction.redactor import Redactor
+from llm_common.storage import check_query_id
+from llm_common.text.canonical import Encoded, Json, encode_json, json_text, stable_json, to_plain
 
+__all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Call", "Saver", "describe", "redacted_result"]
+
+MAX_ARGS_BYTES = 8_192
+MAX_SOURCE_URLS = 50
+
+_URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
+_MAX_NAME_CHARS: Final = 1_000
+_KEPT_ARGS: Final = 24
+_KEPT_CHARS: Final = 120
 _MAX_REPEATS: Final = 0xFFFF
-
-Saving: TypeAlias = Callable[[RecordWriter], NewVersion]
-"""Saves a draft, given what writes the pairs of its query."""
 
 _log = logging.getLogger(__name__)
 
 
-class Saver:
-    """Commits drafts.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool, checked: everything of a pointer that does not depend on the result.
 
-    What must give way for a result goes after it is committed, so that a save that fails costs nothing; a process that
-    dies in between leaves a query over its limit until the next save.
-
-    Args:
-        blobs: The store's bytes.
-        records: The store's pairs.
-        gravestones: What is noted of those that give way.
-        clock: The store's time.
+    Attributes:
+        query_id: What the user asked, as an id.
+        task_id: Task of the plan, if any.
+        tool_name: Tool that was called.
+        args: Its arguments as plain data without their secrets, cut when they take over 8 KB.
+        args_sha256: Of the whole arguments.
+        call_sha256: Of the call; its id is the beginning.
+        summary: One line about it.
     """
 
-    def __init__(
-        self,
-        blobs: BlobStore,
-        records: PointerRecords | ConditionalPointerRecords,
-        gravestones: Gravestones,
-        clock: SteadyClock,
-    ) -> None:
-        self._blobs = blobs
-        self._records = records
-        self._gravestones = gravestones
-        self._clock = clock
-        self._index = PointerIndex(blobs, records.load_still)  # used under the lock
+    query_id: str
+    task_id: str | None
+    tool_name: str
+    args: dict[str, Json]
+    args_sha256: str
+    call_sha256: str
+    summary: str
 
-    def save(self, draft: Draft, *, keep_repeats: bool, retention: Retention) -> ContextPointer:
-        """The pointer to the draft's result, which is now stored; see `ContextPointerStore.save`."""
-        saving = self.saving(draft, keep_repeats=keep_repeats, retention=retention)
-        return self._records.write(draft.query_id, saving).pointer
+    @classmethod
+    def checked(
+        cls,
+        *,
+        query_id: str,
+        task_id: str | int | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        redactor: Redactor,
+    ) -> "Call":
+        """The call, a snapshot that later changes of the arguments do not reach.
 
-    def saving(self, draft: Draft, *, keep_repeats: bool, retention: Retention) -> Saving:
-        """What saves the draft, for `make_all`."""
-        return partial(self._commit, draft=draft, keep_repeats=keep_repeats, retention=retention)
-
-    def make_all(self, query_id: str, savings: Sequence[Saving]) -> Sequence[ContextPointer | StoreError]:
-        """The pointer that each of the savings of a query leads to, or its error; all under one lock.
-
-        For a store with locks and without a limit of bytes, which each saving would have to see the others for.
+        Raises:
+            InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
+            UnserialisableError: JSON cannot stand for the arguments.
         """
-        records = self._records
-        assert isinstance(records, PointerRecords)
-        try:
-            made = records.write(query_id, lambda _: CommitBatch(query_id, records).make(savings))
-        except StoreError as exc:  # the lock, or the folder itself: none was made
-            return [_same(exc) for _ in savings]
-        return [version if isinstance(version, StoreError) else version.pointer for version in made]
-
-    def _commit(self, records: RecordWriter, *, draft: Draft, keep_repeats: bool, retention: Retention) -> NewVersion:
-        pointer_id, owner = _choose_id(records, draft, keep_repeats=keep_repeats)
-        now = self._clock.now()
-        describe = partial(
-            draft.pointer,
-            pointer_id=pointer_id,
-            created_at=time_text(now),
-            result_path=self._blobs.location(result_key(draft.query_id, pointer_id)),
-            expires_at=retention.expires_at(now),
-            pinned=owner is not None and owner.pinned,
+        check_query_id(query_id)
+        task = str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
+        if task is not None:
+            task = _checked_name(task, "task_id")
+        tool_name = _checked_name(tool_name, "tool_name")
+        if not isinstance(args, Mapping):
+            raise UnserialisableError(f"args must be a mapping of names to values, not {type(args).__name__}")
+        plain = to_plain(dict(args))
+        stable = stable_json(args)
+        shown = redactor.data(plain, encoded=encode_json(plain).data)
+        assert isinstance(shown, dict)
+        return cls(
+            query_id=query_id,
+            task_id=task,
+            tool_name=tool_name,
+            args=_shortened(shown),
+            args_sha256=text_digest(stable),
+            call_sha256=call_digest_of(stable, tool_name=tool_name, query_id=query_id, task_id=task),
+            summary=summary_line(tool_name=redactor.text(tool_name), args=shown),
         )
-        version = NewVersion(draft.query_id, pointer_id, draft.payload, describe)
-        going = self._giving_way(version, retention)
-        records.commit(version, replaces=owner is not None)
-        if going:
-            self._remove(records, going)
-        return version
 
-    def _giving_way(self, version: NewVersion, retention: Retention) -> list[ContextPointer]:
+    @property
+    def short_id(self) -> str:
+        """The id of the call: 12 digits."""
+        return self.call_sha256[:12]
+
+    @property
+    def long_id(self) -> str:
+        """The id of the call when another call owns the short one: 16 digits."""
+        return self.call_sha256[:16]
+
+    def repeat_id(self, ordinal: int) -> str:
+        """The id of a further result of the call."""
+        return f"{self.short_id}{ordinal:04x}"
+
+    def owns(self, pointer: ContextPointer) -> bool:
+        """Whether the pointer stands for this very call, whatever its id."""
+        return (self.tool_name, self.task_id, self.query_id, self.args_sha256) == (
+            pointer.tool_name,
+            pointer.task_id,
+            pointer.query_id,
+            pointer.args_sha256 or digest_of(pointer.args),
+        )
+
+
+def describe(
+    call: Call,
+    encoded: Encoded,
+    *,
+    source_urls: Iterable[str],
+    redactor: Redactor,
+    created_at: datetime,
+    expires_at: str | None,
+) -> ContextPointer:
+    """The pointer of a call and its result, under the call's short id.
+
+    Raises:
+        UnserialisableError: The result was changed meanwhile, or a key is half a surrogate pair.
+    """
+    try:
+        digest = describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor)
+        urls = _web_urls(source_urls, encoded.value, redactor)
+    except (IndexError, RuntimeError) as exc:  # of a container that another thread shrinks or grows
+        raise UnserialisableError("The result was changed while being saved; save a copy") from exc
+    try:
+        return ContextPointer(
+            pointer_id=call.short_id,
+            query_id=call.query_id,
+            task_id=call.task_id,
+            tool_name=call.tool_name,
+            args=call.args,
+            created_at=time_text(created_at),
+            summary=call.summary,
+            result_path="",
+            source_urls=urls,
+            result_bytes=len(encoded.data),
+            result_sha256=hashlib.sha256(encoded.data).hexdigest(),
+            digest=digest,
+            args_sha256=call.args_sha256,
+            expires_at=expires_at,
+        )
+    except ValidationError as exc:
+        raise UnserialisableError("A name among the arguments is no valid Unicode; pass plain text") from exc
+
+
+def redacted_result(result: object, redactor: Redactor, *, redact_results: bool) -> object:
+    """The result without secrets where results are redacted, else without those of a failed tool's error.
+
+    Raises:
+        UnserialisableError: JSON cannot stand for the result.
+    """
+    if redact_results:
+        plain = to_plain(_without_secret_error(result, redactor))
+        return redactor.data(plain, encoded=encode_json(plain).data)
+    return _without_secret_error(result, redactor)
+
+
+class Saver:
+    """Commits results under the ids of their calls.
+
+    What must be evicted for a result goes after it is committed: a save that fails costs nothing. A process that dies
+    in between leaves a query over its limit until the next save.
+
+    Args:
+        records: The store's pairs.
+        tombstones: Where the evicted are noted.
+    """
+
+    def __init__(self, records: PointerRecords, tombstones: Tombstones) -> None:
+        self._records = records
+        self._tombstones = tombstones
+
+    def commit(
+        self,
+        transaction: Transaction,
+        call: Call,
+        pointer: ContextPointer,
+        payload: bytes,
+        *,
+        keep_repeats: bool,
+        retention: Retention,
+        now: datetime,
+    ) -> ContextPointer:
+        """The pointer under the id that it now has.
+
+        Args:
+            transaction: Changes the call's query.
+            call: What the pointer stands for.
+            pointer: The pointer, described.
+            payload: Its result.
+            keep_repeats: Whether a result that differs from the call's last gets an id of its own.
+            retention: Tells what must go.
+            now: Tells what has expired.
+
+        Raises:
+            StoreFullError: What is pinned leaves no room.
+            StoreError: Not committed.
+        """
+        pointer = self._placed(pointer)
+        evicted = self._evictions(pointer, retention, now)
+        # Most calls are saved once: only if something has the id are its owner and its versions looked at.
+        if keep_repeats or not transaction.commit_new(pointer, payload):
+            pointer_id, owner = _choose_id(transaction, call, pointer, keep_repeats=keep_repeats)
+            pinned = owner is not None and owner.pinned
+            pointer = self._placed(pointer.model_copy(update={"pointer_id": pointer_id, "pinned": pinned}))
+            evicted = self._evictions(pointer, retention, now)
+            transaction.commit(pointer, payload)
+        if evicted:
+            self._evict(transaction, evicted, now)
+        return pointer
+
+    def _placed(self, pointer: ContextPointer) -> ContextPointer:
+        """The pointer with the place of its result."""
+        name = self._records.result_names(pointer)[0]
+        location = self._records.blobs.location(f"{pointer.query_id}/{name}")
+        return pointer.model_copy(update={"result_path": location})
+
+    def _evictions(self, pointer: ContextPointer, retention: Retention, now: datetime) -> list[ContextPointer]:
         """Which others of the query must go for this one; their records are read only when any must."""
-        limit, new_bytes = retention.max_bytes_per_query, len(version.payload)
+        limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
         if limit is None:
             return []
-        own = result_key(version.query_id, version.pointer_id)
-        sizes = self._blobs.list(version.query_id)
-        held = sum(size for key, size in sizes.items() if key.endswith(".result.json") and key != own)
-        if held + new_bytes <= limit:
+        files = QueryFiles.of(self._records.blobs, pointer.query_id)
+        others = {one: names for one, names in files.by_pointer.items() if one != pointer.pointer_id}
+        if new_bytes + sum(map(files.size, others)) <= limit:
             return []
-        listed = self._index.read(version.query_id).pointers
-        others = [other for other in listed if other.pointer_id != version.pointer_id]
-        return retention.giving_way(others, new_bytes=new_bytes, now=self._clock.now())
+        known = [one for one in read_pointers(self._records.blobs, files) if one.pointer_id in others]
+        return retention.select_evictions(known, new_bytes=new_bytes, now=now)
 
-    def _remove(self, records: RecordWriter, going: list[ContextPointer]) -> None:
-        """Removes what gives way; what refuses to is left to the next save, since this one is committed."""
-        now, query_id = self._clock.now(), going[0].query_id
-        expired = {pointer.pointer_id for pointer in going if has_expired(pointer, now)}
-        self._gravestones.mark(query_id, expired, "expired", now=now)
-        erased = [pointer.pointer_id for pointer in going if pointer.pointer_id not in expired]
-        self._gravestones.mark(query_id, erased, "erased", now=now)
+    def _evict(self, transaction: Transaction, evicted: list[ContextPointer], now: datetime) -> None:
+        """Removes the evicted; those that cannot be removed are left to the next save, since this one is committed."""
+        query_id = evicted[0].query_id
+        expired = {pointer.pointer_id for pointer in evicted if has_expired(pointer, now)}
+        everyone = [pointer.pointer_id for pointer in evicted]
+        self._tombstones.mark(query_id, expired, "expired", now=now)
+        self._tombstones.mark(query_id, [one for one in everyone if one not in expired], "erased", now=now)
         try:
-            for pointer in going:
-                records.remove(query_id, pointer.pointer_id, settle=pointer is going[-1])
+            transaction.remove(*everyone)
         except StoreError as exc:
             _log.warning("a query stays over its limit for now: %s", type(exc).__name__)
 
 
-def _choose_id(records: RecordWriter, draft: Draft, *, keep_repeats: bool) -> tuple[str, ContextPointer | None]:
+def _choose_id(
+    transaction: Transaction, call: Call, pointer: ContextPointer, *, keep_repeats: bool
+) -> tuple[str, ContextPointer | None]:
     """The id to save under, and the pointer that this replaces."""
-    for pointer_id in (draft.short_id, draft.long_id):
-        owner = records.recover(draft.query_id, pointer_id)
-        if owner is None or draft.is_of(owner):
+    for pointer_id in (call.short_id, call.long_id):
+        owner = transaction.current(pointer_id)
+        if owner is None or call.owns(owner):
             break
     else:
         raise StoreError("Two other calls own both ids of this call; save it under another query_id")
-    if not keep_repeats or owner is None or pointer_id == draft.long_id:
+    if not keep_repeats or owner is None or pointer_id == call.long_id:
         return pointer_id, owner
-    return _choose_repeat(records, draft, owner)
+    return _choose_repeat(transaction, call, pointer, owner)
 
 
-def _choose_repeat(records: RecordWriter, draft: Draft, first: ContextPointer) -> tuple[str, ContextPointer | None]:
-    def repeat(ordinal: int) -> ContextPointer | None:
-        return records.recover(draft.query_id, _repeat_id(draft, ordinal))
-
+def _choose_repeat(
+    transaction: Transaction, call: Call, pointer: ContextPointer, first: ContextPointer
+) -> tuple[str, ContextPointer | None]:
+    """The id of the call's next result, or of its last if that is the same; found by bisection."""
     last, beyond = 0, 1
-    while repeat(beyond) is not None:
+    while transaction.current(call.repeat_id(beyond)) is not None:
         last, beyond = beyond, beyond * 2
     while beyond - last > 1:
         middle = (last + beyond) // 2
-        last, beyond = (last, middle) if repeat(middle) is None else (middle, beyond)
-    newest = repeat(last) if last else first
-    if newest is not None and draft.is_of(newest) and newest.result_sha256 == draft.payload_sha256:
+        last, beyond = (last, middle) if transaction.current(call.repeat_id(middle)) is None else (middle, beyond)
+    newest = transaction.current(call.repeat_id(last)) if last else first
+    if newest is not None and call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
         return newest.pointer_id, newest
     if beyond > _MAX_REPEATS:
         raise StoreError(f"One call has been saved {_MAX_REPEATS:,} times; use another query_id")
-    return _repeat_id(draft, beyond), None
+    return call.repeat_id(beyond), None
 
 
-def _repeat_id(draft: Draft, ordinal: int) -> str:
-    return f"{draft.short_id}{ordinal:04x}"
+def _checked_name(name: object, what: str) -> str:
+    if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
+        raise InvalidIdError(f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters")
+    if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+        raise InvalidIdError(f"{what} holds half a surrogate pair; pass valid Unicode")
+    return name
 
 
-def _same(error: StoreError) -> StoreError:
-    """The error for one of several who wait, whose traceback shows nothing of the others."""
-    same = copy(error)
-    same.__cause__ = error.__cause__
-    return same
+def _shortened(args: dict[str, Json]) -> dict[str, Json]:
+    """The arguments themselves, or the beginnings of the first 24 when all of them take over 8 KB."""
+    if len(encode_json(args).data) <= MAX_ARGS_BYTES:
+        return args
+    return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
+
+
+def _beginning(value: Json) -> Json:
+    text = value if isinstance(value, str) else json_text(value)
+    return value if len(text) <= _KEPT_CHARS else text[: _KEPT_CHARS - 1] + "…"
+
+
+def _without_secret_error(result: object, redactor: Redactor) -> object:
+    """The result of a tool that failed with the secrets out of its `error`; any other result itself."""
+    error = getattr(result, "__dict__", {}).get("error")
+    if not isinstance(error, str) or redactor.text(error) == error:
+        return result
+    plain = to_plain(result)
+    return plain | {"error": redactor.text(error)} if isinstance(plain, dict) else plain
+
+
+def _web_urls(named: Iterable[str], result: object, redactor: Redactor) -> list[str]:
+    """The web addresses that the caller names, then those that the result lists as its `source_urls`, each once."""
+    listed = result.get("source_urls") if isinstance(result, dict) else None
+    urls = chain(named, listed if isinstance(listed, list | tuple) else ())
+    kept = (redactor.text(url) for url in urls if isinstance(url, str) and _URL.fullmatch(url))
+    return list(islice(dict.fromkeys(kept), MAX_SOURCE_URLS))

@@ -2,38 +2,44 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
-from llm_common.errors import PointerNotFoundError
-from llm_common.pointers.clock import SteadyClock
-from llm_common.pointers.draft import Draft, told_of
+from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.pointers.listing import PointerIndex, PointerListing
+from llm_common.pointers.maintenance import GcReport, Maintenance, StoreReport
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.pointers.retention import Retention, has_expired, not_found
-from llm_common.pointers.save import Saver
-from llm_common.pointers.save_threads import SaveThreads
-from llm_common.pointers.upkeep import StoreUpkeep
+from llm_common.pointers.records import LockedRecords, PointerRecords, Transaction
+from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
+from llm_common.pointers.save import Call, Saver, describe, redacted_result
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.storage import ConditionalBlobStore, Durability, FileBlobStore, LockingBlobStore, check_query_id
-from llm_common.text.encoding import decode_json, is_small
+from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, check_query_id
+from llm_common.text.canonical import decode_json, encode_json
 
 __all__ = [
     "DEFAULT_MAX_RESULT_BYTES",
     "ContextPointerStore",
     "FileContextPointerStore",
+    "InMemoryContextPointerStore",
     "PointerListing",
     "StoreOptions",
 ]
 
 DEFAULT_MAX_RESULT_BYTES = 100_000_000
 """Far over any output that a model could use, and small enough to hash and load without a pause."""
+
+_THREADS: Final = 4  # keep a disk busy; each more would hold one more encoded result in memory
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -49,22 +55,25 @@ class StoreOptions(TypedDict, total=False):
     clock: Callable[[], datetime] | None
 
 
-class ContextPointerStore(StoreUpkeep):
+class ContextPointerStore:
     """Keeps results as pairs of blobs, a result and the pointer that commits it.
 
-    Every pointer that `list` returns can be loaded, whoever saves, is killed or is saving again at the same time, in
-    this process or another. Nothing that is stored is ever revived into an object.
+    Every pointer that `list` returns can be loaded, while others save, save again or are killed, in this process or
+    another. Nothing that is stored is ever revived into an object.
+
+    Attributes:
+        records: As given.
 
     Args:
-        blobs: Where the bytes are kept; what it offers, a lock or conditional puts, keeps writers apart.
+        records: The pairs: where the bytes are, and what keeps writers apart.
         max_result_bytes: A larger result is refused.
         redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's error before anything
             is written; made of further patterns and names, it knows yours too.
         redact_results: True takes them out of results as well, for good: what loads then is the redacted result.
         ttl_s: Seconds after its last save at which a result is gone; None keeps it until it is deleted.
         max_bytes_per_query: Most bytes of a query's results together: for a save beyond it the query's oldest go,
-            expired ones first. Looked up anew at each save, since other processes save too. None sets no limit.
-        clock: Tells the time; None takes the system's. Should it go back, what has expired stays so.
+            expired ones first. Read anew at each save, since other processes save too. None sets no limit.
+        clock: Tells the time; None takes the system's. Should it go back, what has expired stays expired.
 
     Raises:
         ValueError: `ttl_s` or `max_bytes_per_query` is not above zero.
@@ -72,7 +81,7 @@ class ContextPointerStore(StoreUpkeep):
 
     def __init__(
         self,
-        blobs: LockingBlobStore | ConditionalBlobStore,
+        records: PointerRecords,
         *,
         max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
         redactor: Redactor = DEFAULT_REDACTOR,
@@ -81,21 +90,24 @@ class ContextPointerStore(StoreUpkeep):
         max_bytes_per_query: int | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        super().__init__(blobs, SteadyClock(clock))
+        self.records: Final = records
         self._retention = Retention(ttl_s, max_bytes_per_query)
-        self._saver = Saver(blobs, self._records, self._gravestones, self._clock)
-        self._index = PointerIndex(blobs, self._records.load)
-        self._threads = SaveThreads()
-        self._saves_together = isinstance(blobs, LockingBlobStore) and max_bytes_per_query is None
+        self._clock = SteadyClock(clock)
+        self._tombstones = Tombstones(records.blobs)
+        self._saver = Saver(records, self._tombstones)
+        self._maintenance = Maintenance(records, self._tombstones)
+        self._index = PointerIndex(records)
         self._max_result_bytes = max_result_bytes
         self._redactor = redactor
         self._redact_results = redact_results
+        self._threads: ThreadPoolExecutor | None = None
+        self._process = 0
 
     async def save(
         self,
         *,
         query_id: str,
-        task_id: str | None,
+        task_id: str | int | None,
         tool_name: str,
         args: Mapping[str, Any],
         result: Any,
@@ -106,16 +118,15 @@ class ContextPointerStore(StoreUpkeep):
         """The pointer to a result that is now stored.
 
         The same call saved again in the same query replaces its result and `created_at` as one: readers see the old
-        pair or the new one. A different call is never replaced: should its id be taken, it gets a longer one.
+        pair or the new one. A different call is never replaced: if its id is taken, it gets a longer one.
 
-        The event loop stays free: files, waiting and the encoding of large results happen in a thread. A small result
-        (see `is_small`) is encoded at once, so later changes do not reach it. Of a larger one that is changed meanwhile
-        the stored result is the value at one instant, or the save fails and says so. A cancelled save leaves nothing
-        or everything: once its thread has begun it may be committed after the cancellation was reported.
+        Encoding, hashing, waiting and writing happen in one of four threads of the store. Encoding holds the
+        interpreter for about 1.2 ms a megabyte, and takes the result as it is at that instant. A cancelled save stores
+        nothing, or everything if it was being written already.
 
         Args:
             query_id: What the user asked, as an id of 1 to 128 of `A-Za-z0-9_-.`; names the folder.
-            task_id: Task of the plan, None without one.
+            task_id: Task of the plan, None without one; a number counts as its text.
             tool_name: Tool that gave the result.
             args: What the tool was called with; plain data, or what `to_plain` makes so.
             result: What the tool returned, likewise.
@@ -125,29 +136,48 @@ class ContextPointerStore(StoreUpkeep):
             ttl_s: Seconds after which this result is gone, infinity for never; None takes those of the store.
 
         Raises:
-            InvalidIdError: `query_id` is not allowed.
-            UnserialisableError: JSON cannot stand for the arguments or the result.
+            InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
+            UnserialisableError: JSON cannot stand for the arguments or the result, or `source_urls` is no list of text.
             ResultTooLargeError: The result takes more than `max_result_bytes` or `max_bytes_per_query`.
+            ValueError: `ttl_s` is not above zero.
             LockTimeoutError: Another writer held the query's folder for too long.
             StoreFullError: No room left on the device, or beside what is pinned in the query.
             StoreError: It could not be written for another reason. After none of these is anything half visible.
         """
-        check_query_id(query_id)
-        make_draft = partial(
-            Draft.of,
-            query_id=query_id,
-            task_id=task_id,
-            tool_name=tool_name,
-            args=args,
-            result=result,
-            source_urls=source_urls,
-            max_result_bytes=self._max_result_bytes,
-            redactor=self._redactor,
-            redact_results=self._redact_results,
-        )
-        ready = await self._threads.here(lambda: make_draft(small=True) if is_small((args, result)) else None)
+        retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
+        call = Call.checked(query_id=query_id, task_id=task_id, tool_name=tool_name, args=args, redactor=self._redactor)
+        urls = _checked_urls(source_urls)
+
+        def save(given_up: Callable[[], bool]) -> ContextPointer:
+            plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
+            encoded = encode_json(plain, max_bytes=self._max_result_bytes)
+            now = self._clock.now()
+            pointer = describe(
+                call,
+                encoded,
+                source_urls=urls,
+                redactor=self._redactor,
+                created_at=now,
+                expires_at=retention.expires_at(now),
+            )
+
+            def commit(transaction: Transaction) -> ContextPointer:
+                if given_up():  # while it waited; a later save must not be replaced by this one
+                    raise StoreError("The save was cancelled; nothing was stored")
+                return self._saver.commit(
+                    transaction,
+                    call,
+                    pointer,
+                    encoded.data,
+                    keep_repeats=keep_repeats,
+                    retention=retention,
+                    now=now,
+                )
+
+            return self.records.change(call.query_id, commit)
+
         with span("pointers.save") as current:
-            pointer = await self._stored(ready, make_draft, query_id, keep_repeats=keep_repeats, ttl_s=ttl_s)
+            pointer = await self._in_thread(save)
             current.set_attribute("result_bytes", pointer.result_bytes or 0)
         return pointer
 
@@ -156,21 +186,15 @@ class ContextPointerStore(StoreUpkeep):
 
         Raises:
             UnserialisableError: JSON cannot stand for the result.
-            ResultTooLargeError: It takes more than `max_result_bytes`.
         """
-        told = partial(
-            told_of,
-            result,
-            self._redactor,
-            redact_results=self._redact_results,
-            max_bytes=self._max_result_bytes,
-        )
-        return await asyncio.to_thread(told) if self._redact_results else told()
+        if not self._redact_results:
+            return redacted_result(result, self._redactor, redact_results=False)
+        return await self._in_thread(lambda _: redacted_result(result, self._redactor, redact_results=True))
 
     def list(self, *, query_id: str) -> list[ContextPointer]:
         """The pointers of a query that can be loaded, by `created_at`, then id; none for an unknown query.
 
-        Foreign and damaged files are passed over and counted in the log; `list_detailed` returns the count.
+        Unrecognized and damaged files are skipped and counted in the log; `list_detailed` returns the count.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -180,14 +204,13 @@ class ContextPointerStore(StoreUpkeep):
         return [*self.list_detailed(query_id=query_id).pointers]
 
     def list_detailed(self, *, query_id: str) -> PointerListing:
-        """The pointers of a query and how many files were passed over; otherwise as `list`."""
+        """The pointers of a query and how many files were skipped; otherwise as `list`."""
         with span("pointers.list") as current:
             listing = self._index.read(check_query_id(query_id))
-            mortal = [pointer for pointer in listing.pointers if pointer.expires_at is not None]
             now = self._clock.now()
-            if any(has_expired(pointer, now) for pointer in mortal):
-                there = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
-                listing = listing.model_copy(update={"pointers": there})
+            if any(has_expired(pointer, now) for pointer in listing.pointers):
+                alive = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
+                listing = listing.model_copy(update={"pointers": alive})
             current.set_attribute("pointers", len(listing.pointers))
         return listing
 
@@ -203,8 +226,7 @@ class ContextPointerStore(StoreUpkeep):
             UnsafePathError: The pointer's id is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
-        stored, payload = self.load_payload(pointer.pointer_id, query_id=pointer.query_id)
-        return decode_json(payload, fits_64_bits=stored.result_fits_64_bits)
+        return decode_json(self.load_payload(pointer.pointer_id, query_id=pointer.query_id)[1])
 
     def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its result as the bytes of a JSON file, both of the newest version; otherwise `load_result`.
@@ -220,33 +242,129 @@ class ContextPointerStore(StoreUpkeep):
             check_query_id(query_id)
             check_pointer_id(pointer_id)
             try:
-                stored, payload = self._records.load(query_id, pointer_id)
+                stored, payload = self.records.load(query_id, pointer_id)
             except PointerNotFoundError as exc:
                 raise self._miss(query_id, pointer_id) from exc
-            if stored.expires_at is not None and has_expired(stored, self._clock.now()):
+            if has_expired(stored, self._clock.now()):
                 raise not_found("expired")
             current.set_attribute("result_bytes", len(payload))
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
         return stored, payload
 
-    async def _stored(
-        self,
-        ready: Draft | None,
-        make_draft: Callable[[], Draft],
-        query_id: str,
-        *,
-        keep_repeats: bool,
-        ttl_s: float | None,
-    ) -> ContextPointer:
-        """The pointer of a draft that is ready, or of one that is yet to be made, which is stored in a thread now."""
-        retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
-        if ready is not None and self._saves_together:
-            saving = self._saver.saving(ready, keep_repeats=keep_repeats, retention=retention)
-            return await self._threads.together(saving, group=query_id, make=partial(self._saver.make_all, query_id))
-        return await self._threads.beside(
-            lambda: self._saver.save(ready or make_draft(), keep_repeats=keep_repeats, retention=retention)
-        )
+    def delete(self, *, query_id: str, pointer_ids: Collection[str] | None = None, remember: bool = True) -> int:
+        """How many pointers of a query were removed, with their results; unrecognized files stay.
+
+        A query that is deleted whole leaves no byte: no damaged or unfinished file, no lock, no folder. That its
+        pointers were erased is remembered apart and for a month, as salted hashes; see `Tombstones`.
+
+        Safe beside readers and writers, and idempotent: what is not there is no error. When it is interrupted, what it
+        has removed is gone and the rest is whole. Pins do not keep anything from it.
+
+        Args:
+            query_id: The query.
+            pointer_ids: Which pointers; None removes all that are there.
+            remember: False leaves nothing at all: a miss of theirs will not say `erased`, but `unknown`.
+
+        Raises:
+            InvalidIdError: `query_id` is not allowed.
+            LockTimeoutError: Another writer held the query's folder for too long.
+            StoreError: The files cannot be removed.
+        """
+        now = self._clock.now()
+        return self._maintenance.delete(check_query_id(query_id), pointer_ids, remember=remember, now=now)
+
+    def pin(self, pointer: ContextPointer) -> ContextPointer:
+        """The pointer as it is stored now: it neither expires nor is evicted until it is unpinned.
+
+        Kept by the store, for every process and across saves of the same call; idempotent. It can still be deleted.
+
+        Raises:
+            PointerNotFoundError: There is no such pointer, or it has expired.
+            InvalidIdError: The pointer's `query_id` is not allowed.
+            LockTimeoutError: Another writer held the query for too long.
+            StoreError: The store could not be written; the pin is what it was.
+        """
+        return self._set_pinned(pointer, pinned=True)
+
+    def unpin(self, pointer: ContextPointer) -> ContextPointer:
+        """The pointer as it is stored now, without a pin; its time counts from its last save. Otherwise as `pin`."""
+        return self._set_pinned(pointer, pinned=False)
+
+    async def gc(self, *, now: datetime | None = None) -> GcReport:
+        """What was removed: expired pointers, and what killed writers left behind, in every query.
+
+        Reading needs none of it: what has expired is not there for any reader. Safe beside savers, on any number of
+        machines, and to be called again at any time: once an hour is often enough. One query is locked at a time, and
+        only if something in it is to go; one that cannot be worked on is counted and passed over. On a store without
+        locks, a result that is saved again at the very moment in which its expired one goes may go with it.
+
+        Args:
+            now: Removes what has expired by then; None takes the time.
+
+        Raises:
+            StoreError: The queries cannot be listed.
+        """
+        moment = (now or self._clock.now()).astimezone(UTC)
+        return await self._in_thread(lambda stopped: self._maintenance.gc(now=moment, stopped=stopped))
+
+    async def verify(self, *, repair: bool = False) -> StoreReport:
+        """Everything in the store that is not as a save leaves it, each result read and compared with its digest.
+
+        Args:
+            repair: True completes the saves that killed writers began, and removes what can never be loaded: look at
+                the report without it first, if a copy could still heal it. Unrecognized files, and links or the like
+                under names of ours, are named and never touched. Idempotent: the next report is clean.
+
+        Raises:
+            StoreError: The queries cannot be listed.
+        """
+        now = self._clock.now()
+        return await self._in_thread(lambda stopped: self._maintenance.verify(repair=repair, now=now, stopped=stopped))
+
+    def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
+        query_id, pointer_id = check_query_id(pointer.query_id), check_pointer_id(pointer.pointer_id)
+
+        def change(transaction: Transaction) -> ContextPointer:
+            stored = transaction.current(pointer_id)
+            if stored is None:
+                raise self._miss(query_id, pointer_id)
+            if has_expired(stored, self._clock.now()):
+                raise not_found("expired")
+            if stored.pinned != pinned:
+                stored = stored.model_copy(update={"pinned": pinned})
+                transaction.update(stored)
+            return stored
+
+        if self.records.blobs.scan(query_id).blobs:  # a lock would make the folder of an unknown query
+            return self.records.change(query_id, change)
+        raise self._miss(query_id, pointer_id)
+
+    def _miss(self, query_id: str, pointer_id: str) -> PointerNotFoundError:
+        return not_found(self._tombstones.reason(query_id, pointer_id))
+
+    async def _in_thread(self, work: Callable[[Callable[[], bool]], T]) -> T:
+        """What the work returns, called in a thread with what tells it that its caller has given up.
+
+        The threads are the store's own: a disk that hangs takes none from the rest of the program. A forked child has
+        none of its parent's, and starts new ones.
+
+        Raises:
+            StoreError: No thread can be started.
+        """
+        if self._threads is None or self._process != os.getpid():
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-store")
+            self._process = os.getpid()
+        given_up = threading.Event()
+        try:
+            done = self._threads.submit(copy_context().run, work, given_up.is_set)
+        except RuntimeError as exc:  # the executor keeps what it could not start
+            given_up.set()
+            raise StoreError("No thread could be started; nothing was changed: end some threads and try again") from exc
+        try:
+            return await asyncio.wrap_future(done)
+        finally:
+            given_up.set()
 
 
 class FileContextPointerStore(ContextPointerStore):
@@ -286,10 +404,33 @@ class FileContextPointerStore(ContextPointerStore):
             allow_hard_links=allow_hard_links,
             allow_unsafe_dir=allow_unsafe_dir,
         )
-        super().__init__(files, **options)
+        super().__init__(LockedRecords(files), **options)
         self._files = files
 
     @property
     def base_dir(self) -> Path:
         """The absolute directory of the store."""
         return self._files.base_dir
+
+
+class InMemoryContextPointerStore(ContextPointerStore):
+    """A `ContextPointerStore` that forgets everything with its process, for tests and short sessions.
+
+    Args:
+        lock_timeout_s: Seconds that a save waits for other writers of its query.
+        **options: Limits, redaction, lifetime and clock; see `ContextPointerStore`.
+    """
+
+    def __init__(self, *, lock_timeout_s: float = 10.0, **options: Unpack[StoreOptions]) -> None:
+        super().__init__(LockedRecords(MemoryBlobStore(lock_timeout_s=lock_timeout_s)), **options)
+
+
+def _checked_urls(source_urls: Iterable[str] | None) -> tuple[str, ...]:
+    """The addresses as a tuple.
+
+    Raises:
+        UnserialisableError: They are no list of texts.
+    """
+    if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
+        raise UnserialisableError(f"source_urls must be a list of addresses, not {type(source_urls).__name__}")
+    return tuple(source_urls or ())

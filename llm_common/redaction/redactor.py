@@ -18,8 +18,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from llm_common.redaction.assignments import Span, named_secrets
 from llm_common.redaction.patterns import FORMS, REDACTED, TOKENS, WINDOW_CHARS, Rule
-from llm_common.text.canonical import Json, json_text, to_plain
-from llm_common.text.encoding import encode_json
+from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 
 __all__ = ["DEFAULT_REDACTOR", "REDACTED", "Active", "Redactor", "is_secret_key", "redact_text"]
 

@@ -1,19 +1,18 @@
-"""Keeps bytes under two-part keys: one protocol, one set of key rules, several homes.
+"""Keeps bytes under two-part keys: one protocol, one set of key rules, several implementations.
 
 `ObjectBlobStore` needs the extra `object-store` and is imported from `llm_common.storage.object_store`.
 """
 
 from llm_common.storage.blob import (
     OWN_FOLDER,
+    BlobEntry,
     BlobStore,
-    BlobVersion,
-    ConditionalBlobStore,
-    FolderSurvey,
+    FolderScan,
+    LockedFolder,
     LockingBlobStore,
-    StampedFile,
-    StampingBlobStore,
     check_folder,
     check_key,
+    check_name,
     check_query_id,
 )
 from llm_common.storage.files import Durability, FileBlobStore
@@ -21,17 +20,16 @@ from llm_common.storage.in_memory_blobs import MemoryBlobStore
 
 __all__ = [
     "OWN_FOLDER",
+    "BlobEntry",
     "BlobStore",
-    "BlobVersion",
-    "ConditionalBlobStore",
     "Durability",
     "FileBlobStore",
-    "FolderSurvey",
+    "FolderScan",
+    "LockedFolder",
     "LockingBlobStore",
     "MemoryBlobStore",
-    "StampedFile",
-    "StampingBlobStore",
     "check_folder",
     "check_key",
+    "check_name",
     "check_query_id",
 ]

@@ -1,36 +1,28 @@
-"""`BlobStore`, the seam between pointers and whatever keeps their bytes, and the one place that says which keys exist.
+"""`BlobStore`, the seam between pointers and what keeps their bytes, and the one place that says which keys exist.
 
-Whoever must change several blobs as one needs more, and a home offers one of two things: a lock (`LockingBlobStore`:
-files, memory) or puts that depend on what is there (`ConditionalBlobStore`: object stores, which have no locks).
-
-A key is `folder/name`. Both parts obey the same allow-list, so that a key means the same blob on every operating
-system and object store: no part can climb, hide, be a device, or look like another part. Names that a store needs for
-itself start with a dot and can therefore never be keys; one folder of such a name, `OWN_FOLDER`, holds blobs that are
-about the store, and no query can have its name.
+A key is `folder/name`. Both parts obey the same allow-list: a key means the same blob on every operating system and
+object store, and no part can climb, hide, be a device, or look like another part. Names that a store needs for itself
+start with a dot and can therefore never be keys. One folder of such a name, `OWN_FOLDER`, holds blobs about the store.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import filterfalse
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol
 
 from llm_common.errors import InvalidIdError
 
 __all__ = [
     "OWN_FOLDER",
+    "BlobEntry",
     "BlobStore",
-    "BlobVersion",
-    "ConditionalBlobStore",
-    "FolderSurvey",
+    "FolderScan",
+    "LockedFolder",
     "LockingBlobStore",
-    "StampedFile",
-    "StampingBlobStore",
     "check_folder",
     "check_key",
     "check_name",
-    "check_names",
     "check_query_id",
 ]
 
@@ -46,32 +38,43 @@ _RULE = (
 
 
 @dataclass(frozen=True, slots=True)
-class FolderSurvey:
-    """Everything that stands in a folder.
+class BlobEntry:
+    """What a scan says of one blob.
 
     Attributes:
-        sizes: Size in bytes of every blob by its key, in key order.
-        temporaries: Size by name of what a writer left that was killed over an hour ago.
-        unsafe: Names of links, of files with several names or of another owner, of directories and devices.
-        foreign: Names that no blob of this store can have.
+        size: Bytes.
+        etag: Compares equal while the bytes are the same, and differs after a put of other bytes.
+        modified_s: Seconds since the epoch of the last put.
     """
 
-    sizes: dict[str, int]
-    temporaries: dict[str, int] = field(default_factory=dict)
+    size: int
+    etag: object
+    modified_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FolderScan:
+    """Everything in a folder.
+
+    Attributes:
+        blobs: Every blob by its name, in the order of the names.
+        temporaries: Size by name of what a writer left that was killed over an hour ago.
+        unsafe: Names of links, of files with several names or of another owner, of directories and devices.
+        unrecognized: Names that no blob of this store can have.
+    """
+
+    blobs: Mapping[str, BlobEntry] = field(default_factory=dict)
+    temporaries: Mapping[str, int] = field(default_factory=dict)
     unsafe: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
-
-
-StampedFile: TypeAlias = tuple[str, int, int]
-"""Name, size in bytes, and a number that is another one after every change, 0 for a blob that changed just now."""
+    unrecognized: tuple[str, ...] = ()
 
 
 class BlobStore(Protocol):
     """Bytes under keys; every method is synchronous and may be called from several threads and processes at once.
 
     A put is atomic: a reader sees the old bytes or the new ones. Each method raises `InvalidIdError` for a key outside
-    the rules, `UnsafePathError` for something that is not a plain blob of this store, and `StoreError` for whatever
-    else the system refuses.
+    the rules, `UnsafePathError` for something that is not a plain blob of this store, and `StoreError` for any other
+    failure of the system.
     """
 
     def put(self, key: str, data: bytes) -> None:
@@ -92,34 +95,36 @@ class BlobStore(Protocol):
             PointerNotFoundError: Nothing is stored under the key.
         """
 
-    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
-        """The bytes of each key in turn, None for one that is missing or unreadable; cheap for a run in one folder."""
+    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing or unreadable."""
 
-    def list(self, folder: str) -> dict[str, int]:
-        """Size in bytes of every blob of a folder by its key, in key order; empty when there is no such folder."""
+    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Stores what the change makes of the bytes under the key, None for no blob; no other update is lost.
+
+        Args:
+            key: `folder/name`.
+            change: Called again if another writer was faster.
+
+        Raises:
+            LockTimeoutError: Other writers kept the key for longer than the store waits.
+        """
+
+    def scan(self, folder: str) -> FolderScan:
+        """Everything in a folder; nothing is changed. Empty when there is no such folder."""
 
     def folders(self) -> Iterator[str]:
         """Every folder in which a query may be, in no order; one that appears or vanishes meanwhile may be left out."""
 
-    def survey(self, folder: str) -> FolderSurvey:
-        """Everything that stands in a folder; as `list`, but also tells what is no blob, and changes nothing."""
+    def delete(self, key: str) -> None:
+        """Removes a blob; no error when there is none."""
 
     def sweep(self, folder: str) -> None:
-        """Removes the temporaries that `survey` tells."""
-
-    def delete(self, key: str, *, settle: bool = True) -> None:
-        """Removes a blob; no error when there is none.
-
-        Args:
-            key: `folder/name`.
-            settle: False lets it come back after a power failure, until the next put or settling deletion in the same
-                folder, for a caller that is about to make one: it saves the dearest step.
-        """
+        """Removes the temporaries that `scan` lists."""
 
     def remove_folder(self, folder: str) -> None:
-        """Removes what a folder without blobs is itself made of: locks, temporaries, the directory.
+        """Removes a folder without blobs: its lock, its temporaries, its directory.
 
-        No error when there is more in it, which stays, or no such folder.
+        No error when it holds more, which stays, or when there is no such folder.
 
         Raises:
             LockTimeoutError: A writer held the folder for longer than the store waits.
@@ -129,101 +134,53 @@ class BlobStore(Protocol):
         """Where a person finds the blob; information only, never read back."""
 
 
-@runtime_checkable
-class LockingBlobStore(BlobStore, Protocol):
-    """A `BlobStore` whose folders can be locked, and take several blobs in less time than one by one."""
+class LockedFolder(Protocol):
+    """One folder of a `LockingBlobStore`, while its lock is held."""
 
-    def put_all(self, folder: str, blobs: Iterable[tuple[str, bytes]]) -> None:
-        """Stores blobs of one folder, none of them visible before those that stand before it.
+    def get(self, name: str) -> bytes | None:
+        """The bytes of a blob, None when there is none.
 
-        Args:
-            folder: The folder.
-            blobs: Names and what to keep. The next is asked for while those before it are on their way to the disk, so
-                what it takes to make it may cost no time. They have one power failure together: one that strikes before
-                the return may leave any of them, each whole.
+        Raises:
+            UnsafePathError: The name is that of a link, a device or another's file.
+        """
+
+    def put(self, *blobs: tuple[str, bytes]) -> None:
+        """Stores blobs, none of them visible before those ahead of it.
+
+        They share one power failure: one that strikes before the return may leave any of them, each whole.
 
         Raises:
             StoreFullError: No room; some of the first may be stored.
         """
 
-    def lock(self, folder: str, *, shared: bool = False) -> AbstractContextManager[None]:
-        """Keeps other exclusive holders out of a folder for the duration of the block; not reentrant.
-
-        Reading and putting stay possible without it. The lock ends with its process at the latest.
+    def delete(self, *names: str, fsync: bool = True) -> None:
+        """Removes blobs, in this order.
 
         Args:
-            folder: What to lock; an exclusive lock creates it.
-            shared: True lets other shared holders in and exclusive ones wait.
+            names: What to remove; no error for what is not there.
+            fsync: False skips the most expensive step: after a power failure the blobs may be back, until the next put
+                or flushed deletion in the folder.
+        """
+
+
+class LockingBlobStore(BlobStore, Protocol):
+    """A `BlobStore` whose folders can be locked."""
+
+    def lock(self, folder: str) -> AbstractContextManager[LockedFolder]:
+        """The folder, which is made if it is missing, with other holders kept out for the duration of the block.
+
+        Not reentrant. Reading stays possible without it. The lock ends with its process at the latest.
 
         Raises:
             LockTimeoutError: Another holder kept it for longer than the store waits.
         """
 
-
-@runtime_checkable
-class StampingBlobStore(BlobStore, Protocol):
-    """A `BlobStore` that tells cheaply what has changed since one looked last."""
-
-    def stamp(self, folder: str) -> int | None:
-        """A number that is another one after any blob of the folder was put or deleted, by whomever.
-
-        None when that cannot be told: there is no such folder, or it has changed this very moment. A change that is no
-        put, such as another program's writing into a file, may leave the number as it is; `files` tells those too.
-        """
-
-    def files(self, folder: str, *, unseen: str | None = None) -> Iterator[StampedFile]:
-        """Every blob of a folder, in no order.
-
-        Args:
-            folder: The folder.
-            unseen: Of whatever has a name with this ending the name alone is told, with a size of 0, and no blob gets
-                a stamp; for a caller that goes on to `get_stamped`, and in a fraction of the time.
-        """
-
-    def get_stamped(self, folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
-        """Name, bytes and stamp of each blob of a folder in turn; what is gone, or is no blob, is left out.
-
-        The stamp is that of the bytes or of older ones, never of newer ones.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class BlobVersion:
-    """What the bytes under a key are known by; opaque, one of the two may be missing.
-
-    Different bytes have different versions. Two puts of the same bytes may share one, as they do on S3, so an equal
-    version tells that the bytes are the same, and not that nobody has put others in between.
-    """
-
-    e_tag: str | None
-    version: str | None
-
-
-class ConditionalBlobStore(BlobStore, Protocol):
-    """A `BlobStore` in which a put can be made to depend on the version that it replaces, among all machines."""
-
-    def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
-        """Stores the bytes if the key still has the version that the caller knows; one of several callers wins.
-
-        Args:
-            key: `folder/name`.
-            data: What to keep.
-            replaces: The version that is there, None for no blob at all.
-
-        Returns:
-            The new version, or None when another one is there and nothing was changed. A store that lost its own
-            answer and asked again may say None though the bytes were put: look before giving up what they need.
-        """
-
-    def get_version(self, key: str) -> tuple[bytes, BlobVersion]:
-        """The bytes and their version.
+    def lock_shared(self, folder: str) -> AbstractContextManager[None]:
+        """Keeps exclusive holders out of a folder for the duration of the block; makes nothing.
 
         Raises:
-            PointerNotFoundError: Nothing is stored under the key.
+            LockTimeoutError: An exclusive holder kept it for longer than the store waits.
         """
-
-    def version(self, key: str) -> BlobVersion | None:
-        """The version that is there, None for no blob."""
 
 
 def check_query_id(query_id: object) -> str:
@@ -253,33 +210,15 @@ def check_name(name: object) -> str:
     return _check_part(name, "The name of a key")
 
 
-def check_names(names: Iterable[str]) -> list[str]:
-    """The names themselves, as `check_name` of each, but quicker.
-
-    Raises:
-        InvalidIdError: One of them may not be a name.
-    """
-    names = list(names)
-    try:
-        doubtful = list(filterfalse(_PART.fullmatch, names))
-    except TypeError:  # one is no text
-        doubtful = names
-    for name in doubtful:
-        check_name(name)
-    return names
-
-
 def check_key(key: object) -> tuple[str, str]:
     """Folder and name of a key.
 
     Raises:
         InvalidIdError: Not exactly two parts, or a part that is outside the allow-list.
     """
-    folder, _, name = key.partition("/") if isinstance(key, str) else ("", "", "")
-    if _PART.fullmatch(folder) and _PART.fullmatch(name):
-        return folder, name
     if not isinstance(key, str) or key.count("/") != 1:
         raise InvalidIdError("A blob key is not allowed; use text of the form folder/name")
+    folder, _, name = key.partition("/")
     return check_folder(folder), check_name(name)
 
 

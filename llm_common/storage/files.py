@@ -1,69 +1,104 @@
-"""`FileBlobStore`: blobs as plain files under one directory."""
+"""`FileBlobStore`: blobs as plain files under one directory.
 
+Every file is reached relative to the descriptor of its opened folder (openat), and neither the folder nor the file may
+be a symbolic link: swapping one in at any instant leads nowhere.
+"""
+
+import errno
 import itertools
 import logging
 import os
+import random
+import secrets
+import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from operator import itemgetter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Final, Literal, Self
 
-from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError
+from llm_common.errors import (
+    InvalidIdError,
+    LockTimeoutError,
+    PointerNotFoundError,
+    StoreError,
+    StoreFullError,
+    UnsafePathError,
+)
 from llm_common.storage.blob import (
-    FolderSurvey,
-    StampedFile,
+    BlobEntry,
+    FolderScan,
     check_folder,
     check_key,
     check_name,
-    check_names,
     check_query_id,
 )
-from llm_common.storage.folder import (
-    LOCK_NAME,
-    Folder,
-    Trust,
-    as_store_errors,
-    open_folder,
-    remove_directory,
-    take_turn,
-)
 
-__all__ = ["Durability", "FileBlobStore"]
+__all__ = ["Durability", "FileBlobStore", "translate_os_errors"]
+
+if sys.platform != "win32":
+    import fcntl
+
+    _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking: opening a fifo returns
+    _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Durability = Literal["full", "rename"]
-Found = TypeVar("Found")
-Look: TypeAlias = Generator[Found, None, int]
+
+_LOCK_NAME: Final = ".lock"
+_TEMPORARY_PREFIX: Final = ".tmp-"
+_TEMPORARY_LIFE_S: Final = 3600.0  # no healthy write takes an hour
+_MAX_REMOVALS: Final = 8  # of a folder by others within the time that it takes to open and lock it
+_FIRST_PAUSE_S: Final = 0.0005
+_MAX_PAUSE_S: Final = 0.008
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_UNSAFE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
+"""What opening or reading gives for something that is no regular file or folder."""
+
+_numbers = itertools.count()
+"""Tells the temporary files of one process apart; random digits tell those of processes with the same number."""
 
 _log = logging.getLogger(__name__)
 
-_REMOVALS = 8  # of a folder within the time that it takes to open one
 
+@contextmanager
+def translate_os_errors(action: str) -> Iterator[None]:
+    """Turns an `OSError` of the block into a `StoreError`.
 
-class _Held(threading.local):
-    """The folder that this thread has locked last, and still holds."""
-
-    name: str | None = None
-    folder: Folder | None = None
-
-    def set(self, name: str | None, folder: Folder | None) -> None:
-        self.name, self.folder = name, folder
+    Args:
+        action: What was tried, as a verb for the text; for `write` a missing file is no missing pointer.
+    """
+    try:
+        yield
+    except OSError as exc:
+        code = errno.errorcode.get(exc.errno or 0, "unknown error")
+        if exc.errno == errno.ENOENT and action != "write":
+            raise PointerNotFoundError("Nothing is stored under this key; use one that the store lists") from exc
+        if exc.errno in _FULL:
+            text = f"No room left in the store ({code}); nothing was changed: free some and save again"
+            raise StoreFullError(text) from exc
+        if exc.errno in _UNSAFE:
+            text = f"A path of the store is no regular file or folder ({code}); remove what is there"
+            raise UnsafePathError(text) from exc
+        text = f"The store could not {action} ({code}); check its directory, permissions and limits"
+        raise StoreError(text) from exc
 
 
 class FileBlobStore:
-    """A `BlobStore` of files `base_dir/folder/name` that survives kill -9, power failure and hostile neighbours.
+    """A `LockingBlobStore` of files `base_dir/folder/name` that survives kill -9 and power failure.
 
-    Every file is reached relative to the descriptor of its opened folder, and neither the folder nor the file may be a
-    symbolic link, so swapping one in at any instant leads nowhere. New files are 0600, new directories 0700, whatever
-    the umask. Needs POSIX (Linux, macOS): the construction fails elsewhere.
+    New files are 0600, new directories 0700, whatever the umask. Needs POSIX (Linux, macOS).
 
     Args:
         base_dir: Directory of the store, made absolute at once, created by the first put.
-        durability: `full` flushes each file and its directory, so what a put returned for survives a power failure;
-            `rename` leaves that to the system, so a power failure may lose the newest puts, but never mixes two.
+        durability: `full` flushes each file and its directory: what a put returned for survives a power failure.
+            `rename` leaves that to the system: a power failure may lose the newest puts, but never mixes two.
         lock_timeout_s: Seconds that a caller waits for a folder; 10 outlasts any healthy save.
         allow_hard_links: True reads files with several names. Off, since a second name lets others alter what is read.
         allow_unsafe_dir: True accepts a base directory that everybody may write to and that belongs to another user,
@@ -71,6 +106,7 @@ class FileBlobStore:
 
     Raises:
         StoreError: The system is not POSIX.
+        ValueError: `durability` is neither of the two.
     """
 
     def __init__(
@@ -87,11 +123,8 @@ class FileBlobStore:
         if durability not in ("full", "rename"):
             raise ValueError('durability must be "full" or "rename"')
         self._base_dir = Path(base_dir).expanduser().absolute()
-        self._base = str(self._base_dir)
-        self._durable = durability == "full"
         self._lock_timeout_s = lock_timeout_s
-        self._trust = Trust(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir)
-        self._held = _Held()
+        self._access = _Access(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir, durable=durability == "full")
 
     @property
     def base_dir(self) -> Path:
@@ -101,172 +134,435 @@ class FileBlobStore:
     def put(self, key: str, data: bytes) -> None:
         """Stores the bytes by a temporary file and a rename; see `BlobStore.put`."""
         folder, name = check_key(key)
-        self._write(folder, [(name, data)])
-
-    def put_all(self, folder: str, blobs: Iterable[tuple[str, bytes]]) -> None:
-        """Stores several blobs, all of them flushed before the first is renamed; see `LockingBlobStore.put_all`."""
-        self._write(check_folder(folder), ((check_name(name), data) for name, data in blobs))
+        with self._open(folder, "write", create=True) as opened:
+            opened.put((name, data))
 
     def get(self, key: str) -> bytes:
-        """The bytes of a plain file; see `BlobStore.get`."""
+        """The bytes of a regular file; see `BlobStore.get`."""
         folder, name = check_key(key)
-        with as_store_errors("read"), self._open(folder) as opened:
+        with self._open(folder, "read") as opened:
             return opened.read(name)
 
-    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
-        """The bytes of each key in turn, None for one that is missing or cannot be read.
+    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing or cannot be read.
 
         Raises:
             StoreError: The folder cannot be read, or the process has run out of descriptors or memory: that says
                 nothing about the blobs.
         """
-        for folder, run in itertools.groupby(map(check_key, keys), key=itemgetter(0)):
-            names = [name for _, name in run]
-            try:
-                with as_store_errors("read"), self._open(folder) as opened:
-                    for name in names:
-                        yield opened.read_or_none(name)
-            except PointerNotFoundError:
-                yield from itertools.repeat(None, len(names))
+        checked = [check_name(name) for name in names]
+        try:
+            with self._open(folder, "read") as opened:
+                for name in checked:
+                    yield opened.read_or_none(name)
+        except PointerNotFoundError:  # no such folder
+            yield from itertools.repeat(None, len(checked))
 
-    def list(self, folder: str) -> dict[str, int]:
-        """Size in bytes of every plain file of a folder by its key, in key order.
+    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
+        folder, name = check_key(key)
+        with self.lock(folder) as opened:
+            opened.put((name, change(opened.get(name))))
 
-        Other things in the folder are left out and counted in the log. Temporary files that a killed writer left more
-        than an hour ago are removed on the way.
-        """
-        return {f"{folder}/{name}": size for name, size, _ in sorted(self.files(folder))}
-
-    def files(self, folder: str, *, unseen: str | None = None) -> Iterator[StampedFile]:
-        """Every plain file of a folder, otherwise as `list`; see `StampingBlobStore.files`."""
-        return self._plain("list", folder, lambda opened: opened.files(unseen=unseen))
-
-    def get_stamped(self, folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
-        """Plain files of a folder with their stamps; see `StampingBlobStore.get_stamped`."""
-        return self._plain("read", folder, lambda opened: opened.read_stamped(check_names(names)))
-
-    def stamp(self, folder: str) -> int | None:
-        """Changes with the names in a folder; see `StampingBlobStore.stamp`."""
-        with suppress(PointerNotFoundError), as_store_errors("list"), self._open(check_folder(folder)) as opened:
-            return opened.stamp()
-        return None
+    def scan(self, folder: str) -> FolderScan:
+        """Everything in a folder; see `BlobStore.scan`."""
+        with suppress(PointerNotFoundError), self._open(folder, "list") as opened:
+            return opened.scan()
+        return FolderScan()
 
     def folders(self) -> Iterator[str]:
         """Every directory, or link, whose name a query can have; see `BlobStore.folders`."""
-        with suppress(PointerNotFoundError), as_store_errors("list"), os.scandir(self._base_dir) as entries:
+        with suppress(PointerNotFoundError), translate_os_errors("list"), os.scandir(self._base_dir) as entries:
             for entry in entries:
                 with suppress(InvalidIdError):
                     if not entry.is_file(follow_symlinks=False):
                         yield check_query_id(entry.name)
 
-    def survey(self, folder: str) -> FolderSurvey:
-        """Everything that stands in a folder; see `BlobStore.survey`."""
-        try:
-            with as_store_errors("list"), self._open(check_folder(folder)) as opened:
-                found = opened.survey()
-        except PointerNotFoundError:
-            return FolderSurvey({})
-        return FolderSurvey(
-            {f"{folder}/{name}": found.sizes[name] for name in sorted(found.sizes)},
-            found.temporaries,
-            tuple(sorted(found.unsafe)),
-            tuple(sorted(found.hidden)),
-        )
+    def delete(self, key: str) -> None:
+        """Removes a file; see `BlobStore.delete`."""
+        folder, name = check_key(key)
+        with suppress(PointerNotFoundError), self._open(folder, "delete") as opened:
+            opened.delete(name)
 
     def sweep(self, folder: str) -> None:
         """Removes temporary files that a killed writer left more than an hour ago."""
-        with suppress(PointerNotFoundError), as_store_errors("delete"), self._open(check_folder(folder)) as opened:
-            for name in opened.survey().temporaries:
-                opened.remove(name)
-
-    def delete(self, key: str, *, settle: bool = True) -> None:
-        """Removes a file; see `BlobStore.delete`."""
-        folder, name = check_key(key)
-        with suppress(PointerNotFoundError), as_store_errors("delete"), self._open(folder) as opened:
-            opened.remove(name)
-            if settle and self._durable:
-                opened.sync()
+        with suppress(PointerNotFoundError), self._open(folder, "delete") as opened:
+            opened.delete(*opened.scan().temporaries, fsync=False)
 
     def remove_folder(self, folder: str) -> None:
-        """Removes what killed writers left in a folder, its lock and, unless more is in it, the folder itself."""
+        """Removes what killed writers left in a folder, its lock and, unless it holds more, the folder itself."""
         path = self._base_dir / check_folder(folder)
-        with as_store_errors("delete"):
-            there = path.is_dir()
-        if not there:
-            return
-        with (
-            self.lock(folder),
-            suppress(PointerNotFoundError),
-            as_store_errors("delete"),
-            self._open(folder) as opened,
-        ):
-            opened.remove_temporaries()  # writers of pairs hold the lock
-            opened.remove(LOCK_NAME)  # whoever waits for it notices, and makes a new one
-            remove_directory(path, durable=self._durable)
+        with translate_os_errors("delete"):
+            if not path.is_dir():
+                return
+        with self.lock(folder) as opened, suppress(PointerNotFoundError), translate_os_errors("delete"):
+            opened.delete(*opened.temporaries(), fsync=False)  # writers hold the lock: these are all left over
+            opened.delete(_LOCK_NAME, fsync=False)  # a waiter notices, and makes a new one
+            with suppress(OSError):  # another program has put something in since
+                path.rmdir()
+                if self._access.durable:
+                    _fsync_directory(path.parent)
 
     @contextmanager
-    def lock(self, folder: str, *, shared: bool = False) -> Iterator[None]:
-        """Holds the folder's lock file by flock(2) for the duration of the block; see `BlobStore.lock`.
+    def lock(self, folder: str) -> Iterator["_Folder"]:
+        """The folder under flock(2) of its lock file; see `LockingBlobStore.lock`."""
+        with self._locked(folder, shared=False) as opened:
+            yield opened
 
-        A shared lock on a folder that no writer ever locked holds nothing, so that a read-only store can be read.
-        """
-        check_folder(folder)
-        turn = None if shared else take_turn(f"{self._base}/{folder}", timeout_s=self._lock_timeout_s)
-        try:
-            with self._locked(folder, shared=shared) as opened:
-                before = self._held.name, self._held.folder
-                self._held.set(folder, opened)
-                try:
-                    yield
-                finally:
-                    self._held.set(*before)
-        finally:
-            if turn is not None:
-                turn.release()
+    @contextmanager
+    def lock_shared(self, folder: str) -> Iterator[None]:
+        """A shared lock; on a folder that no writer ever locked it holds nothing, as in a read-only store."""
+        with ExitStack() as stack:
+            with suppress(PointerNotFoundError):
+                stack.enter_context(self._locked(folder, shared=True))
+            yield
 
     def location(self, key: str) -> str:
         """The absolute path of the file."""
         check_key(key)
-        return f"{self._base}/{key}"
+        return f"{self._base_dir}/{key}"
 
-    def _plain(self, action: str, folder: str, look: Callable[[Folder], Look[Found]]) -> Iterator[Found]:
-        """What a look into a folder finds; what it finds to be no plain file is counted in the log."""
-        odd = 0
-        with suppress(PointerNotFoundError), as_store_errors(action), self._open(check_folder(folder)) as opened:
-            odd = yield from look(opened)
-        if odd:
-            _log.warning("left out %d entries of a store folder that are not plain files", odd)
+    @contextmanager
+    def _open(self, folder: str, action: str, *, create: bool = False) -> Iterator["_Folder"]:
+        with translate_os_errors(action), _open(self._base_dir, check_folder(folder), self._access, create) as opened:
+            yield opened
 
-    def _write(self, folder: str, files: Iterable[tuple[str, bytes]]) -> None:
-        with as_store_errors("write"), self._open(folder, create=True) as opened:
-            opened.write(files, durable=self._durable)
-            if self._durable:
-                opened.sync()
-
-    def _open(self, folder: str, *, create: bool = False) -> AbstractContextManager[Folder]:
-        """The folder, which is open already for the thread that holds its lock."""
-        held = self._held
-        if held.name == folder and held.folder is not None:
-            return nullcontext(held.folder)
-        return open_folder(self._base, folder, create=create, durable=self._durable, trust=self._trust)
-
-    def _locked(self, folder: str, *, shared: bool) -> AbstractContextManager[Folder | None]:
-        """The folder, locked until it is closed; none where no writer ever was."""
-        path, removals = f"{self._base}/{folder}", 0
+    def _locked(self, folder: str, *, shared: bool) -> "_Folder":
+        """The folder, locked until it is closed."""
+        check_folder(folder)
         deadline = time.monotonic() + self._lock_timeout_s
-        with suppress(PointerNotFoundError), as_store_errors("read" if shared else "write"):
-            while True:
-                opened = open_folder(self._base, folder, create=not shared, durable=self._durable, trust=self._trust)
+        with translate_os_errors("read" if shared else "write"):
+            for removals in itertools.count():
+                opened = _open(self._base_dir, folder, self._access, not shared)
                 locked = False
                 try:
-                    locked = opened.lock(path, shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s)
+                    locked = opened.lock(shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s)
                     if locked:
                         return opened
-                except FileNotFoundError:  # `remove_folder` of another may come between the folder and its lock
-                    removals += 1
-                    if removals > _REMOVALS:
+                except FileNotFoundError:  # another's `remove_folder` came between the folder and its lock
+                    if shared or removals == _MAX_REMOVALS:
                         raise
                 finally:
                     if not locked:
                         opened.close()
-        return nullcontext()
+        raise AssertionError  # the loop has no end
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What a store accepts beside its own regular files, and whether it flushes; see `FileBlobStore`."""
+
+    hard_links: bool
+    unsafe_dir: bool
+    durable: bool
+
+
+class _Folder:
+    """One opened directory; a `LockedFolder` once it is locked.
+
+    Args:
+        path: Of the directory; it may not be a link.
+        owners: Users whose files are accepted.
+        access: What else is.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        UnsafePathError: The folder belongs to another user.
+    """
+
+    def __init__(self, path: str, owners: tuple[int, int], access: _Access) -> None:
+        self._path = path
+        self._owners = owners
+        self._access = access
+        self._lock: int | None = None
+        self._descriptor = os.open(path, _DIRECTORY)
+        if not access.unsafe_dir and os.fstat(self._descriptor).st_uid not in owners:
+            os.close(self._descriptor)
+            raise UnsafePathError("A folder of the store belongs to another user; set allow_unsafe_dir to accept that")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the lock, if there is one, and closes the directory."""
+        try:
+            if self._lock is not None:
+                _locks.release(self._lock)
+        finally:
+            os.close(self._descriptor)
+
+    def lock(self, *, shared: bool, deadline: float, timeout_s: float) -> bool:
+        """Whether the folder is locked until it is closed; False when another lock file is at its path by then.
+
+        The kernel's own waiting cannot be timed: this asks again, at random and ever longer intervals up to 8 ms, short
+        enough that no waiter starves behind busy writers.
+
+        Args:
+            shared: True admits other shared holders, and does not make the lock file.
+            deadline: When to give up, by `time.monotonic`.
+            timeout_s: How long the caller waits in all, for the error.
+
+        Raises:
+            FileNotFoundError: The folder was deleted, or never locked.
+            LockTimeoutError: Others held it all the time.
+            OSError: The file system has no locks (ENOLCK, EOPNOTSUPP).
+        """
+        flags = _FILE if shared else _FILE | os.O_RDWR | os.O_CREAT
+        self._lock = _locks.open(partial(os.open, _LOCK_NAME, flags, 0o600, dir_fd=self._descriptor))
+        status = self._checked(self._lock)
+        wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                fcntl.flock(self._lock, wanted)
+                break
+            except BlockingIOError as exc:
+                if time.monotonic() >= deadline:
+                    raise LockTimeoutError(
+                        f"Another writer held this part of the store for {timeout_s:g} s; raise lock_timeout_s, "
+                        "or end the process that hangs"
+                    ) from exc
+            time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
+            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+        try:
+            return os.path.samestat(status, os.stat(f"{self._path}/{_LOCK_NAME}", follow_symlinks=False))  # noqa: PTH116 - on the way of every save
+        except FileNotFoundError:
+            return False
+
+    def get(self, name: str) -> bytes | None:
+        """The bytes of a regular file, None when there is none; see `LockedFolder.get`."""
+        with translate_os_errors("read"):
+            try:
+                return self.read(name)
+            except FileNotFoundError:
+                return None
+
+    def put(self, *blobs: tuple[str, bytes]) -> None:
+        """Puts whole files in place, each by a temporary one and a rename; see `LockedFolder.put`.
+
+        All are flushed before the first gets its name; a refused flush is never tried again (the kernel may have
+        dropped the pages: https://lwn.net/Articles/752063/). On failure the temporary ones are gone.
+        """
+        temporaries: list[str] = []
+        with translate_os_errors("write"):
+            try:
+                for _, data in blobs:
+                    temporaries.append(f"{_TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{secrets.token_hex(8)}")
+                    self._write(temporaries[-1], data)
+                for (name, _), temporary in zip(blobs, temporaries, strict=True):
+                    os.replace(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            except BaseException:
+                for temporary in temporaries:
+                    with suppress(OSError):  # it has its name already, or was never made
+                        os.unlink(temporary, dir_fd=self._descriptor)
+                raise
+            if self._access.durable:
+                _fsync(self._descriptor)
+
+    def delete(self, *names: str, fsync: bool = True) -> None:
+        """Removes files that are there, in this order; see `LockedFolder.delete`."""
+        with translate_os_errors("delete"):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=self._descriptor)
+            if fsync and self._access.durable:
+                _fsync(self._descriptor)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a regular file."""
+        descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
+        try:
+            size = self._checked(descriptor).st_size
+            data = os.read(descriptor, size + 1)
+            if len(data) != size:
+                data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
+            return data
+        finally:
+            os.close(descriptor)
+
+    def read_or_none(self, name: str) -> bytes | None:
+        """As `read`, but None when this one file cannot be read; a process out of descriptors still raises."""
+        try:
+            return self.read(name)
+        except UnsafePathError:
+            return None
+        except OSError as exc:
+            if exc.errno in _EXHAUSTED:
+                raise
+            return None
+
+    def scan(self) -> FolderScan:
+        """Everything in the folder; nothing is changed."""
+        blobs: dict[str, BlobEntry] = {}
+        temporaries: dict[str, int] = {}
+        unsafe: list[str] = []
+        unrecognized: list[str] = []
+        with os.scandir(self._descriptor) as entries:
+            for entry in entries:
+                name = entry.name
+                if name == _LOCK_NAME:
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if name.startswith(_TEMPORARY_PREFIX):
+                    if status.st_mtime < time.time() - _TEMPORARY_LIFE_S:
+                        temporaries[name] = status.st_size
+                elif name.startswith("."):
+                    unrecognized.append(name)
+                elif self._is_accepted(status):
+                    etag = (status.st_ino, status.st_mtime_ns, status.st_size)
+                    blobs[name] = BlobEntry(status.st_size, etag, status.st_mtime)
+                else:
+                    unsafe.append(name)
+        ordered = {name: blobs[name] for name in sorted(blobs)}
+        return FolderScan(ordered, temporaries, tuple(sorted(unsafe)), tuple(sorted(unrecognized)))
+
+    def temporaries(self) -> list[str]:
+        """The names of all temporary files, of any age."""
+        with os.scandir(self._descriptor) as entries:
+            return [entry.name for entry in entries if entry.name.startswith(_TEMPORARY_PREFIX)]
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Makes a file of these bytes, flushed where the store is durable."""
+        descriptor = os.open(name, _NEW, 0o600, dir_fd=self._descriptor)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if self._access.durable:
+                _fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _checked(self, descriptor: int) -> os.stat_result:
+        """What an open file is.
+
+        Raises:
+            UnsafePathError: Something else than a regular file, or one that others could alter.
+        """
+        status = os.fstat(descriptor)
+        if self._is_accepted(status):
+            return status
+        raise UnsafePathError(
+            "A stored file is no regular file of this store's owner with a single name; remove it, "
+            "or allow it with allow_hard_links or allow_unsafe_dir"
+        )
+
+    def _is_accepted(self, status: os.stat_result) -> bool:
+        return (
+            stat.S_ISREG(status.st_mode)
+            and (status.st_nlink <= 1 or self._access.hard_links)
+            and (status.st_uid in self._owners or self._access.unsafe_dir)
+        )
+
+
+class _LockDescriptors:
+    """The descriptors of lock files that this process has open.
+
+    flock(2) belongs to the open file, which a forked child shares: a child that outlives its parent would keep the
+    parent's locks. A child therefore closes them at once.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._guard = threading.Lock()  # no fork comes between the opening of a descriptor and its entry here
+        if sys.platform != "win32":
+            os.register_at_fork(
+                before=self._guard.acquire, after_in_parent=self._guard.release, after_in_child=self._close_all
+            )
+
+    def open(self, make: Callable[[], int]) -> int:
+        with self._guard:
+            descriptor = make()
+            self._open.add(descriptor)
+            return descriptor
+
+    def release(self, descriptor: int) -> None:
+        """Ends the lock, also for a child that was forked without Python's knowledge, and closes the descriptor."""
+        if descriptor not in self._open:  # this process was forked within the block
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            with self._guard:
+                self._open.discard(descriptor)
+                os.close(descriptor)
+
+    def _close_all(self) -> None:
+        for descriptor in self._open:
+            with suppress(OSError):
+                os.close(descriptor)
+        self._open.clear()
+        self._guard.release()
+
+
+_locks = _LockDescriptors()
+
+
+def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
+    """The opened folder of a store.
+
+    Args:
+        base: Directory of the store; it may be reached through links, since its owner chose them.
+        name: Folder in it, checked by the caller.
+        access: What to accept beside our own.
+        create: True makes what is missing of the path, 0700.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        StoreError: The base is no directory.
+        UnsafePathError: The base or the folder is open to others.
+    """
+    path = f"{base}/{name}"
+    try:
+        return _Folder(path, (os.geteuid(), _owner_of(base, access)), access)
+    except FileNotFoundError:
+        if not create:
+            raise
+    _make(Path(path), durable=access.durable)
+    return _Folder(path, (os.geteuid(), _owner_of(base, access)), access)
+
+
+def _owner_of(base: Path, access: _Access) -> int:
+    status = os.stat(base)  # noqa: PTH116 - on the way of every save and load
+    if not stat.S_ISDIR(status.st_mode):
+        raise StoreError("The base of the store is not a directory; choose another base_dir")
+    others_write = status.st_mode & stat.S_IWOTH and status.st_uid != os.geteuid()
+    if others_write and not access.unsafe_dir:
+        raise UnsafePathError(
+            "Everybody may write to the base of the store, and it belongs to another user; choose another base_dir, "
+            "or set allow_unsafe_dir to accept that"
+        )
+    return status.st_uid
+
+
+def _make(path: Path, *, durable: bool) -> None:
+    """Makes a directory and its missing parents, each 0700; a link that dangles is left to the open that follows."""
+    missing = [path, *itertools.takewhile(lambda parent: not parent.exists(), path.parents)]
+    for directory in reversed(missing):
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        if durable:
+            _fsync_directory(directory.parent)
+
+
+def _fsync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fsync(descriptor: int) -> None:
+    """Waits until a file, or the names of a folder, are on the disk."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync(2) alone leaves the data in the drive's cache
+    if full is None:
+        os.fsync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, full)

@@ -1,18 +1,20 @@
 """`MemoryBlobStore`: blobs in a dictionary, for tests and for sessions that leave nothing behind."""
 
+import itertools
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from llm_common.errors import LockTimeoutError, PointerNotFoundError
-from llm_common.storage.blob import OWN_FOLDER, FolderSurvey, check_folder, check_key
+from llm_common.storage.blob import OWN_FOLDER, BlobEntry, FolderScan, check_folder, check_key, check_name
 
 __all__ = ["MemoryBlobStore"]
 
 
 class MemoryBlobStore:
-    """A `BlobStore` that forgets everything with its process; safe among threads, not among processes.
+    """A `LockingBlobStore` that forgets everything with its process; safe among threads, not among processes.
 
     A shared lock is as exclusive as any other here.
 
@@ -22,18 +24,15 @@ class MemoryBlobStore:
 
     def __init__(self, *, lock_timeout_s: float = 10.0) -> None:
         self._lock_timeout_s = lock_timeout_s
-        self._folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        self._folders: defaultdict[str, dict[str, tuple[bytes, BlobEntry]]] = defaultdict(dict)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._puts = itertools.count()
 
     def put(self, key: str, data: bytes) -> None:
         """Stores the bytes in place of what was there."""
-        folder, _ = check_key(key)
-        self._folders[folder][key] = bytes(data)
-
-    def put_all(self, folder: str, blobs: Iterable[tuple[str, bytes]]) -> None:
-        """Stores one blob after another."""
-        for name, data in blobs:
-            self.put(f"{folder}/{name}", data)
+        folder, name = check_key(key)
+        kept = bytes(data)
+        self._folders[folder][name] = kept, BlobEntry(len(kept), next(self._puts), time.time())
 
     def get(self, key: str) -> bytes:
         """The bytes that were put last.
@@ -41,30 +40,36 @@ class MemoryBlobStore:
         Raises:
             PointerNotFoundError: Nothing is stored under the key.
         """
-        folder, _ = check_key(key)
-        data = self._folders.get(folder, {}).get(key)
+        data = self._get(*check_key(key))
         if data is None:
             raise PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
         return data
 
-    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
-        """The bytes of each key in turn, None for one that is missing."""
-        for key in keys:
-            folder, _ = check_key(key)
-            yield self._folders.get(folder, {}).get(key)
+    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing."""
+        check_folder(folder)
+        for name in names:
+            yield self._get(folder, check_name(name))
 
-    def list(self, folder: str) -> dict[str, int]:
-        """Size in bytes of every blob of a folder by its key, in key order."""
+    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
+        folder, name = check_key(key)
+        with self.lock(folder):
+            self.put(key, change(self._get(folder, name)))
+
+    def scan(self, folder: str) -> FolderScan:
+        """Every blob; nothing else can be here."""
         blobs = dict(self._folders.get(check_folder(folder), {}))
-        return {key: len(blobs[key]) for key in sorted(blobs)}
+        return FolderScan({name: blobs[name][1] for name in sorted(blobs)})
 
     def folders(self) -> Iterator[str]:
         """Every folder that has blobs."""
         return iter([folder for folder, blobs in list(self._folders.items()) if blobs and folder != OWN_FOLDER])
 
-    def survey(self, folder: str) -> FolderSurvey:
-        """As `list`: nothing else can be here."""
-        return FolderSurvey(self.list(folder))
+    def delete(self, key: str) -> None:
+        """Removes a blob; no error when there is none."""
+        folder, name = check_key(key)
+        self._folders.get(folder, {}).pop(name, None)
 
     def sweep(self, folder: str) -> None:
         """Nothing, since puts leave no temporaries."""
@@ -75,14 +80,9 @@ class MemoryBlobStore:
             if not self._folders.get(folder):
                 self._folders.pop(folder, None)
 
-    def delete(self, key: str, *, settle: bool = True) -> None:  # noqa: ARG002 - nothing here outlives power
-        """Removes a blob; no error when there is none."""
-        folder, _ = check_key(key)
-        self._folders.get(folder, {}).pop(key, None)
-
     @contextmanager
-    def lock(self, folder: str, *, shared: bool = False) -> Iterator[None]:  # noqa: ARG002 - always exclusive
-        """Keeps other threads out of a folder for the duration of the block.
+    def lock(self, folder: str) -> Iterator["_LockedFolder"]:
+        """The folder, with other threads kept out for the duration of the block.
 
         Raises:
             LockTimeoutError: Another thread kept it for longer than the store waits.
@@ -93,11 +93,38 @@ class MemoryBlobStore:
                 f"Another thread held the folder for {self._lock_timeout_s:g} s; raise lock_timeout_s or find out why"
             )
         try:
-            yield
+            yield _LockedFolder(self, folder)
         finally:
             lock.release()
+
+    @contextmanager
+    def lock_shared(self, folder: str) -> Iterator[None]:
+        """As `lock`, for a reader."""
+        with self.lock(folder):
+            yield
 
     def location(self, key: str) -> str:
         """`memory:` and the key."""
         check_key(key)
         return f"memory:{key}"
+
+    def _get(self, folder: str, name: str) -> bytes | None:
+        found = self._folders.get(folder, {}).get(name)
+        return found[0] if found else None
+
+
+class _LockedFolder:
+    def __init__(self, blobs: MemoryBlobStore, folder: str) -> None:
+        self._blobs = blobs
+        self._folder = folder
+
+    def get(self, name: str) -> bytes | None:
+        return next(self._blobs.get_many(self._folder, [name]))
+
+    def put(self, *blobs: tuple[str, bytes]) -> None:
+        for name, data in blobs:
+            self._blobs.put(f"{self._folder}/{name}", data)
+
+    def delete(self, *names: str, fsync: bool = True) -> None:  # noqa: ARG002 - nothing here outlives power
+        for name in names:
+            self._blobs.delete(f"{self._folder}/{name}")

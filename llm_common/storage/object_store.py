@@ -8,11 +8,14 @@ signed addresses.
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import stamina
 
 try:
     import obstore.store
@@ -20,16 +23,16 @@ except ImportError as exc:
     raise ImportError('Object stores need obstore; install it with: pip install "llm-common[object-store]"') from exc
 from obstore import exceptions
 
-from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, StoreFullError
-from llm_common.storage.blob import BlobVersion, FolderSurvey, check_folder, check_key, check_query_id
+from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
+from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, check_query_id
 
 if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectBlobStore", "open_object_store"]
+__all__ = ["BlobVersion", "ObjectBlobStore", "OvertakenError", "open_object_store", "retry_overtaken"]
 
-_FOREIGN_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
+_OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull"})
@@ -43,6 +46,51 @@ _PROBE = ".conditions"  # starts with a dot, as no key does
 _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+
+_PATIENCE_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.01
+_MAX_PAUSE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BlobVersion:
+    """What the bytes under a key are known by; opaque, one of the two may be missing.
+
+    Different bytes have different versions. Two puts of the same bytes may share one, as they do on S3: an equal
+    version says that the bytes are the same, and not that none were put in between.
+    """
+
+    e_tag: str | None
+    version: str | None
+
+
+class OvertakenError(Exception):
+    """Another writer was faster: nothing of the attempt is visible, and it can be made again."""
+
+
+def retry_overtaken(work: Callable[[], Answer]) -> Answer:
+    """What the work returns, called again at random and ever longer intervals while it raises `OvertakenError`.
+
+    Raises:
+        LockTimeoutError: Others were faster for half a minute.
+    """
+    retries = stamina.retry_context(
+        on=OvertakenError,
+        attempts=None,
+        timeout=_PATIENCE_S,
+        wait_initial=_FIRST_PAUSE_S,
+        wait_max=_MAX_PAUSE_S,
+        wait_jitter=_FIRST_PAUSE_S,
+    )
+    try:
+        for attempt in retries:
+            with attempt:
+                return work()
+    except OvertakenError as exc:
+        raise LockTimeoutError(
+            f"Other writers changed this object all the time for {_PATIENCE_S:g} s; save less often under one id"
+        ) from exc
+    raise AssertionError  # the last attempt returns or raises
 
 
 def open_object_store(url: str, **options: Any) -> "ObjectStore":
@@ -64,7 +112,7 @@ def open_object_store(url: str, **options: Any) -> "ObjectStore":
 
 
 class ObjectBlobStore:
-    """A `ConditionalBlobStore` of objects `folder/name`, safe among threads, processes and machines.
+    """A `BlobStore` of objects `folder/name`, safe among threads, processes and machines.
 
     Each method is one request, or a few, with the retries and time limits of the obstore client. Before its first
     conditional put a store is asked once, with four small requests and an object `.conditions`, whether it keeps
@@ -89,7 +137,16 @@ class ObjectBlobStore:
         _answer("be written", lambda: self._store.put(key, data, use_multipart=False))
 
     def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
-        """Stores the bytes if the key still has that version; see `ConditionalBlobStore.put_if`.
+        """Stores the bytes if the key still has the version that the caller knows; one of several callers wins.
+
+        Args:
+            key: `folder/name`.
+            data: What to keep.
+            replaces: The version that is there, None for no blob at all.
+
+        Returns:
+            The new version, or None when another one is there and nothing was changed. A store that lost its own
+            answer and asked again may say None though the bytes were put: look before giving up what they need.
 
         Raises:
             StoreError: Also when the store turns out not to keep conditions.
@@ -104,7 +161,11 @@ class ObjectBlobStore:
         return self.get_version(key)[0]
 
     def get_version(self, key: str) -> tuple[bytes, BlobVersion]:
-        """The bytes of an object and their version; see `ConditionalBlobStore.get_version`."""
+        """The bytes of an object and their version.
+
+        Raises:
+            PointerNotFoundError: Nothing is stored under the key.
+        """
         check_key(key)
 
         def fetch() -> tuple[bytes, BlobVersion]:
@@ -113,31 +174,44 @@ class ObjectBlobStore:
 
         return _answer("be read", fetch)
 
-    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
-        """The bytes of each key in turn, None for one that is missing; up to 16 are fetched at a time.
+    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing; up to 16 are fetched at a time.
 
         Raises:
             StoreError: The store cannot be read: that says nothing about the blobs.
         """
+        keys = [f"{check_folder(folder)}/{check_name(name)}" for name in names]
+        if len(keys) == 1:
+            yield self._get_or_none(keys[0])
+            return
         with ThreadPoolExecutor(_PARALLEL_GETS) as threads:
             yield from threads.map(self._get_or_none, keys)
 
-    def version(self, key: str) -> BlobVersion | None:
-        """The version of an object, None for none."""
-        check_key(key)
-        return self._version(key)
+    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Stores what the change makes of the object, by compare-and-swap; see `BlobStore.update`."""
 
-    def list(self, folder: str) -> dict[str, int]:
-        """Size in bytes of every blob of a folder by its key, in key order; names that are no keys are left out.
+        def attempt() -> None:
+            data, version = None, None
+            with suppress(PointerNotFoundError):
+                data, version = self.get_version(key)
+            if self.put_if(key, change(data), replaces=version) is None:
+                raise OvertakenError
 
-        Each thousand is as of one instant.
-        """
+        retry_overtaken(attempt)
+
+    def scan(self, folder: str) -> FolderScan:
+        """Every object of a folder; names that are no keys are unrecognized. Each thousand is as of one instant."""
         check_folder(folder)
         found = _answer("be listed", lambda: self._store.list_with_delimiter(folder))
-        sizes = {item["path"]: item["size"] for item in found["objects"] if _is_key(item["path"])}
-        if odd := len(found["objects"]) - len(sizes):
-            _log.warning("left out %d objects of a store folder whose names are no keys", odd)
-        return dict(sorted(sizes.items()))
+        blobs: dict[str, BlobEntry] = {}
+        unrecognized = []
+        for item in sorted(found["objects"], key=lambda item: item["path"]):
+            name = item["path"].rpartition("/")[2]
+            if _is_key(item["path"]):
+                blobs[name] = BlobEntry(item["size"], item["e_tag"], item["last_modified"].timestamp())
+            else:
+                unrecognized.append(name)
+        return FolderScan(blobs, unrecognized=tuple(unrecognized))
 
     def folders(self) -> Iterator[str]:
         """Every folder that has blobs; each thousand is as of one instant."""
@@ -146,17 +220,13 @@ class ObjectBlobStore:
             with suppress(InvalidIdError):
                 yield check_query_id(path)
 
-    def survey(self, folder: str) -> FolderSurvey:
-        """As `list`: nothing else can be here that a store would leave."""
-        return FolderSurvey(self.list(folder))
-
     def sweep(self, folder: str) -> None:
         """Nothing, since puts leave no temporaries."""
 
     def remove_folder(self, folder: str) -> None:
         """Nothing, since a folder is but the beginning of keys."""
 
-    def delete(self, key: str, *, settle: bool = True) -> None:  # noqa: ARG002 - a deletion is durable
+    def delete(self, key: str) -> None:
         """Removes an object; no error when there is none."""
         check_key(key)
         with suppress(PointerNotFoundError):
@@ -216,7 +286,7 @@ def _answer(action: str, ask: Callable[[], Answer]) -> Answer:
     """
     try:
         return ask()
-    except _FOREIGN_ERRORS as exc:
+    except _OBSTORE_ERRORS as exc:
         failure = _store_error(exc, action)
     raise failure  # outside of the handler, so that the server's words are no context of it either
 

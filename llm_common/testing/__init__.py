@@ -9,7 +9,6 @@ from llm_common.testing.clients import ScriptedClient, UnexpectedCallError
 if TYPE_CHECKING:
     from llm_common.testing.blob_contract import (
         BlobStoreContract,
-        ConditionalBlobStoreContract,
         LockingBlobStoreContract,
     )
     from llm_common.testing.memory_contract import MemoryContract
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlobStoreContract",
-    "ConditionalBlobStoreContract",
     "ContextPointerStoreContract",
     "LockingBlobStoreContract",
     "MemoryBlobStore",
@@ -28,7 +26,6 @@ __all__ = [
 
 _CONTRACTS = {
     "BlobStoreContract": "blob_contract",
-    "ConditionalBlobStoreContract": "blob_contract",
     "ContextPointerStoreContract": "pointer_contract",
     "LockingBlobStoreContract": "blob_contract",
     "MemoryContract": "memory_contract",

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError
-from llm_common.storage import BlobStore, BlobVersion, ConditionalBlobStore, LockingBlobStore
+from llm_common.storage import BlobStore, LockingBlobStore
 
-__all__ = ["BlobStoreContract", "ConditionalBlobStoreContract", "LockingBlobStoreContract"]
+__all__ = ["BlobStoreContract", "LockingBlobStoreContract"]
 
 _FORBIDDEN_KEYS = (
     *("", "name", "q/", "/name", "q//name", "a/b/c", "../name", "q/..", "q/.hidden", ".q/name", "q/a b", "q/a\\b"),
@@ -30,7 +30,7 @@ class BlobStoreContract:
         blobs.put("q/a", b"old and long")
         blobs.put("q/a", b"new")
         assert blobs.get("q/a") == b"new"
-        assert blobs.list("q") == {"q/a": 3}
+        assert blobs.scan("q").blobs["a"].size == 3  # noqa: PLR2004 - bytes of "new"
 
     def test_a_missing_blob_is_an_error_that_says_so(self, blobs: BlobStore) -> None:
         """`get` raises PointerNotFoundError."""
@@ -40,24 +40,40 @@ class BlobStoreContract:
                 blobs.get(key)
 
     def test_get_many_keeps_the_order_and_marks_gaps(self, blobs: BlobStore) -> None:
-        """`get_many` answers for each key, in one folder or several."""
+        """`get_many` answers for each key, in a folder that is missing too."""
         blobs.put("q/a", b"1")
-        blobs.put("r/b", b"2")
-        assert list(blobs.get_many(["q/a", "q/no", "r/b", "s/no", "q/a"])) == [b"1", None, b"2", None, b"1"]
+        assert list(blobs.get_many("q", ["a", "no", "a"])) == [b"1", None, b"1"]
+        assert list(blobs.get_many("s", ["no"])) == [None]
 
-    def test_lists_one_folder_in_key_order_with_sizes(self, blobs: BlobStore) -> None:
-        """`list` knows keys and sizes of its folder alone."""
-        assert blobs.list("q") == {}
+    def test_scans_one_folder_in_the_order_of_names(self, blobs: BlobStore) -> None:
+        """`scan` knows names and sizes of its folder alone."""
+        assert blobs.scan("q").blobs == {}
         for key in ("q/c", "q/a", "q/b.json", "q2/a"):
             blobs.put(key, key.encode())
-        assert list(blobs.list("q").items()) == [("q/a", 3), ("q/b.json", 8), ("q/c", 3)]
+        sizes = [(name, entry.size) for name, entry in blobs.scan("q").blobs.items()]
+        assert sizes == [("a", 3), ("b.json", 8), ("c", 3)]
+
+    def test_an_etag_differs_after_a_put_of_other_bytes(self, blobs: BlobStore) -> None:
+        """An ETag compares equal until then."""
+        blobs.put("q/a", b"1")
+        first = blobs.scan("q").blobs["a"]
+        assert blobs.scan("q").blobs["a"] == first
+        blobs.put("q/a", b"22")
+        assert blobs.scan("q").blobs["a"].etag != first.etag
+
+    def test_no_update_of_several_at_once_is_lost(self, blobs: BlobStore) -> None:
+        """`update` is atomic, from no blob on."""
+        with ThreadPoolExecutor(4) as threads:
+            for one in [threads.submit(blobs.update, "q/a", lambda data: (data or b"") + b"1") for _ in range(20)]:
+                one.result()
+        assert blobs.get("q/a") == b"1" * 20
 
     def test_deleting_is_idempotent(self, blobs: BlobStore) -> None:
         """Deleting what is not there is no error."""
         blobs.put("q/a", b"1")
         for key in ("q/a", "q/a", "none/a"):
             blobs.delete(key)
-        assert blobs.list("q") == {}
+        assert blobs.scan("q").blobs == {}
 
     @pytest.mark.parametrize("key", _FORBIDDEN_KEYS)
     def test_refuses_keys_outside_the_rules(self, blobs: BlobStore, key: str) -> None:
@@ -82,24 +98,28 @@ class LockingBlobStoreContract(BlobStoreContract):
     """What a `LockingBlobStore` promises beside; its lock timeout must be under a second, since one test waits."""
 
     def test_several_are_put_in_their_order(self, blobs: LockingBlobStore) -> None:
-        """`put_all` stores all, asks for the next when it is ready for it, and replaces what is there."""
+        """`put` of a locked folder stores all and replaces what is there; `get` and `delete` see it."""
         blobs.put("q/a", b"old and long")
-        blobs.put_all("q", ((name, name.encode()) for name in "cab"))
-        assert list(blobs.get_many(["q/c", "q/a", "q/b"])) == [b"c", b"a", b"b"]
-        blobs.put_all("none", [])
-        assert blobs.list("none") == {}
-        with pytest.raises(InvalidIdError):
-            blobs.put_all("q", [("../a", b"1")])
+        with blobs.lock("q") as folder:
+            folder.put(*((name, name.encode()) for name in "cab"))
+            assert [folder.get(name) for name in "cabd"] == [b"c", b"a", b"b", None]
+            folder.delete("c", "d")
+            folder.put()
+        assert list(blobs.get_many("q", ["c", "a", "b"])) == [None, b"a", b"b"]
 
     def test_none_of_several_is_there_before_those_ahead_of_it(self, blobs: LockingBlobStore) -> None:
-        """Whoever sees a later one sees the earlier ones."""
+        """A reader that sees a later one sees the earlier ones."""
+
+        def put(*names: str) -> None:
+            with blobs.lock("q") as folder:
+                folder.put(*((name, b"1") for name in names))
+
         with ThreadPoolExecutor(1) as threads:
             for number in range(50):
-                first, second = f"q/{number}-first", f"q/{number}-second"
-                both = ((key.partition("/")[2], b"1") for key in (first, second))
-                putting = threads.submit(blobs.put_all, "q", both)
+                first, second = f"{number}-first", f"{number}-second"
+                putting = threads.submit(put, first, second)
                 while not putting.done():
-                    there = list(blobs.get_many([second, first]))
+                    there = list(blobs.get_many("q", [second, first]))
                     assert there[0] is None or there[1] is not None
                 putting.result()
 
@@ -144,51 +164,4 @@ class LockingBlobStoreContract(BlobStoreContract):
         with pytest.raises(ZeroDivisionError), blobs.lock("q"):
             raise ZeroDivisionError
         with blobs.lock("q"):
-            assert blobs.list("q") == {}
-
-
-class ConditionalBlobStoreContract(BlobStoreContract):
-    """What a `ConditionalBlobStore` promises beside."""
-
-    def test_a_conditional_put_replaces_the_version_that_is_known(self, blobs: ConditionalBlobStore) -> None:
-        """The version of the put that came last is the one that counts."""
-        first = blobs.put_if("q/a", b"1", replaces=None)
-        assert first is not None
-        assert blobs.version("q/a") == first
-        assert blobs.get_version("q/a") == (b"1", first)
-        second = blobs.put_if("q/a", b"2", replaces=first)
-        assert second not in (None, first)
-        assert blobs.get_version("q/a") == (b"2", second)
-
-    def test_a_conditional_put_changes_nothing_when_another_version_is_there(self, blobs: ConditionalBlobStore) -> None:
-        """Neither a blob that appeared, nor one that was replaced or deleted, is put over."""
-        first = blobs.put_if("q/a", b"1", replaces=None)
-        assert blobs.put_if("q/a", b"2", replaces=None) is None
-        blobs.put("q/a", b"3")
-        assert blobs.put_if("q/a", b"4", replaces=first) is None
-        assert blobs.get("q/a") == b"3"
-        third = blobs.version("q/a")
-        blobs.delete("q/a")
-        assert blobs.put_if("q/a", b"5", replaces=third) is None
-        assert blobs.version("q/a") is None
-        assert blobs.put_if("q/a", b"6", replaces=None)
-
-    def test_one_of_several_conditional_puts_wins(self, blobs: ConditionalBlobStore) -> None:
-        """Also at the same time."""
-        known: BlobVersion | None = None
-        with ThreadPoolExecutor(4) as threads:
-            for turn in range(10):
-                data = [f"{turn} {number}".encode() for number in range(4)]
-                stored = list(threads.map(lambda one, known=known: blobs.put_if("q/a", one, replaces=known), data))
-                (winner,) = (number for number, version in enumerate(stored) if version)
-                known = stored[winner]
-                assert blobs.get_version("q/a") == (data[winner], known)
-
-    def test_conditional_methods_check_their_keys_and_say_what_is_missing(self, blobs: ConditionalBlobStore) -> None:
-        """As the others do."""
-        for use in (blobs.version, blobs.get_version, lambda bad: blobs.put_if(bad, b"x", replaces=None)):
-            with pytest.raises(InvalidIdError):
-                use("../name")
-        assert blobs.version("q/none") is None
-        with pytest.raises(PointerNotFoundError):
-            blobs.get_version("q/none")
+            assert blobs.scan("q").blobs == {}

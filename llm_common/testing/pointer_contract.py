@@ -141,7 +141,7 @@ class ContextPointerStoreContract:
         erased, forgotten = [await _save(store, n, args={"n": n}) for n in range(2)]
         store.delete(query_id="q", pointer_ids=[forgotten.pointer_id], remember=False)
         store.delete(query_id="q")
-        assert list(store._blobs.list("q")) == []  # noqa: SLF001 - what no face shows
+        assert not store.records.blobs.scan("q").blobs
         _assert_missing(store, erased, "erased")
         _assert_missing(store, forgotten, "unknown")
         _assert_missing(store, erased.model_copy(update={"query_id": "r"}), "unknown")
@@ -152,17 +152,12 @@ class ContextPointerStoreContract:
         """Once, and without touching what is whole."""
         bad, lost, whole = [await _save(store, n, args={"n": n}) for n in range(3)]
         assert (await store.verify()).model_dump() == {"queries": 1, "pointers": 3, "findings": ()}
-        blobs = store._blobs  # noqa: SLF001 - damages what no face lets damage
-        blobs.put(f"q/{bad.pointer_id}.result.json", b"7")
-        blobs.delete(f"q/{lost.pointer_id}.result.json")
-        blobs.put("q/aaaaaaaaaaaa.result.json", b"1")
+        blobs = store.records.blobs
+        names = [store.records.result_names(pointer)[0] for pointer in (bad, lost)]
+        blobs.put(f"q/{names[0]}", b"7")
+        blobs.delete(f"q/{names[1]}")
         blobs.put("q/notes.txt", b"mine")
-        kinds = {
-            ("aaaaaaaaaaaa.result.json", "orphan_result"),
-            (f"{bad.pointer_id}.result.json", "digest_mismatch"),
-            (f"{lost.pointer_id}.result.json", "missing_result"),
-            ("notes.txt", "foreign"),
-        }
+        kinds = {(names[0], "digest_mismatch"), (names[1], "missing_result"), ("notes.txt", "unrecognized")}
         for repair in (False, True):
             report = await store.verify(repair=repair)
             assert {(finding.name, finding.kind) for finding in report.findings} == kinds

@@ -1,4 +1,4 @@
-"""Any value as plain JSON data, the same in every process and under every hash seed.
+"""Any value as plain JSON data, the same in every process and under every hash seed, and as the bytes of a JSON file.
 
 | value | becomes |
 |---|---|
@@ -27,6 +27,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Set as AbstractSet
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -37,9 +38,18 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel
 
-from llm_common.errors import UnserialisableError
+from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
 
-__all__ = ["MAX_DEPTH", "Json", "json_text", "key_text", "opened", "stable_json", "to_plain"]
+__all__ = [
+    "MAX_DEPTH",
+    "Encoded",
+    "Json",
+    "decode_json",
+    "encode_json",
+    "json_text",
+    "stable_json",
+    "to_plain",
+]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Read = TypeVar("Read")
@@ -51,6 +61,10 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}", re.IGNORECASE)
 _TEXTS = frozenset({str})
 _SIMPLE = frozenset({str, int, bool, type(None)})
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_ORJSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+_DIGITS = bytes(ord("0" if byte in b"0123456789" else " ") for byte in range(256))
+_LONG_DIGITS = b"0" * 19  # from so many digits on, an integer may be too long for 64 bits
 
 
 def to_plain(value: object) -> Json:
@@ -96,22 +110,67 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
     return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
-def opened(value: object) -> object:
-    """A value that is no plain data itself, one step nearer to it, by the table at the top of this module.
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value as `data`, the bytes of a JSON file, beside `value`: the value itself, or its copy as plain data."""
+
+    data: bytes
+    value: object
+
+
+def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
+    """The value as compact JSON, keys in their own order.
+
+    orjson writes what it understands as `to_plain` does, in one call that holds the interpreter's lock: the bytes are
+    the value at one instant, at about 1.2 ms a megabyte. What it refuses is copied by `to_plain` first.
+
+    Args:
+        value: Anything that `to_plain` accepts.
+        max_bytes: Refuse more.
 
     Raises:
-        UnserialisableError: As for `to_plain`.
+        UnserialisableError: JSON cannot stand for the value.
+        ResultTooLargeError: More than `max_bytes`.
     """
+    try:
+        data = orjson.dumps(value, option=_ORJSON_OPTIONS)
+    except TypeError:
+        value = to_plain(value)
+        try:
+            data = orjson.dumps(value)
+        except TypeError:  # an integer over 64 bits, half a surrogate pair, over 254 levels
+            data = json_text(value).encode("utf-8")
+    if max_bytes is not None and len(data) > max_bytes:
+        raise ResultTooLargeError(
+            f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less"
+        )
+    return Encoded(data, value)
 
-    def step() -> object:
-        if isinstance(value, dict):
-            return dict(value.items())
-        return list(value) if isinstance(value, list | tuple) else _opened(value)
 
-    return _guarded(value, step)
+def decode_json(data: bytes) -> Json:
+    """What the bytes of a JSON file say; NaN and infinities, which older files may hold, as None.
+
+    orjson reads the same values as the standard library, or refuses, with one exception: it makes floats of integers
+    over 64 bits. The standard library reads what may hold one, and what orjson refuses.
+
+    Raises:
+        CorruptPointerError: The bytes are not JSON.
+    """
+    if _LONG_DIGITS not in data.translate(_DIGITS):
+        try:
+            value: Json = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            pass
+        else:
+            return value
+    try:
+        value = _DECODER.decode(data.decode("utf-8"))
+    except (ValueError, RecursionError) as exc:
+        raise CorruptPointerError("A stored file is not JSON; restore it from a copy") from exc
+    return value
 
 
-def key_text(key: object) -> str:
+def _key_text(key: object) -> str:
     """The text that a mapping's key is in JSON.
 
     Raises:
@@ -154,7 +213,7 @@ def _plain(value: object, depth: int, non_finite: Callable[[float], Json]) -> Js
     if isinstance(value, dict):
         plain: dict[str, Json] = {}
         for key, item in value.items():
-            plain[key_text(key)] = _plain(item, depth + 1, non_finite)
+            plain[_key_text(key)] = _plain(item, depth + 1, non_finite)
         if len(plain) != len(value):
             raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
         return plain

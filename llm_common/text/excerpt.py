@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from llm_common.text.encoding import encode_json
+from llm_common.text.canonical import encode_json
 
 __all__ = ["Excerpt", "excerpt_json", "excerpt_text", "fair_shares", "head_end", "to_json"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from llm_common.errors import ConfigError, StoreError, ToolArgumentsError
 from llm_common.pointers.parts import value_at
-from llm_common.text.encoding import decode_json
+from llm_common.text.canonical import decode_json
 from llm_common.tools.read_back import LoadsPayload, explain_miss
 from llm_common.tools.tool import Tool
 

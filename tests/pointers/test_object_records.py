@@ -19,7 +19,7 @@ from llm_common.pointers.records import meta_key, result_key
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.storage import BlobVersion
-from llm_common.text.encoding import decode_json, encode_json
+from llm_common.text.canonical import decode_json, encode_json
 from tests.pointers.interleavings import RUNNING, Explorer, ObjectModel, Objects, Program, State
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

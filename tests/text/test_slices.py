@@ -20,7 +20,7 @@ from llm_common.errors import ResultTooLargeError, UnserialisableError
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.text import slices
 from llm_common.text.canonical import json_text, to_plain
-from llm_common.text.encoding import encode_json
+from llm_common.text.canonical import encode_json
 from llm_common.text.slices import encode_in_slices, encode_whole
 
 JSON = st.recursive(
