@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from llm_common.storage.folder import as_store_errors
 
 import llm_common
 from llm_common import errors
@@ -22,7 +23,6 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.plans import ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import FileBlobStore
-from llm_common.storage.folder import as_store_errors
 from llm_common.testing import ScriptedClient
 
 FACTS: dict[str, dict[str, object]] = {

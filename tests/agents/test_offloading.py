@@ -14,8 +14,7 @@ from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import UnserialisableError
 from llm_common.pointers.reading import ContextReading
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
-from llm_common.storage import MemoryBlobStore
+from llm_common.pointers.store import FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.tool import ToolResult
 
@@ -130,7 +129,7 @@ async def test_a_result_that_cannot_be_stored_raises_and_leaves_nothing(tmp_path
 
 
 async def turn_of(results: list[tuple[Any, float]], policy: OffloadPolicy) -> list[Any]:
-    store = ContextPointerStore(MemoryBlobStore())
+    store = InMemoryContextPointerStore()
     turn = OffloadTurn(policy, query="snowfall", calls=len(results))
 
     async def one(number: int, result: Any, delay_s: float) -> Any:

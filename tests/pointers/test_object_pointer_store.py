@@ -20,8 +20,7 @@ from blockbuster import BlockBuster
 from llm_common.agents import ObjectContextPointerStore, context_pointers as face
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
-from llm_common.storage import MemoryBlobStore
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.storage.object_store import ObjectBlobStore
 from llm_common.testing import ContextPointerStoreContract
 from tests.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
@@ -41,7 +40,7 @@ class TestInFiles(ContextPointerStoreContract):
 class TestInMemory(ContextPointerStoreContract):
     @pytest.fixture
     def store(self) -> ContextPointerStore:
-        return ContextPointerStore(MemoryBlobStore(), max_result_bytes=MAX_BYTES)
+        return InMemoryContextPointerStore(max_result_bytes=MAX_BYTES)
 
 
 class TestInObjectsInMemory(ContextPointerStoreContract):

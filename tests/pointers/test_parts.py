@@ -8,8 +8,7 @@ import pytest
 
 from llm_common.errors import ToolArgumentsError
 from llm_common.pointers.parts import value_at, view_of
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.storage import MemoryBlobStore
+from llm_common.pointers.store import InMemoryContextPointerStore
 from llm_common.tools.read_back import read_context
 
 VALUE = {"log": "start\nerror 1\x07\u2028 here\nerror 2\nend", "rows": [{"id": 1, "ok": True}, {"id": 2, "ok": False}]}
@@ -33,7 +32,7 @@ AROUND = "start error 1   here error 2 end"
 )
 async def test_a_view_is_the_same_here_and_apart(part: dict[str, Any], expected: str) -> None:
     assert view_of(json.dumps(VALUE).encode(), part).text == expected
-    store = ContextPointerStore(MemoryBlobStore())
+    store = InMemoryContextPointerStore()
     pointer = await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=VALUE)
     reading = await read_context(pointer.pointer_id, load=partial(store.load_payload, query_id="q"), select=part)
     assert reading.text == expected
@@ -43,7 +42,7 @@ async def test_a_view_is_the_same_here_and_apart(part: dict[str, Any], expected:
 async def test_a_mistake_is_told_alike(part: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"regex is not valid|no JMESPath") as here:
         view_of(b"{}", part)
-    store = ContextPointerStore(MemoryBlobStore())
+    store = InMemoryContextPointerStore()
     pointer = await store.save(query_id="q", task_id=None, tool_name="t", args={}, result={})
     with pytest.raises(ToolArgumentsError) as apart:
         await read_context(pointer.pointer_id, load=partial(store.load_payload, query_id="q"), select=part)

@@ -19,6 +19,7 @@ import obstore.store
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from llm_common.pointers.gravestones import Gravestones
 
 from llm_common.agents import ObjectContextPointerStore, ReadBackTool, ToolContextManager
 from llm_common.errors import (
@@ -28,7 +29,6 @@ from llm_common.errors import (
     StoreFullError,
     ToolFailedError,
 )
-from llm_common.pointers.gravestones import Gravestones
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import RecordWriter
 from llm_common.pointers.retention import Retention

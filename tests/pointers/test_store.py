@@ -27,8 +27,8 @@ from llm_common.errors import (
     UnserialisableError,
 )
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
-from llm_common.pointers.records import meta_key, result_key
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
+from llm_common.pointers.records import LockedRecords, meta_key, result_key
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.storage import FileBlobStore, MemoryBlobStore
 from llm_common.text import encoding
 
@@ -224,7 +224,7 @@ json_values = st.recursive(
 @settings(max_examples=40, deadline=None)
 @given(json_values, st.dictionaries(st.text(max_size=5), json_values, max_size=3))
 def test_loads_what_json_gives_s0_14(result: Any, args: dict[str, Any]) -> None:
-    store = ContextPointerStore(MemoryBlobStore())
+    store = InMemoryContextPointerStore()
     pointer = asyncio.run(save(store, result, args=args))
     assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
     assert store.list(query_id="q") == [pointer]
@@ -391,7 +391,7 @@ async def test_repeats_are_kept_on_request_s0_05(store: FileContextPointerStore)
 
 async def test_a_different_call_is_never_replaced_s0_04() -> None:
     blobs = MemoryBlobStore()
-    store = ContextPointerStore(blobs)
+    store = ContextPointerStore(LockedRecords(blobs))
     pointer = await save(store, "mine")
     squatter = pointer.model_copy(update={"tool_name": "other"})
     blobs.put(meta_key("q", pointer.pointer_id), squatter.model_dump_json().encode())
@@ -573,7 +573,7 @@ async def test_a_pointer_made_of_its_ids_loads_s0_09(store: FileContextPointerSt
 
 async def test_a_pointer_of_another_query_is_not_found() -> None:
     blobs = MemoryBlobStore()
-    store = ContextPointerStore(blobs)
+    store = ContextPointerStore(LockedRecords(blobs))
     pointer = await save(store)
     with pytest.raises(PointerNotFoundError):
         store.load_result(pointer=pointer.model_copy(update={"query_id": "r"}))

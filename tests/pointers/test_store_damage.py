@@ -11,7 +11,7 @@ import pytest
 
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.records import meta_key, next_key, result_key
+from llm_common.pointers.records import LockedRecords, meta_key, next_key, result_key
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import FileBlobStore, MemoryBlobStore
 
@@ -152,7 +152,7 @@ def test_a_first_save_that_dies_is_invisible_s0_18_f_066_f_067(changes: int) -> 
     blobs = DyingBlobStore()
     blobs.changes_left = changes
     with pytest.raises(Killed):
-        save(ContextPointerStore(blobs), "new")
+        save(ContextPointerStore(LockedRecords(blobs)), "new")
     store = blobs.alive()
     assert store.list_detailed(query_id="q").skipped == 0
     assert store.list(query_id="q") == []
@@ -163,10 +163,10 @@ def test_a_first_save_that_dies_is_invisible_s0_18_f_066_f_067(changes: int) -> 
 @pytest.mark.parametrize("changes", range(4))
 def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(changes: int, then: str) -> None:
     blobs = DyingBlobStore()
-    old = save(ContextPointerStore(blobs), "old")
+    old = save(ContextPointerStore(LockedRecords(blobs)), "old")
     blobs.changes_left = changes
     with pytest.raises(Killed):
-        save(ContextPointerStore(blobs), "newer")
+        save(ContextPointerStore(LockedRecords(blobs)), "newer")
     store = blobs.alive()
     if then == "read":
         (pointer,) = store.list(query_id="q")
@@ -177,7 +177,7 @@ def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(chang
     for stop in range(8):  # dying again and again while it is put right
         blobs.changes_left = stop
         try:
-            newest = save(ContextPointerStore(blobs), "newest")
+            newest = save(ContextPointerStore(LockedRecords(blobs)), "newest")
         except Killed:
             (pointer,) = blobs.alive().list(query_id="q")
             assert store.load_result(pointer=pointer) in ("old", "newer", "newest")
@@ -192,10 +192,10 @@ def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(chang
 @pytest.mark.parametrize("key", [meta_key, next_key], ids=["meta", "next"])
 def test_a_half_known_record_beside_a_pending_one_is_put_right_f_054(key: Key) -> None:
     blobs = DyingBlobStore()
-    old = save(ContextPointerStore(blobs), "old")
+    old = save(ContextPointerStore(LockedRecords(blobs)), "old")
     blobs.changes_left = 2
     with pytest.raises(Killed):
-        save(ContextPointerStore(blobs), "newer")
+        save(ContextPointerStore(LockedRecords(blobs)), "newer")
     store = blobs.alive()
     blobs.put(key("q", old.pointer_id), b"damaged")
     if key is meta_key:
@@ -223,14 +223,14 @@ def test_a_first_save_without_room_leaves_nothing_f_058_f_061(ending: str) -> No
     blobs = FullBlobStore()
     blobs.ending = ending
     with pytest.raises(StoreFullError):
-        save(ContextPointerStore(blobs), "new")
+        save(ContextPointerStore(LockedRecords(blobs)), "new")
     assert blobs.list("q") == {}
 
 
 @pytest.mark.parametrize("ending", [".meta.json", ".result.json", ".next"])
 def test_a_second_save_without_room_leaves_one_version_and_the_next_succeeds_f_058_f_065(ending: str) -> None:
     blobs = FullBlobStore()
-    store = ContextPointerStore(blobs)
+    store = ContextPointerStore(LockedRecords(blobs))
     old = save(store, "old")
     blobs.ending = ending
     with pytest.raises(StoreError):

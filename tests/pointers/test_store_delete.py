@@ -9,8 +9,7 @@ import pytest
 from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import next_key
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
-from llm_common.storage import MemoryBlobStore
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
 
 
 async def save(store: ContextPointerStore, result: Any, **changes: Any) -> ContextPointer:
@@ -20,7 +19,7 @@ async def save(store: ContextPointerStore, result: Any, **changes: Any) -> Conte
 
 @pytest.fixture(params=["files", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
-    return FileContextPointerStore(tmp_path) if request.param == "files" else ContextPointerStore(MemoryBlobStore())
+    return FileContextPointerStore(tmp_path) if request.param == "files" else InMemoryContextPointerStore()
 
 
 async def test_all_pointers_of_a_query_go_and_those_of_others_stay_s4_06(store: ContextPointerStore) -> None:

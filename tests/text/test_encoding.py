@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
-from llm_common.text.canonical import json_text, to_plain
-from llm_common.text.canonical import decode_json, encode_json, is_small
+from llm_common.text.canonical import decode_json, encode_json, is_small, json_text, to_plain
 
 any_text = st.text(st.characters(codec=None, categories=None))
 json_values = st.recursive(

@@ -21,8 +21,7 @@ from llm_common.errors import (
     ToolFailedError,
 )
 from llm_common.pointers.reading import ContextReading, ResultPart
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
-from llm_common.storage import MemoryBlobStore
+from llm_common.pointers.store import FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.tools.read_back import ReadBackTool, read_context
 
 ITEMS = [{"id": number, "name": f"item {number}", "price": number * 1.5, "note": "x" * 16} for number in range(5000)]
@@ -31,7 +30,7 @@ TEXT = "first line\nsecond line: error 17\nthird line\n" + "y" * 5000 + "\nlast:
 
 async def stored(result: Any) -> tuple[str, Any]:
     """The id of a stored result, and what loads it."""
-    store = ContextPointerStore(MemoryBlobStore())
+    store = InMemoryContextPointerStore()
     pointer = await store.save(query_id="q", task_id=None, tool_name="tool", args={}, result=result)
     return pointer.pointer_id, partial(store.load_payload, query_id="q")
 
@@ -295,7 +294,7 @@ async def test_a_cursor_belongs_to_its_part_and_version_s4_08(cursor: str) -> No
 
 
 async def test_a_cursor_ends_when_the_result_is_replaced_s4_08() -> None:
-    store = ContextPointerStore(MemoryBlobStore())
+    store = InMemoryContextPointerStore()
     call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {}}
     pointer = await store.save(**call, result="x" * 9_000)
     load = partial(store.load_payload, query_id="q")
