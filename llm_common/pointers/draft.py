@@ -73,8 +73,7 @@ class Draft:
         plain = to_plain(dict(args))
         args_json = encode_json(plain, small=small).data
         stable_args = stable_json(args)
-        active = redactor.active(args_json, tool_name)
-        shown = redactor.data(plain, encoded=args_json, active=active)
+        shown = redactor.data(plain, encoded=args_json)
         assert isinstance(shown, dict)
         told = told_of(result, redactor, redact_results=redact_results, max_bytes=max_result_bytes)
         encoded = encode_json(told, max_bytes=max_result_bytes, small=small)
@@ -88,7 +87,7 @@ class Draft:
             call_sha256=call_digest_of(stable_args, tool_name=tool_name, query_id=query_id, task_id=task_id),
             payload=encoded.data,
             fits_64_bits=encoded.fits_64_bits,
-            summary=summary_line(tool_name=redactor.text(tool_name, active=active), args=shown),
+            summary=summary_line(tool_name=redactor.text(tool_name), args=shown),
             digest=digest,
             source_urls=web_urls,
         )
