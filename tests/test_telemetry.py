@@ -18,7 +18,7 @@ def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) 
     assert dict(finished.attributes or {}) == {"count": 3, "state": "ok"}
 
 
-def test_an_exception_leaves_its_class_name_and_not_its_text(exported: InMemorySpanExporter) -> None:
+def test_a_span_records_the_class_of_an_exception_without_its_text(exported: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="private"), _telemetry.span("llm_common.test"):
         raise ValueError("private words")
     (finished,) = exported.get_finished_spans()
@@ -27,7 +27,7 @@ def test_an_exception_leaves_its_class_name_and_not_its_text(exported: InMemoryS
     assert "private" not in finished.to_json()
 
 
-def test_whoever_takes_spans_later_gets_those_from_then_on() -> None:
+def test_a_provider_that_is_set_later_gets_the_later_spans() -> None:
     program = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
