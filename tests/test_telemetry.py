@@ -18,7 +18,7 @@ def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) 
     assert dict(finished.attributes or {}) == {"count": 3, "state": "ok"}
 
 
-def test_a_span_records_the_class_of_an_exception_without_its_text(exported: InMemorySpanExporter) -> None:
+def test_a_span_records_an_exception_by_its_class_alone(exported: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="private"), _telemetry.span("llm_common.test"):
         raise ValueError("private words")
     (finished,) = exported.get_finished_spans()

@@ -170,8 +170,10 @@ class _Result:
         """The part of the result that fits its share, together with the note on a cut."""
         if len(self.text) <= share:
             return Excerpt(self.text, len(self.text))
-        room = share - len(_NOTE_ON_CUT.format(shown=len(self.text), total=len(self.text)))
-        return excerpt_text(self.text, room) if isinstance(self.value, str) else excerpt_json(self.value, room)
+        max_chars = share - len(_NOTE_ON_CUT.format(shown=len(self.text), total=len(self.text)))
+        return (
+            excerpt_text(self.text, max_chars) if isinstance(self.value, str) else excerpt_json(self.value, max_chars)
+        )
 
     def block(self, body: Excerpt, nonce: str) -> str:
         if self.problem:
@@ -215,16 +217,15 @@ def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]
     blocks = [len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP) for result in results]
     lines = [len(result.line) + len(_GAP) for result in results]
     full = _longest_prefix(blocks, max_chars)
-    room = max_chars - sum(blocks[:full])
-    return full, full + _longest_prefix(lines[full:], room)
+    return full, full + _longest_prefix(lines[full:], max_chars - sum(blocks[:full]))
 
 
-def _longest_prefix(sizes: Sequence[int], room: int) -> int:
+def _longest_prefix(sizes: Sequence[int], max_chars: int) -> int:
     """How many of the first sizes fit, together with the line that counts the rest; each includes a gap."""
     sums = list(accumulate(sizes, initial=0))
     for count in range(len(sizes), 0, -1):
         closing = _closing(len(sizes) - count)
-        if sums[count] + sum(map(len, closing)) - len(_GAP) * (not closing) <= room:
+        if sums[count] + sum(map(len, closing)) - len(_GAP) * (not closing) <= max_chars:
             return count
     return 0
 

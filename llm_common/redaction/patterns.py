@@ -177,7 +177,7 @@ class Rule:
     Attributes:
         expression: The pattern. Its group `secret` is replaced if it has one, else the whole match.
         literals: In lower case; every match contains one. The empty literal occurs in every text.
-        accepts: Tells the secrets among the matches; None accepts every match.
+        accepts: Whether a match is a secret; None accepts every match.
     """
 
     expression: str | re.Pattern[str]

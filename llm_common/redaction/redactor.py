@@ -39,7 +39,7 @@ _NAME_LITERALS = (
     b"bearer",
 )
 _COMMON_LITERALS = frozenset({b"", b".", b"://"})  # found at once in most texts
-_MAX_LITERAL_BYTES = 256
+_MAX_LITERAL_BYTES = 256  # by so much windows overlap
 _MAX_NAME_CHARS = 64
 _ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")  # quotes and backslashes stay escaped
 _ESCAPED_BYTES = re.compile(rb"\\u00[2-7]")
@@ -48,8 +48,8 @@ _MAX_CUT_CHARS = 512  # what a cut leaves of a secret may be too short to be rec
 
 
 def _any_of(literals: set[bytes]) -> re.Pattern[bytes]:
-    """Matches the longest of the literals that begin at a place."""
-    # One branch a first byte: the engine tries the branches one by one at each place, and stops at their first bytes.
+    """A pattern for the longest literal at each position."""
+    # The engine tries the branches of an alternation in turn, so one branch for each first byte is four times faster.
     groups = groupby(sorted(literals - _COMMON_LITERALS, reverse=True), key=lambda literal: literal[:1])
     rests = ((re.escape(head), b"|".join(re.escape(literal[1:]) for literal in group)) for head, group in groups)
     return re.compile(b"|".join(b"%s(?:%s)" % rest for rest in rests))
@@ -143,8 +143,8 @@ class Redactor:
         data, position = data.lower(), 0
         found = {literal for literal in _COMMON_LITERALS if literal in data}
         while position < len(data):  # not `finditer`: one literal may begin within another
-            match = self._literal.search(data, position, position + WINDOW_CHARS)
-            found |= {match[0]} if match else set()
+            if match := self._literal.search(data, position, position + WINDOW_CHARS):
+                found.add(match[0])
             position = match.start() + 1 if match else position + WINDOW_CHARS - _MAX_LITERAL_BYTES
         return [*dict.fromkeys(rule for each in found for rule in self._rules if each.startswith(rule.literals))]
 
@@ -182,9 +182,9 @@ class Redactor:
         if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
             redacted = self._data(inner, candidates)
             return text if redacted == inner else json_text(redacted)
-        if "\\u00" in text and (plainly := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
-            redacted_text = self._text(plainly, candidates)
-            return text if redacted_text == plainly else redacted_text
+        if "\\u00" in text and (unescaped := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
+            redacted_text = self._text(unescaped, candidates)
+            return text if redacted_text == unescaped else redacted_text
         # The search spares most texts the merge; a long text is searched in windows at once.
         found = [rule.spans(text) for rule in candidates if len(text) > WINDOW_CHARS or rule.pattern.search(text)]
         return _replaced(text, merge(*found)) if found else text

@@ -261,21 +261,21 @@ def cpu_s(text: str, redact: Callable[[str], object] = redact_text) -> float:
     return time.process_time() - start
 
 
-def is_linear(piece: str, chars: int, limit_s: float) -> bool:
-    small, large = (piece * (size // len(piece)) for size in (chars // 4, chars))
+def is_linear(unit: str, chars: int, limit_s: float) -> bool:
+    small, large = (unit * (size // len(unit)) for size in (chars // 4, chars))
     return min(cpu_s(large) for _ in range(2)) < limit_s + 8 * min(cpu_s(small) for _ in range(2))
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_hostile_text_takes_linear_time(piece: str) -> None:
-    assert is_linear(piece, 40_000, 0.01)
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    assert is_linear(unit, 40_000, 0.01)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_a_megabyte_of_hostile_text_takes_less_than_a_second(piece: str) -> None:
-    assert is_linear(piece, 1_000_000, 0.01)
-    assert min(cpu_s(piece * (1_000_000 // len(piece))) for _ in range(2)) < 1.0
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_a_megabyte_of_hostile_text_takes_less_than_a_second(unit: str) -> None:
+    assert is_linear(unit, 1_000_000, 0.01)
+    assert min(cpu_s(unit * (1_000_000 // len(unit))) for _ in range(2)) < 1.0
 
 
 def test_the_harness_fails_a_pattern_that_takes_quadratic_time() -> None:

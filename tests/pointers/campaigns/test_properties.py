@@ -36,7 +36,7 @@ LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
     (test_extraction.test_any_text_gives_a_json_value_or_a_malformed_reply_error, {}),
     (test_redactor.test_a_named_secret_is_redacted_after_any_noise, {}),
     (test_fence.test_no_text_contains_its_nonce_s0_53, {}),
-    (test_format.test_whatever_is_stored_the_blocks_stand_f_147, {}),
+    (test_format.test_no_stored_text_breaks_the_blocks_f_147, {}),
 ]
 
 
