@@ -1,7 +1,7 @@
 """The only reader of the environment.
 
-Every variable is declared here once, with its default and its meaning; the table in the README and `.env.example`
-are compared with `VARIABLES` by a test. Nothing is read at import: a variable is read when a configuration is made.
+Declares every variable once, with its default and its meaning; a test compares the table in the README and
+`.env.example` with `VARIABLES`. Reads nothing at import: a variable is read when a configuration is made.
 """
 
 import math
@@ -15,12 +15,12 @@ __all__ = ["VARIABLES", "Variable", "read_flag", "read_float", "read_int", "read
 
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
-_MAX_DIGITS = 18
+_MAX_DIGITS = 18  # `int` takes quadratic time, and refuses over 4,300 digits
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: its name, its default as a person would write it ("" for unset), what it sets."""
+    """One environment variable: its name, its default as it would be set ("" for none), its meaning."""
 
     name: str
     default: str
@@ -95,15 +95,15 @@ VARIABLES: tuple[Variable, ...] = (
 
 
 def read_text(variable: Variable) -> str | None:
-    """The stripped value, or the declared default; None when both are empty. An empty variable counts as unset."""
+    """The stripped value, or the declared default; None if both are empty. An empty variable counts as unset."""
     return os.environ.get(variable.name, "").strip() or variable.default or None
 
 
 def read_path(variable: Variable) -> Path | None:
-    """The value as a path with `~` expanded, or None when neither it nor a default is set.
+    """The value as a path with `~` expanded, or None if neither the variable nor a default is set.
 
     Raises:
-        ConfigError: `~` names a home that is not known.
+        ConfigError: `~` names an unknown home folder.
     """
     text = read_text(variable)
     if text is None:
@@ -115,10 +115,10 @@ def read_path(variable: Variable) -> Path | None:
 
 
 def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
-    """The value as a whole number within [minimum, maximum], or None when neither it nor a default is set.
+    """The value as a whole number within [minimum, maximum], or None if neither the variable nor a default is set.
 
     Raises:
-        ConfigError: not a decimal number, or outside the range.
+        ConfigError: The value is not a decimal number, or outside the range.
     """
     text = read_text(variable)
     if text is None:
@@ -130,10 +130,10 @@ def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
 
 
 def read_float(variable: Variable, *, minimum: float, maximum: float) -> float | None:
-    """The value as a finite number within [minimum, maximum], or None when neither it nor a default is set.
+    """The value as a finite number within [minimum, maximum], or None if neither the variable nor a default is set.
 
     Raises:
-        ConfigError: not a number, not finite, or outside the range.
+        ConfigError: The value is not a number, not finite, or outside the range.
     """
     text = read_text(variable)
     if text is None:
@@ -151,7 +151,7 @@ def read_flag(variable: Variable) -> bool:
     """The value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case; unset without a default is False.
 
     Raises:
-        ConfigError: any other word, since a typing error must not switch a safety off.
+        ConfigError: The value is another word; a typing error must not disable a safety.
     """
     text = read_text(variable)
     if text is None:

@@ -1,4 +1,4 @@
-"""Spans around the few operations that take time; nothing at all unless opentelemetry is installed.
+"""Spans around the operations that take time; no effect unless opentelemetry is installed.
 
 Attribute values are names, counts, sizes and states. Queries, arguments, results and replies never become attributes.
 """
@@ -6,7 +6,10 @@ Attribute values are names, counts, sizes and states. Queries, arguments, result
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 __all__ = ["Attribute", "Span", "span"]
 
@@ -14,7 +17,7 @@ Attribute = str | bool | int | float
 
 
 class Span(Protocol):
-    """What the body of a `with span(...)` may do."""
+    """What the body of a `with span(...)` may call."""
 
     def set_attribute(self, key: str, value: Attribute) -> None:
         """Adds one fact to the span."""
@@ -31,26 +34,20 @@ class _NoSpan:
         pass
 
 
-_NO_SPAN = _NoSpan()
-
-
-class _Tracer(Protocol):
-    def __call__(self, name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span] | None: ...
-
-
 def span(name: str, **attributes: Attribute) -> AbstractContextManager[Span]:
     """A span of that name for the duration of the block.
 
-    Exceptions pass through and are recorded by their class name alone, since their texts may hold user data.
+    Exceptions pass through. The span records their class name only, since their texts may hold user data.
     """
     tracer = _tracer()
-    started = tracer(name, attributes) if tracer else None
-    return _NO_SPAN if started is None else _named_errors(started)
+    return _NoSpan() if tracer is None else _recorded(tracer, name, attributes)
 
 
 @contextmanager
-def _named_errors(started: AbstractContextManager[Span]) -> Iterator[Span]:
-    with started as current:
+def _recorded(tracer: "Tracer", name: str, attributes: dict[str, Attribute]) -> Iterator[Span]:
+    with tracer.start_as_current_span(
+        name, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as current:
         try:
             yield current
         except BaseException as exc:
@@ -59,19 +56,10 @@ def _named_errors(started: AbstractContextManager[Span]) -> Iterator[Span]:
 
 
 @cache
-def _tracer() -> _Tracer | None:
+def _tracer() -> "Tracer | None":
+    """The tracer, which passes spans to a provider from the moment that the application sets one."""
     try:
         from opentelemetry import trace  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
         return None
-    tracer = trace.get_tracer("llm_common")
-    stands_in = isinstance(tracer, trace.ProxyTracer)
-
-    def start(name: str, attributes: dict[str, Attribute]) -> AbstractContextManager[Span] | None:
-        if stands_in and getattr(trace, "_TRACER_PROVIDER", trace) is None:  # asking for it takes ten times as long
-            return None  # opentelemetry is there, but so far nobody who takes spans
-        return tracer.start_as_current_span(
-            name, attributes=attributes, record_exception=False, set_status_on_exception=False
-        )
-
-    return start
+    return trace.get_tracer("llm_common")

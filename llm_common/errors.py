@@ -1,10 +1,10 @@
 """Every error that leaves llm-common.
 
-The tree; a name in brackets is a built-in base, a name after a dot is a fact that the error carries:
+The tree; a name in brackets is a built-in base, a name after a dot is an attribute:
 
     LLMCommonError
     ├── ConfigError (ValueError)            .variable .value
-    ├── LLMError                            .usage .cost_usd; a model call gave nothing usable
+    ├── LLMError                            .usage .cost_usd
     │   ├── LLMTimeoutError                 .timeout_s
     │   ├── LLMConnectionError
     │   ├── LLMStatusError                  .status .body .retry_after_s
@@ -29,8 +29,8 @@ The tree; a name in brackets is a built-in base, a name after a dot is a fact th
     │   └── ToolFailedError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
-Texts name what went wrong and the way out. Facts are attributes, so that callers never parse a text; what a
-model, a server or a tool said (`.body`, `.reply`) is a fact only and never part of the text.
+A message names the problem and the remedy. Facts are attributes, so that callers never parse a message. The words of
+a model, a server or a tool (`.body`, `.reply`) are attributes only, because they may hold user data.
 """
 
 from typing import Literal
@@ -66,7 +66,7 @@ __all__ = [
 
 
 class LLMCommonError(Exception):
-    """Anything that llm-common raises; pickles and copies with its facts."""
+    """Base of every error of llm-common; pickles and copies with its attributes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -80,14 +80,14 @@ class LLMCommonError(Exception):
 
 
 def _rebuild(kind: type[LLMCommonError], message: str, facts: dict[str, object]) -> LLMCommonError:
-    """An error of any kind without running its constructor, whose facts differ from kind to kind."""
+    """An error of any class, made without its constructor, whose arguments differ from class to class."""
     error = kind.__new__(kind, message)
     error.__dict__.update(facts)
     return error
 
 
 class ConfigError(LLMCommonError, ValueError):
-    """A setting that cannot be used; `.variable` is its name, `.value` what it held."""
+    """A setting is invalid; `.variable` is its name, `.value` its text."""
 
     def __init__(self, message: str, *, variable: str, value: str | None = None) -> None:
         super().__init__(message)
@@ -96,11 +96,11 @@ class ConfigError(LLMCommonError, ValueError):
 
 
 class LLMError(LLMCommonError):
-    """A model call gave nothing usable; a client that knows what it was charged all the same says so.
+    """A model call gave nothing usable. A client attaches the usage and the cost if the endpoint charged the call.
 
     Attributes:
-        usage: The call's `LLMUsage`, or None.
-        cost_usd: Its dollars, or None.
+        usage: The `LLMUsage` of the call, or None.
+        cost_usd: Its cost in dollars, or None.
     """
 
     usage: object = None
@@ -116,16 +116,16 @@ class LLMTimeoutError(LLMError):
 
 
 class LLMConnectionError(LLMError):
-    """The endpoint could not be reached, or the connection broke before the answer was whole."""
+    """The endpoint could not be reached, or the connection broke before the answer was complete."""
 
 
 class LLMStatusError(LLMError):
     """The endpoint answered with an error.
 
     Attributes:
-        status: Of HTTP.
-        body: At most 2,000 characters of what the endpoint said.
-        retry_after_s: The wait in seconds that it asked for, if it named one.
+        status: HTTP status code.
+        body: The first characters of the response body, at most 2,000.
+        retry_after_s: Seconds that the endpoint asks to wait, or None.
     """
 
     def __init__(self, message: str, *, status: int, body: str = "", retry_after_s: float | None = None) -> None:
@@ -136,7 +136,7 @@ class LLMStatusError(LLMError):
 
 
 class LLMAuthError(LLMStatusError):
-    """The key is missing, wrong, or not allowed to do this (401, 403)."""
+    """The key is missing, invalid, or not authorised for the request (401, 403)."""
 
 
 class LLMRateLimitError(LLMStatusError):
@@ -148,11 +148,11 @@ class ModelNotFoundError(LLMStatusError):
 
 
 class ContextTooLongError(LLMStatusError):
-    """The prompt does not fit the model's window."""
+    """The prompt exceeds the context window of the model."""
 
 
 class MalformedReplyError(LLMError):
-    """The model answered with something else than was asked; `.reply` holds it, `.reason` is a short stable code."""
+    """The reply is not of the form asked for; `.reply` is its text, `.reason` a short stable code."""
 
     def __init__(self, message: str, *, reason: str, reply: str = "") -> None:
         super().__init__(message)
@@ -170,19 +170,19 @@ class CostLimitError(LLMError):
 
 
 class StoreError(LLMCommonError):
-    """A store could not do what was asked; nothing half-done is visible."""
+    """A store operation failed; no partial effect is visible."""
 
 
 class InvalidIdError(StoreError, ValueError):
-    """An id that is outside the allow-list; nothing was read or written."""
+    """An id has characters outside the allow-list; nothing was read or written."""
 
 
 class UnsafePathError(StoreError):
-    """A path that leaves the store, or is not a plain file or folder of ours; nothing was read or written."""
+    """A path leaves the store, or is not a regular file or folder of the store; nothing was read or written."""
 
 
 class PointerNotFoundError(StoreError, KeyError):
-    """No such pointer; `.reason` says whether it expired, was erased, or was never known here."""
+    """No such pointer; `.reason` says whether it expired, was erased, or is unknown to the store."""
 
     def __init__(self, message: str, *, reason: Literal["expired", "erased", "unknown"] = "unknown") -> None:
         super().__init__(message)
@@ -190,15 +190,15 @@ class PointerNotFoundError(StoreError, KeyError):
 
 
 class CorruptPointerError(StoreError):
-    """What is stored is not what was saved."""
+    """The stored bytes differ from those that were saved."""
 
 
 class UnserialisableError(StoreError):
-    """A value that no JSON can stand for; nothing was written."""
+    """JSON cannot represent a value; nothing was written."""
 
 
 class ResultTooLargeError(StoreError):
-    """A result over the store's limit; nothing was written."""
+    """A result exceeds the limit of the store; nothing was written."""
 
 
 class StoreFullError(StoreError):
@@ -210,7 +210,7 @@ class LockTimeoutError(StoreError):
 
 
 class ToolError(LLMCommonError):
-    """A tool call that gave no result; `.tool` is the name that was asked for."""
+    """A tool call gave no result; `.tool` is the name in the call."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         super().__init__(message)
@@ -230,7 +230,7 @@ class ToolFailedError(ToolError):
 
 
 class TokenBudgetError(LLMCommonError):
-    """What must be sent takes `.needed_tokens`, more than `.limit_tokens`."""
+    """The required content takes `.needed_tokens`, more than `.limit_tokens`."""
 
     def __init__(self, message: str, *, needed_tokens: int, limit_tokens: int) -> None:
         super().__init__(message)

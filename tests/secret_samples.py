@@ -19,7 +19,7 @@ def made_of(alphabet: str, length: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A text, and the pieces of it that must not survive."""
+    """A text, and the parts of it that must not survive."""
 
     name: str
     text: str
@@ -214,7 +214,7 @@ FORMS = tuple(
     }.items()
 )
 FORMS += (Sample("JSON number", '{"password": 1234567890123456, "port": 1}', ("1234567890123456",)),)
-"""Forms in which secrets that have no shape of their own are written down."""
+"""Forms in which secrets without a shape are written."""
 
 SAMPLES = TOKENS + FORMS
 
@@ -256,4 +256,4 @@ ORDINARY = (
     "version 1.2.3, 10:30:45, 2025-01-02T03:04:05+00:00, 3:1",
     "docker run -u 1000:1000 image",
 )
-"""Texts without secrets that look a little like some."""
+"""Texts without secrets that resemble some."""

@@ -21,9 +21,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch, valu
 
 
 @pytest.mark.parametrize("value", ["seven", "7.5", "10", "-1", "٧", "1_0", "9" * 5000, "0x7", "nan"])
-def test_a_number_that_is_none_raises_with_its_name_and_value_s2_02(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_an_invalid_number_raises_with_its_name_and_value_s2_02(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(TEXT.name, value)
     with pytest.raises(ConfigError) as caught:
         _env.read_int(NUMBER, minimum=0, maximum=9)
@@ -66,7 +64,7 @@ def test_a_tilde_is_expanded_s0_10(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert _env.read_path(TEXT) == tmp_path / "store"
 
 
-def test_a_home_that_nobody_has_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_home_folder_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TEXT.name, "~nobody-of-that-name/store")
     with pytest.raises(ConfigError, match="home folder"):
         _env.read_path(TEXT)

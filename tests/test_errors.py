@@ -76,7 +76,7 @@ def test_an_error_is_also_the_builtin_that_callers_already_catch(name: str, buil
     assert isinstance(make(name), builtin)
 
 
-def test_the_tree_is_drawn_at_the_top_in_the_order_of_declaration() -> None:
+def test_the_tree_at_the_top_is_in_order_of_declaration() -> None:
     declared = [
         name
         for name, value in vars(errors).items()
@@ -144,7 +144,7 @@ def test_every_error_text_says_what_to_do(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["Something went wrong", "The id is not valid", "Not found: x", "failed; it is broken", "no room left"]
 )
-def test_the_check_fails_a_text_that_leads_nowhere(text: str) -> None:
+def test_the_check_fails_a_text_without_a_remedy(text: str) -> None:
     assert not says_what_to_do(text)
 
 
@@ -234,15 +234,15 @@ REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("name", REAL)
-async def test_an_error_of_real_use_says_what_to_do_and_nothing_that_it_was_given(tmp_path: Path, name: str) -> None:
+async def test_a_real_error_names_the_remedy_and_hides_its_input(tmp_path: Path, name: str) -> None:
     with pytest.raises(errors.LLMCommonError) as caught:
         await REAL[name](Objects(tmp_path))
     error = caught.value
     assert type(error).__name__ == name
     assert says_what_to_do(str(error))
-    told = (str(error), repr(error), *traceback.format_exception(error, chain=False))
-    assert CANARY not in "".join(told)
+    texts = (str(error), repr(error), *traceback.format_exception(error, chain=False))
+    assert CANARY not in "".join(texts)
 
 
-def test_real_use_raises_every_error_but_those_of_settings_and_costs() -> None:
+def test_real_use_raises_every_error_except_settings_and_costs() -> None:
     assert errors.__all__ == sorted({*REAL, "ConfigError", "CostLimitError", "LLMCommonError", "ToolError"})

@@ -103,7 +103,7 @@ async def rendered(tmp_path: Path) -> Callable[[object], str]:
     return render
 
 
-def test_there_are_payloads_enough() -> None:
+def test_there_are_a_hundred_payloads() -> None:
     assert len(set(PAYLOADS)) >= 100
 
 
@@ -112,7 +112,7 @@ def test_a_stored_result_stays_in_its_fence_l19_s0_53(rendered: Callable[[object
         assert [one for one in PAYLOADS if breaks_out(lambda text, shape=shape: rendered(shape(text)), one)] == []  # type: ignore[misc]
 
 
-def test_a_result_that_knows_the_nonce_of_its_own_fence_stays_in_it_l19_s0_53(
+def test_a_result_that_contains_its_nonce_stays_fenced_l19_s0_53(
     rendered: Callable[[object], str],
 ) -> None:
     payload = "data"

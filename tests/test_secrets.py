@@ -66,7 +66,7 @@ def bytes_below(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """Every byte that goes to a file descriptor, whatever becomes of the file."""
+    """Every byte that goes to a file descriptor, also if the file is removed later."""
     chunks: list[bytes] = []
     write = os.write
 
@@ -86,7 +86,7 @@ async def save_all(store: FileContextPointerStore, samples: tuple[Sample, ...]) 
     ]
 
 
-async def test_no_byte_on_disk_holds_a_secret_when_results_are_redacted(
+async def test_with_redacted_results_no_byte_on_disk_holds_a_secret(
     tmp_path: Path, samples: tuple[Sample, ...], written: list[bytes]
 ) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="rename", redact_results=True)
@@ -119,9 +119,7 @@ async def test_the_harness_finds_what_a_naive_store_writes(tmp_path: Path, sampl
     assert len(found_in(b"\n".join(bytes_below(tmp_path).values()))) == len(samples)
 
 
-async def test_a_failed_tool_tells_no_secret_though_results_are_kept_as_they_are(
-    tmp_path: Path, samples: tuple[Sample, ...]
-) -> None:
+async def test_the_error_of_a_failed_tool_is_always_redacted(tmp_path: Path, samples: tuple[Sample, ...]) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="rename")
     for sample in samples:
         failed = ToolResult(success=False, data={"status": 401}, error=f"refused: {sample.text}")
@@ -188,12 +186,12 @@ class Unknown:
     """A tool's argument that cannot be stored."""
 
 
-async def test_no_error_log_or_span_of_the_store_holds_a_secret(
+async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
     tmp_path: Path, samples: tuple[Sample, ...], caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
 ) -> None:
     caplog.set_level("DEBUG")
     store = FileContextPointerStore(tmp_path / "base", durability="rename", max_result_bytes=10_000)
-    told: list[str] = []
+    texts: list[str] = []
     for number, sample in enumerate(samples):
         call = {"query_id": f"q{number}", "task_id": None, "tool_name": "fetch", "result": sample.text} | call_of(
             sample
@@ -207,32 +205,32 @@ async def test_no_error_log_or_span_of_the_store_holds_a_secret(
         ):
             with pytest.raises(LLMCommonError) as caught:
                 await store.save(**(call | change))
-            told += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+            texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
         pointer = await store.save(**call)
         damage(Path(pointer.result_path), sample.text)
         with pytest.raises(LLMCommonError) as caught:
             store.load_result(pointer=pointer)
-        told += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+        texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
         store.list(query_id=f"q{number}")
-    assert found_in("\n".join(told)) == []
+    assert found_in("\n".join(texts)) == []
     assert found_in(caplog.text) == []
     spans = exported.get_finished_spans()
     assert len(spans) >= 3 * len(samples)
     assert found_in("\n".join(span.to_json() for span in spans)) == []
 
 
-async def test_no_error_log_or_span_of_a_tool_holds_a_secret(
+async def test_errors_logs_and_spans_of_a_tool_hold_no_secret(
     tmp_path: Path, samples: tuple[Sample, ...], caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
 ) -> None:
     """The one exception is the cause of a tool's error, which is the tool's own and stays with it."""
     caplog.set_level("DEBUG")
     registry = ToolRegistry([search])
-    told: list[str] = []
+    texts: list[str] = []
     for sample in samples:
         for name, args in (("search", {"query": sample.text}), ("search", {"query": [sample.text]})):
             with pytest.raises(LLMCommonError) as caught:
                 await registry.execute(name, args)
-            told += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value, chain=False)]
+            texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value, chain=False)]
         client = ScriptedClient([json.dumps({"calls": [{"tool": "search", "args": {"query": sample.text}}]})])
         executor = AgenticExecutor(
             client,
@@ -243,7 +241,7 @@ async def test_no_error_log_or_span_of_a_tool_holds_a_secret(
         )
         task = PlannedTask(id=1, description="go on", sub_tasks=[])
         results = await executor.execute_plan(ExecutionPlan(tasks=[task]), query_id="q")
-        told += [str(result.error) for result in results]
-    assert found_in("\n".join(told)) == []
+        texts += [str(result.error) for result in results]
+    assert found_in("\n".join(texts)) == []
     assert found_in(caplog.text) == []
     assert found_in("\n".join(span.to_json() for span in exported.get_finished_spans())) == []

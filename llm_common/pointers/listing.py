@@ -97,7 +97,7 @@ class PointerIndex:
         """Whether the names and sizes alone tell that the pointer loads."""
         names = files.by_pointer[pointer.pointer_id]
         result = next((names[one] for one in self._records.result_names(pointer) if one in names), None)
-        is_pending = pointer.pointer_id in files.pending
+        is_pending = any(name.endswith(".next") for name in names)
         return result is not None and pointer.result_bytes in (None, result.size) and not is_pending
 
     def _loaded(self, query_id: str, pointer_id: str) -> ContextPointer | None:

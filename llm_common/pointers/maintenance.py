@@ -282,7 +282,8 @@ class Maintenance:
         faults = self._faults(files, suspects, now)
         transaction.clean([name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults])
         lost = list(self._faults(self._scan(query_id), list(faults), now))
-        self._tombstones.mark(query_id, lost, "erased", now=now)
+        orphans = [one for one in faults if meta_name(one) not in files.by_pointer[one]]
+        self._tombstones.mark(query_id, {*lost, *orphans}, "erased", now=now)
         transaction.remove(*lost)
         return faults
 

@@ -62,11 +62,10 @@ def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFA
     value = _read_json(value)
     numbers, texts = _head(value, redactor)
     told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(numbers), " ".join(texts)
-    active = redactor.active(*told)
-    shape, number_line = (redactor.beginning(text, max_chars=_READ_CHARS, active=active) for text in told[:2])
+    shape, number_line = (redactor.beginning(text, max_chars=_READ_CHARS) for text in told[:2])
     fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(number_line, max_chars=_NUMBER_CHARS)
     front = "; ".join(filter(None, fronts))
-    words = redactor.beginning(told[2], max_chars=_TEXT_CHARS, active=active)
+    words = redactor.beginning(told[2], max_chars=_TEXT_CHARS)
     text = one_line(words, max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
     return f"{front}; {text}" if text else front
 

@@ -98,11 +98,6 @@ class QueryFiles:
         return not (self.by_pointer or self.unrecognized or self.unsafe)
 
     @property
-    def pending(self) -> set[str]:
-        """Pointers that a writer has begun to replace."""
-        return {one for one, names in self.by_pointer.items() if any(name.endswith(".next") for name in names)}
-
-    @property
     def unreadable(self) -> set[str]:
         """Pointers of which a part is no regular file: nothing can be said about the rest."""
         return {owner for owner in map(owner_of, self.unsafe) if owner}

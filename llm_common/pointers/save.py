@@ -301,8 +301,6 @@ def _choose_repeat(
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
         raise InvalidIdError(f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters")
-    if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
-        raise InvalidIdError(f"{what} holds half a surrogate pair; pass valid Unicode")
     return name
 
 

@@ -1,15 +1,15 @@
-"""Secrets in text that are known by the name before them: `password=…`, `"api_key": "…"`, `--token …`, `Cookie: …`."""
+"""Secrets that the name before them gives away: `password=…`, `"api_key": "…"`, `--token …`, `Cookie: …`."""
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from heapq import merge
+from typing import NamedTuple
 
-__all__ = ["Span", "named_secrets"]
+from llm_common.redaction.patterns import REDACTED, Rule, Span
 
-Span: TypeAlias = tuple[int, int, str]
-"""Where a secret stands in a text: its start, its end, and what replaces it."""
+__all__ = ["NamedSecrets"]
 
-_SIGN = re.compile(r"[:=]")
 _SEPARATOR = re.compile(r"[:=]{1,3}>?[*]{0,2}[ \t]{0,9}")
 _NAME_BACKWARDS = re.compile(r"[ \t]{0,9}[\]*]{0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)")
 _FLAG = re.compile(r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])")
@@ -29,67 +29,60 @@ _PROSE = frozenset(
         *("of", "on", "option", "or", "parameter", "should", "so", "the", "then", "to", "value", "was", "when", "with"),
     )
 )
-_WINDOW = 262_144  # characters that one search reads, so that other threads get their turns
-_NAME_CHARS = 96
+_NAME_CHARS = 96  # what is read before a sign
 _WORD_CHARS = 16  # before `key`, which may say what key: `api key: …`
 
 
-def named_secrets(text: str, *, is_secret_key: Callable[[str], bool], replacement: str) -> tuple[Iterator[Span], ...]:
-    """Where values under the names of secrets stand, after a sign and after a flag, each in the order of their starts.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NamedSecrets(Rule):
+    """Finds the values of secret names, after `:` or `=` and after a flag.
 
-    The quotes around a value stay, at whatever depth they are escaped, and a bare value after a quoted name gets
-    quotes of its own, so that JSON stays JSON. A header of credentials is one value to the end of its line or quote, a
-    block that is indented below its name is one value, and so is what brackets hold.
+    The quotes around a value stay, at any depth of escaping. A bare value after a quoted name gets quotes, so that
+    JSON stays JSON. One value is: a header of credentials up to the end of its line or quote, a block indented below
+    its name, and the content of brackets.
 
-    Args:
-        text: What to look at.
-        is_secret_key: Tells the names.
-        replacement: What stands for a value; never taken for a secret itself.
+    Attributes:
+        is_secret_key: Recognises the names.
     """
-    return _of_pairs(text, is_secret_key, replacement), _of_flags(text, is_secret_key, replacement)
 
+    expression: str | re.Pattern[str] = r"[:=]|--"
+    is_secret_key: Callable[[str], bool]
 
-def _of_pairs(text: str, is_secret_key: Callable[[str], bool], replacement: str) -> Iterator[Span]:
-    position = 0
-    while position < len(text):
-        found = _SIGN.search(text, position, position + _WINDOW)
-        if found is None:
-            position += _WINDOW
-            continue
-        name, position = _name_before(text, found.start()), _separator_end(text, found.start())
-        if name is not None and is_secret_key(name.key):
-            for span in _values(text, position, name, replacement):
-                yield span
-                position = max(position, span[1])
+    def spans(self, text: str) -> Iterator[Span]:
+        """The values in a text, in the order of their starts."""
+        return merge(self._after_signs(text), self._after_flags(text))
 
+    def _after_signs(self, text: str) -> Iterator[Span]:
+        position = 0
+        while separator := _SEPARATOR.search(text, position):
+            name, position = _name_before(text, separator.start()), separator.end()
+            if name is not None and self.is_secret_key(name.key):
+                for span in _values(text, position, name):
+                    yield span
+                    position = max(position, span[1])
 
-def _of_flags(text: str, is_secret_key: Callable[[str], bool], replacement: str) -> Iterator[Span]:
-    position = 0
-    while (dashes := text.find("--", position)) >= 0:
-        flag = _FLAG.match(text, dashes)
-        position = flag.end() if flag else dashes + len("--")
-        if flag and is_secret_key(flag["key"]):
-            begin, end, shown = _value(text, position, "", replacement)
-            if text[begin:end].lower() not in _PROSE:
-                yield begin, end, shown
-            position = max(position, end)
+    def _after_flags(self, text: str) -> Iterator[Span]:
+        position = 0
+        while (dashes := text.find("--", position)) >= 0:
+            flag = _FLAG.match(text, dashes)
+            position = flag.end() if flag else dashes + len("--")
+            if flag and self.is_secret_key(flag["key"]):
+                begin, end, shown = _value(text, position, "")
+                if text[begin:end].lower() not in _PROSE:
+                    yield begin, end, shown
+                position = max(position, end)
 
 
 class _Name(NamedTuple):
-    """What stands before a value: the name, the quote that it stands in, and where it begins."""
+    """The name before a value, the quote around the name, and its start."""
 
     key: str
     quote: str
     start: int
 
 
-def _separator_end(text: str, position: int) -> int:
-    separator = _SEPARATOR.match(text, position)
-    return separator.end() if separator else position + 1
-
-
 def _name_before(text: str, end: int) -> _Name | None:
-    """The name that ends at the position, with the word before it where that tells what `key` it is."""
+    """The name that ends at the position; `key` is read with the word before it, as in `api key`."""
     match = _NAME_BACKWARDS.match(text[max(end - _NAME_CHARS, 0) : end][::-1])
     if match is None:
         return None
@@ -101,15 +94,15 @@ def _name_before(text: str, end: int) -> _Name | None:
     return _Name(key, match["quote"][::-1], start)
 
 
-def _values(text: str, position: int, name: _Name, replacement: str) -> Iterator[Span]:
-    """The value of a name from the position on, and what is assigned to it in turn, as in `password: str = "…"`."""
+def _values(text: str, position: int, name: _Name) -> Iterator[Span]:
+    """The value of a name from the position on, and a value assigned after it, as in `password: str = "…"`."""
     if not name.quote and name.key.lower().endswith(_LINE_KEYS):
-        yield position, _line_end(text, position, quote=text[name.start - 1 : name.start]), replacement
+        yield position, _line_end(text, position, quote=text[name.start - 1 : name.start]), REDACTED
     elif block := _BLOCK.match(text, position):
-        yield block.end(), _block_end(text, block.end(), block["indent"]), replacement
+        yield block.end(), _block_end(text, block.end(), block["indent"]), REDACTED
     else:
         while True:
-            begin, end, shown = _value(text, position, name.quote, replacement)
+            begin, end, shown = _value(text, position, name.quote)
             if text[begin:end].lower() not in _NO_SECRET:
                 yield begin, end, shown
             assigned = _ASSIGNED.match(text, end) if "=" in text[end : end + 4] else None
@@ -118,23 +111,23 @@ def _values(text: str, position: int, name: _Name, replacement: str) -> Iterator
             position = assigned.end()
 
 
-def _value(text: str, position: int, quote: str, replacement: str) -> Span:
-    """The value that begins at the position; `quote` is what its name stands in."""
-    if text.startswith(replacement, position):
-        return position, position + len(replacement), replacement
+def _value(text: str, position: int, quote: str) -> Span:
+    """The value that begins at the position; `quote` is the quote around its name."""
+    if text.startswith(REDACTED, position):
+        return position, position + len(REDACTED), REDACTED
     opening = _QUOTE.match(text, position)
     if opening is not None:
         end = _closing(text, opening)
         if end is not None or opening[3] == '"':  # an apostrophe may open nothing
-            return opening.end(), len(text) if end is None else end, replacement
+            return opening.end(), len(text) if end is None else end, REDACTED
     if text.startswith(("{", "["), position):
-        return position, _bracket_end(text, position), f"{quote}{replacement}{quote}"
+        return position, _bracket_end(text, position), f"{quote}{REDACTED}{quote}"
     bare = _BARE.match(text, position)
-    return position, bare.end() if bare else position, f"{quote}{replacement}{quote}"
+    return position, bare.end() if bare else position, f"{quote}{REDACTED}{quote}"
 
 
 def _closing(text: str, opening: re.Match[str]) -> int | None:
-    """Where the quote that closes a value begins, its backslashes included; None for none.
+    """Start of the quote that closes a value, with its backslashes; None if there is none.
 
     In JSON within JSON the quotes of a value have more backslashes than those around it, and fewer than its own.
     """
@@ -152,7 +145,7 @@ def _closing(text: str, opening: re.Match[str]) -> int | None:
 
 
 def _bracket_end(text: str, position: int) -> int:
-    """The end of what brackets hold: that of the text where they never close."""
+    """The end of the brackets, or of the text if they never close."""
     depth = 0
     for token in _BRACKETS.finditer(text, position):
         depth += 1 if token[0] in "[{" else -1 if token[0] in "]}" else 0
@@ -162,7 +155,7 @@ def _bracket_end(text: str, position: int) -> int:
 
 
 def _line_end(text: str, position: int, *, quote: str) -> int:
-    """The end of a header: of its line, or of the quote before it."""
+    """The end of a header: the end of its line, or the quote that closes it."""
     closing = text.find(quote, position) if quote and quote in "\"'" else -1
     end = len(text) if closing < 0 else position + len(text[position:closing].rstrip("\\"))
     found = _LINE_END.search(text, position, end)

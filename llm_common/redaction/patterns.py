@@ -1,21 +1,23 @@
-"""What secrets look like: one table of the shapes by which a service's keys are known, each with its source.
+"""What secrets look like: the forms in which they are written, and the shapes of services' keys with their sources.
 
-A shape is a few literal beginnings and what may follow. The literals are looked for first, which is quick, and only
-where one stands the pattern runs, in time linear in the text. What has no shape of its own (an AWS secret key, a
-Twilio auth token, a password) is known by the name that it stands under; see `redaction`.
+A shape is a few literal prefixes and a pattern for the rest. A pattern runs only where one of its literals occurs, in
+time linear in the text. A secret without a shape (an AWS secret key, a Twilio auth token, a password) is recognised by
+the name that it is assigned to; see `assignments`.
 
-Card and account numbers are left alone: they authorise nothing alone, and most digits that pass their checksum are
-something else. A caller who holds them gives a pattern of his own.
+Card and account numbers stay: they authorise nothing alone, and most digits that pass their checksum are something
+else. A caller can add a pattern for them.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
+from typing import TypeAlias
 
-from llm_common.redaction.assignments import Span
+__all__ = ["REDACTED", "RULES", "TOKEN_SHAPES", "WINDOW_CHARS", "Rule", "Span"]
 
-__all__ = ["FORMS", "REDACTED", "TOKENS", "TOKEN_SHAPES", "WINDOW_CHARS", "Rule", "TokenShape", "looks_random"]
+Span: TypeAlias = tuple[int, int, str]
+"""A secret in a text: its start, its end, and its replacement."""
 
 _REST = r"[A-Za-z0-9_-]"
 _RUN = re.compile(r"[A-Za-z0-9]{16}")
@@ -23,14 +25,14 @@ _RUN = re.compile(r"[A-Za-z0-9]{16}")
 
 @dataclass(frozen=True, slots=True)
 class TokenShape:
-    """How the keys of one service look.
+    """The shape of one service's keys.
 
     Attributes:
         name: The service.
-        prefixes: Literal beginnings; none of them may follow a letter or a digit.
-        rest: Pattern of what follows.
-        source: Where the service, or a register of it, tells the shape.
-        random: Whether a word such as `sk-container-class` looks the same, so that only random text counts.
+        prefixes: Literal beginnings; a letter or a digit before one rules it out.
+        rest: Pattern of the characters after the prefix.
+        source: Page on which the service, or a register, documents the shape.
+        random: Whether only random text counts, because words such as `sk-container-class` match too.
     """
 
     name: str
@@ -40,13 +42,13 @@ class TokenShape:
     random: bool = True
 
     def expression(self) -> str:
-        """What matches a key as a whole; the literal comes first, so that the engine finds it quickly."""
+        """A pattern for a whole key; the literal comes first, because the engine searches for it quickly."""
         starts = "|".join(rf"{literal}(?<![A-Za-z0-9]{literal})" for literal in map(re.escape, self.prefixes))
         return rf"(?:{starts}){self.rest}"
 
 
-def looks_random(text: str) -> bool:
-    """Whether a text is made of mixed cases, or of digits within a long run, as keys are and identifiers are not."""
+def _looks_random(text: str) -> bool:
+    """Whether a text mixes cases, or has digits and a long run, as keys do and identifiers do not."""
     if not (text.islower() or text.isupper()):
         return any(map(str.isalpha, text))
     return any(map(str.isdigit, text)) and _RUN.search(text) is not None
@@ -163,29 +165,35 @@ TOKEN_SHAPES = (
 REDACTED = "[redacted]"
 
 WINDOW_CHARS = 262_144
-"""Characters that one step of a pattern reads, so that other threads get their turns."""
+"""Characters that one search reads; a regular expression blocks every other thread while it runs."""
 
-_OVERLAP = 65_536  # longer than any secret but those that have no end, which are read on
+_OVERLAP_CHARS = 65_536  # longer than any secret but a private key, which is read on
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
-    """A pattern, whose group `secret` is replaced if it has one, and lower-case literals that stand in every match."""
+    """A pattern for secrets.
+
+    Attributes:
+        expression: The pattern. Its group `secret` is replaced if it has one, else the whole match.
+        literals: In lower case; every match contains one. The empty literal occurs in every text.
+        accepts: Whether a match is a secret; None accepts every match.
+    """
 
     expression: str | re.Pattern[str]
-    pieces: tuple[bytes, ...]
+    literals: tuple[bytes, ...]
     accepts: Callable[[str], bool] | None = None
 
-    @property
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled when a text first holds one of the literals, since few texts ever do."""
-        return _compiled(self.expression)
+        """The pattern, compiled on first use, since few texts ever contain one of the literals."""
+        return re.compile(self.expression)
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Every match of the text, window by window; a match that reaches the end of its window is read on."""
+        """The secrets in a text, in order. Searches in windows; a match at the end of its window is read on."""
         pattern, position = self.pattern, 0
         for window in range(0, len(text), WINDOW_CHARS):
-            end = min(window + WINDOW_CHARS + _OVERLAP, len(text))
+            end = min(window + WINDOW_CHARS + _OVERLAP_CHARS, len(text))
             while position < end and (match := pattern.search(text, max(position, window), end)):
                 if match.end() == end < len(text):
                     match = pattern.match(text, match.start()) or match
@@ -199,16 +207,13 @@ def _has_digit_or_length(text: str) -> bool:
     return len(text) >= 16 or any(map(str.isdigit, text))  # noqa: PLR2004 - "bearer of news" is no credential
 
 
-def _rule(expression: str, *pieces: str, accepts: Callable[[str], bool] | None = None) -> Rule:
-    return Rule(expression, tuple(piece.encode() for piece in pieces), accepts)
-
-
-_compiled = lru_cache(maxsize=None)(re.compile)
+def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None = None) -> Rule:
+    return Rule(expression, tuple(literal.encode() for literal in literals), accepts)
 
 
 # Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), 3986 (URLs), 6750 and 7617 (bearer,
-# basic); curl(1), netrc(5); Telegram's and Discord's developer pages; the pages named in `secret_shapes`.
-FORMS = (
+# basic); curl(1), netrc(5); Telegram's and Discord's developer pages; the pages in `TOKEN_SHAPES`.
+RULES = (
     _rule(
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -222,7 +227,7 @@ FORMS = (
     _rule(
         r"(?i)basic(?<![a-z0-9]basic)\s{1,9}(?P<secret>[A-Za-z0-9+/_-]{6,}+={0,2})",
         "basic",
-        accepts=lambda text: text.endswith("=") or (looks_random(text) and any(map(str.isdigit, text))),
+        accepts=lambda text: text.endswith("=") or (_looks_random(text) and any(map(str.isdigit, text))),
     ),
     _rule(r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)", "key=", "auth=", "pass=", "code="),
     _rule(
@@ -231,14 +236,12 @@ FORMS = (
         "-u",
     ),
     _rule(r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login"),
-)
-TOKENS = (
     _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":aa"),
-    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=looks_random),
+    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=_looks_random),
     _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
     _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
     *(
-        _rule(shape.expression(), *map(str.lower, shape.prefixes), accepts=looks_random if shape.random else None)
+        _rule(shape.expression(), *map(str.lower, shape.prefixes), accepts=_looks_random if shape.random else None)
         for shape in TOKEN_SHAPES
     ),
 )

@@ -52,7 +52,6 @@ Durability = Literal["full", "rename"]
 _LOCK_NAME: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _TEMPORARY_LIFE_S: Final = 3600.0  # no healthy write takes an hour
-_MAX_REMOVALS: Final = 8  # of a folder by others within the time that it takes to open and lock it
 _FIRST_PAUSE_S: Final = 0.0005
 _MAX_PAUSE_S: Final = 0.008
 
@@ -232,20 +231,19 @@ class FileBlobStore:
         check_folder(folder)
         deadline = time.monotonic() + self._lock_timeout_s
         with translate_os_errors("read" if shared else "write"):
-            for removals in itertools.count():
-                opened = _open(self._base_dir, folder, self._access, not shared)
-                locked = False
+            while True:
+                opened = None
                 try:
-                    locked = opened.lock(shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s)
-                    if locked:
-                        return opened
+                    opened = _open(self._base_dir, folder, self._access, not shared)
+                    if opened.lock(shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s):
+                        locked, opened = opened, None
+                        return locked
                 except FileNotFoundError:  # another's `remove_folder` came between the folder and its lock
-                    if shared or removals == _MAX_REMOVALS:
+                    if shared or time.monotonic() >= deadline:
                         raise
                 finally:
-                    if not locked:
+                    if opened is not None:
                         opened.close()
-        raise AssertionError  # the loop has no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,8 +413,9 @@ class _Folder:
                 elif name.startswith("."):
                     unrecognized.append(name)
                 elif self._is_accepted(status):
-                    etag = (status.st_ino, status.st_mtime_ns, status.st_size)
-                    blobs[name] = BlobEntry(status.st_size, etag, status.st_mtime)
+                    etag = (status.st_ino, status.st_ctime_ns, status.st_size)  # no program can set ctime
+                    changed_s = max(status.st_mtime, status.st_ctime)
+                    blobs[name] = BlobEntry(status.st_size, etag, changed_s)
                 else:
                     unsafe.append(name)
         ordered = {name: blobs[name] for name in sorted(blobs)}

@@ -132,6 +132,8 @@ def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
         UnserialisableError: JSON cannot stand for the value.
         ResultTooLargeError: More than `max_bytes`.
     """
+    if max_bytes is not None and isinstance(value, str | bytes | bytearray) and len(value) > max_bytes:
+        raise _too_large(max_bytes)  # before a copy of it is made
     try:
         data = orjson.dumps(value, option=_ORJSON_OPTIONS)
     except TypeError:
@@ -141,10 +143,12 @@ def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
         except TypeError:  # an integer over 64 bits, half a surrogate pair, over 254 levels
             data = json_text(value).encode("utf-8")
     if max_bytes is not None and len(data) > max_bytes:
-        raise ResultTooLargeError(
-            f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less"
-        )
+        raise _too_large(max_bytes)
     return Encoded(data, value)
+
+
+def _too_large(max_bytes: int) -> ResultTooLargeError:
+    return ResultTooLargeError(f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less")
 
 
 def decode_json(data: bytes) -> Json:

@@ -27,10 +27,10 @@ from llm_common.errors import (
     UnserialisableError,
 )
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
-from llm_common.pointers.records import LockedRecords, meta_key, result_key
+from llm_common.pointers.records import LockedRecords
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.storage import FileBlobStore, MemoryBlobStore
-from llm_common.text import encoding
+from tests.pointers.names import meta_key, result_key
 
 
 @pytest.fixture
@@ -444,40 +444,9 @@ def test_files_of_an_older_version_load_unverified_with_a_warning_f_049(
     assert "no digest to verify" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("result", "fits_64_bits"),
-    [([2**64 - 1, -(2**63), 1e300], True), ([2**64], False), ({"n": -(2**63) - 1}, False), ({1, 2}, False)],
-)
-async def test_a_record_says_when_no_integer_is_over_64_bits_s0_14(
-    store: FileContextPointerStore, monkeypatch: pytest.MonkeyPatch, result: Any, fits_64_bits: bool
-) -> None:
-    looked: list[bytes] = []
-
-    def look(data: bytes) -> bool:
-        looked.append(data)
-        return True
-
-    monkeypatch.setattr(encoding, "_may_hold_long_integer", look)
-    pointer = await save(store, result=result)
-    assert pointer.result_fits_64_bits is fits_64_bits
-    loaded = store.load_result(pointer=pointer)
-    assert repr(loaded) == repr(sorted(result) if isinstance(result, set) else result)
-    assert bool(looked) is not fits_64_bits
-
-
-async def test_a_record_of_an_older_version_is_looked_at_for_long_integers_s0_14_f_049(
-    store: FileContextPointerStore,
-) -> None:
-    for result in ([2**64, -(10**40)], [1, 2.5]):
-        pointer = await save(store, result=result)
-        meta = store.base_dir / meta_key("q", pointer.pointer_id)
-        fields = json.loads(meta.read_text())
-        del fields["result_fits_64_bits"]
-        meta.write_text(json.dumps(fields, separators=(",", ":")))
-        (listed,) = store.list(query_id="q")
-        assert not listed.result_fits_64_bits
-        assert "result_fits_64_bits" not in listed.model_fields_set
-        assert store.load_result(pointer=pointer) == result
+@pytest.mark.parametrize("result", [[2**64 - 1, -(2**63), 1e300], [2**64], {"n": -(2**63) - 1}, [-(10**40)]])
+async def test_integers_of_any_length_load_s0_14(store: FileContextPointerStore, result: Any) -> None:
+    assert repr(store.load_result(pointer=await save(store, result=result))) == repr(result)
 
 
 async def test_unknown_fields_of_a_newer_version_are_accepted_f_048(store: FileContextPointerStore) -> None:
@@ -525,7 +494,7 @@ async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: in
 
 
 async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: FileContextPointerStore) -> None:
-    blobs = store._blobs
+    blobs = store.records.blobs
     assert isinstance(blobs, FileBlobStore)
     released = threading.Event()
     held = threading.Event()

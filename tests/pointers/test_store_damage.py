@@ -11,9 +11,10 @@ import pytest
 
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.records import LockedRecords, meta_key, next_key, result_key
+from llm_common.pointers.records import LockedRecords
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import FileBlobStore, MemoryBlobStore
+from tests.pointers.names import meta_key, next_key, result_key
 
 Key = Callable[[str, str], str]
 
@@ -57,7 +58,7 @@ def test_a_damaged_record_is_passed_over_and_counted(
     listing = store.list_detailed(query_id="q")
     assert (listing.pointers, listing.skipped) == ((whole,), 1)
     assert store.list(query_id="q") == [whole]
-    assert "passed over 1 foreign or damaged" in caplog.text
+    assert "skipped 1 unrecognized or damaged" in caplog.text
     with pytest.raises(CorruptPointerError):
         store.load_result(pointer=broken)
     assert save(store, "healed", "a").pointer_id == broken.pointer_id
@@ -71,7 +72,7 @@ def test_foreign_files_are_passed_over_f_021_f_024_s0_19(store: FileContextPoint
     (folder / "deadbeefcafe.meta.json").mkdir()
     (folder / f"{'a' * 12}.meta.json").write_bytes(file_of(store, meta_key, pointer).read_bytes())
     listing = store.list_detailed(query_id="q")
-    assert (listing.pointers, listing.skipped) == ((pointer,), 2)
+    assert (listing.pointers, listing.skipped) == ((pointer,), 3)
 
 
 def test_a_missing_result_is_not_listed_f_050_s0_18(store: FileContextPointerStore) -> None:
@@ -138,13 +139,13 @@ class DyingBlobStore(MemoryBlobStore):
         self._change()
         super().put(key, data)
 
-    def delete(self, key: str, *, settle: bool = True) -> None:
+    def delete(self, key: str) -> None:
         self._change()
-        super().delete(key, settle=settle)
+        super().delete(key)
 
     def alive(self) -> ContextPointerStore:
         self.changes_left = 1_000
-        return ContextPointerStore(self)
+        return ContextPointerStore(LockedRecords(self))
 
 
 @pytest.mark.parametrize("changes", range(2))
@@ -186,7 +187,9 @@ def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(chang
     else:
         pytest.fail("never came to an end")
     assert blobs.alive().list(query_id="q") == [newest]
-    assert list(blobs.list("q")) == [key("q", old.pointer_id) for key in (meta_key, result_key)]
+    assert [f"q/{name}" for name in blobs.scan("q").blobs] == [
+        key("q", old.pointer_id) for key in (meta_key, result_key)
+    ]
 
 
 @pytest.mark.parametrize("key", [meta_key, next_key], ids=["meta", "next"])
@@ -224,7 +227,7 @@ def test_a_first_save_without_room_leaves_nothing_f_058_f_061(ending: str) -> No
     blobs.ending = ending
     with pytest.raises(StoreFullError):
         save(ContextPointerStore(LockedRecords(blobs)), "new")
-    assert blobs.list("q") == {}
+    assert blobs.scan("q").blobs == {}
 
 
 @pytest.mark.parametrize("ending", [".meta.json", ".result.json", ".next"])
@@ -241,13 +244,14 @@ def test_a_second_save_without_room_leaves_one_version_and_the_next_succeeds_f_0
     newest = save(store, "newest")
     assert store.list(query_id="q") == [newest]
     assert store.load_result(pointer=old) == "newest"
-    assert len(blobs.list("q")) == 2
+    assert len(blobs.scan("q").blobs) == 2
 
 
 def test_a_writer_that_hangs_is_a_typed_error_f_070(store: FileContextPointerStore) -> None:
     pointer = save(store, "x")
-    assert isinstance(store._blobs, FileBlobStore)
-    with store._blobs.lock("q"):
+    blobs = store.records.blobs
+    assert isinstance(blobs, FileBlobStore)
+    with blobs.lock("q"):
         with pytest.raises(LockTimeoutError):
             save(store, "y")
         assert store.load_result(pointer=pointer) == "x"

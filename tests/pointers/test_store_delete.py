@@ -8,8 +8,8 @@ import pytest
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.records import next_key
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from tests.pointers.names import next_key
 
 
 async def save(store: ContextPointerStore, result: Any, **changes: Any) -> ContextPointer:
@@ -43,9 +43,9 @@ async def test_named_pointers_go_s4_06(store: ContextPointerStore) -> None:
 async def test_what_a_killed_writer_left_goes_too_and_does_not_come_back_s4_06(store: ContextPointerStore) -> None:
     pointer = await save(store, 1)
     keys = (pointer.query_id, pointer.pointer_id)
-    store._blobs.put(next_key(*keys), pointer.model_dump_json().encode())
+    store.records.blobs.put(next_key(*keys), pointer.model_dump_json().encode())
     assert store.delete(query_id="q") == 1
-    assert store._blobs.list("q") == {}
+    assert store.records.blobs.scan("q").blobs == {}
     again = await save(store, 1)
     assert again.created_at > pointer.created_at
 

@@ -1,7 +1,5 @@
 import json
 import math
-import sys
-import threading
 import uuid
 from dataclasses import dataclass
 from datetime import date
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
-from llm_common.text.canonical import decode_json, encode_json, is_small, json_text, to_plain
+from llm_common.text.canonical import decode_json, encode_json, json_text, to_plain
 
 any_text = st.text(st.characters(codec=None, categories=None))
 json_values = st.recursive(
@@ -107,19 +105,6 @@ def test_numbers_that_older_files_may_hold_are_none_f_033() -> None:
     assert decode_json(b'[NaN, Infinity, -Infinity, "NaN"]') == [None, None, None, "NaN"]
 
 
-def test_weighs_what_encoding_would_take() -> None:
-    assert is_small({"a": [1, "x" * 1000]})
-    assert not is_small("x" * 300_000)
-    assert is_small([0] * 5_000)
-    assert not is_small([0] * 50_000)
-    assert not is_small(b"x" * 300_000)
-    assert not is_small({"rows": [Row(date(2025, 1, 2))] * 5_000})
-    bomb: list[object] = ["ha"]
-    for _ in range(20):
-        bomb = [bomb] * 10
-    assert not is_small(bomb)
-
-
 NUMBERS = st.one_of(
     st.integers(),
     st.integers(2**63 - 3, 2**64 + 3),
@@ -153,34 +138,3 @@ def test_a_long_integer_is_found_wherever_it_stands_s0_14(offset: int) -> None:
 )
 def test_both_readers_agree_at_the_edges_s0_14(text: str) -> None:
     assert repr(decode_json(text.encode())) == repr(json.loads(text))
-
-
-@pytest.mark.parametrize("depth", range(295, 306))
-def test_a_value_of_as_many_parts_as_are_looked_at_is_weighed_too_s0_20(depth: int) -> None:
-    value: list[object] = []
-    for _ in range(depth):
-        value = [value]
-    assert is_small(value)
-
-
-def test_a_value_that_another_thread_changes_while_it_is_weighed_counts_as_large_f_041() -> None:
-    changing: dict[str, object] = {str(number): [] for number in range(100)}
-    ended = threading.Event()
-
-    def change() -> None:
-        number = 0
-        while not ended.is_set():
-            changing[f"more {number}"] = changing.pop(next(iter(changing)))
-            number += 1
-
-    before = sys.getswitchinterval()
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        sys.setswitchinterval(1e-6)
-        weighed = {is_small([changing] * 12) for _ in range(2_000)}
-    finally:
-        sys.setswitchinterval(before)
-        ended.set()
-        thread.join()
-    assert True in weighed

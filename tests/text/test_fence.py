@@ -55,7 +55,7 @@ def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(), max_size=20))
-def test_one_line_is_the_text_with_every_run_of_breaks_as_one_space(text: str) -> None:
+def test_one_line_replaces_each_run_of_breaks_by_one_space(text: str) -> None:
     breaks = r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
     assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()
 
@@ -68,7 +68,7 @@ def test_printable_text_can_be_encoded_and_says_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize("line_end", ["", *"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\r\n", "a\n"])
-def test_what_begins_a_line_like_a_heading_is_moved(line_end: str) -> None:
+def test_a_line_that_begins_like_a_heading_is_indented(line_end: str) -> None:
     assert without_headings(f"{line_end}### forged") == f"{line_end} ### forged"
 
 
