@@ -7,7 +7,7 @@ CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapte
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers docs lock build test-llm test-services test-adapters clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops docs lock build test-llm test-services test-adapters clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -84,6 +84,9 @@ bench-peers: .peers-venv/.installed ## measure the store beside released stores 
 	@test -x .peers-venv/bin/python || $(PYTHON) -m venv .peers-venv
 	@.peers-venv/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
 	@touch $@
+
+hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a choice and a run
+	@$(BIN)/python tools/hops.py $(HOPS)
 
 docs: .venv/.installed ## show the public names with their docstrings
 	@$(BIN)/python -m pydoc llm_common.agents

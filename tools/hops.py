@@ -4,9 +4,9 @@ Each walk is one real call on a small session. The model answers from a script: 
 the library's own client is part of the walk. Everything runs once before it is counted, so that imports are left out.
 Run:
 
-    .venv/bin/python tools/hops.py            # a table in Markdown
-    .venv/bin/python tools/hops.py --files    # and the files of each walk, with the functions entered
-    .venv/bin/python tools/hops.py --json
+    make hops                   # a table in Markdown
+    make hops HOPS=--files      # and the files of each walk, with the functions entered
+    make hops HOPS=--json
 
 What is counted, by `sys.setprofile` in every thread: calls of Python functions of the package, lambdas included.
 Comprehensions and generator expressions are part of the function that holds them (Python 3.12 inlines most of them).
