@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 POETRY := .poetry-venv/bin
 CASES ?=
+CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers docs lock build test-llm test-services test-adapters clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops docs lock build test-llm test-services test-adapters clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,7 +25,8 @@ install: .venv/.installed ## set up .venv with everything that tests and the dem
 demo: .venv/.installed ## run the main job on this repository: choose tools, keep outputs, pack what matters
 	@$(BIN)/llm-common demo $(DEMO)
 
-test: .venv/.installed ## run the tests
+test: .venv/.installed ## run the tests, about a minute on two cores; CASES=tests/core names some
+	@echo "Running $(or $(CASES),the tests but for the slow campaigns of make torture) ..."
 	@$(BIN)/python -m pytest -q -n auto $(CASES)
 
 coverage: .venv/.installed ## run the tests and fail under 95% branch coverage
@@ -44,8 +46,8 @@ format: .venv/.installed ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-torture: .venv/.installed ## run the slow campaigns at full size
-	@$(BIN)/python -m pytest -q -m torture -o faulthandler_timeout=3600
+torture: .venv/.installed ## run the slow campaigns at full size, and each law with 200 cases instead of 25
+	@$(BIN)/python -m pytest -q -m $(CAMPAIGNS) --hypothesis-profile=torture -o faulthandler_timeout=3600
 
 bench: .venv/.installed ## measure speed, and quality on the sets in $$LLM_COMMON_EVAL_DATA
 	@failed=; for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || failed="$$failed $$file"; done; test -z "$$failed" || { echo "over a limit:$$failed"; exit 1; }
@@ -82,6 +84,9 @@ bench-peers: .peers-venv/.installed ## measure the store beside released stores 
 	@test -x .peers-venv/bin/python || $(PYTHON) -m venv .peers-venv
 	@.peers-venv/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
 	@touch $@
+
+hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a choice and a run
+	@$(BIN)/python tools/hops.py $(HOPS)
 
 docs: .venv/.installed ## show the public names with their docstrings
 	@$(BIN)/python -m pydoc llm_common.agents

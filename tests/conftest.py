@@ -18,7 +18,9 @@ from llm_common import _telemetry
 from llm_common._env import VARIABLES
 from tests.s3_server import s3_server
 
-settings.register_profile("default", deadline=None, max_examples=60, derandomize=bool(os.environ.get("CI")))
+# How many cases of each law are tried; `make torture` names the other profile.
+settings.register_profile("default", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("torture", deadline=None, max_examples=200)
 settings.load_profile("default")
 
 

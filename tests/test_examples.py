@@ -119,6 +119,7 @@ def test_many_workers_share_an_object_store_in_memory(tmp_path: Path) -> None:
     assert_many_workers_saved(run("many_workers.py", cwd=tmp_path))
 
 
+@pytest.mark.torture
 def test_many_workers_are_processes_on_a_bucket(tmp_path: Path, s3_endpoint: str) -> None:
     bucket = f"b{uuid.uuid4().hex}"
     make_bucket(s3_endpoint, bucket)

@@ -1,5 +1,6 @@
 """The README keeps its word."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -45,15 +46,15 @@ def test_every_command_it_names_is_in_the_makefile() -> None:
     assert set(re.findall(r"\bmake ([a-z-]+)", README)) <= targets
 
 
-def test_every_name_in_its_table_can_be_imported() -> None:
-    import llm_common.agents
-    import llm_common.context
-    import llm_common.core
-    import llm_common.memory
-
+def test_every_name_in_its_table_can_be_imported_from_the_module_beside_it() -> None:
     table = README.partition("## What is in it")[2].partition("\n\n`select_detailed`")[0]
-    names = set(re.findall(r"`([A-Z]\w+)`", table))
-    assert "ToolSelector" in names
-    faces = (llm_common.agents, llm_common.context, llm_common.memory, llm_common.core)
-    for name in names:
-        assert any(hasattr(face, name) for face in faces), name
+    cells = [row.split("|")[2] for row in table.splitlines() if row.startswith("| ")]
+    named = {
+        (module, name)
+        for cell in cells
+        for module in [*re.findall(r"\(`(llm_common\.\w+)`\)", cell), "llm_common.agents"][:1]
+        for name in re.findall(r"`([A-Z]\w+|[a-z]+_folder|format_\w+)`", cell)
+    }
+    assert ("llm_common.agents", "ToolSelector") in named
+    assert ("llm_common.folders", "pack_folder") in named
+    assert not [(module, name) for module, name in named if not hasattr(importlib.import_module(module), name)]

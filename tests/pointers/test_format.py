@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 from llm_common.pointers.format import RenderedContexts, format_selected_contexts, render_selected_contexts
@@ -101,7 +101,6 @@ RESULTS = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(RESULTS, max_size=6), st.integers(0, 2_000))
 def test_the_text_never_exceeds_its_limit_s0_50(results: list[object], max_chars: int) -> None:
     rendered = render(*results, max_chars=max_chars)
@@ -260,7 +259,6 @@ def test_text_that_knows_the_nonce_gets_another_s0_53() -> None:
         )
 
 
-@settings(max_examples=60, deadline=None)
 @given(*[st.text(st.characters())] * 3)
 def test_no_stored_text_breaks_the_blocks_f_147(result: str, tool_name: str, summary: str) -> None:
     pointers = [pointer(1, tool_name=tool_name, summary=summary), pointer(2)]

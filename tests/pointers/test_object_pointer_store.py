@@ -49,6 +49,7 @@ class TestInObjectsInMemory(ContextPointerStoreContract):
         return ObjectContextPointerStore(obstore.store.MemoryStore(), max_result_bytes=MAX_BYTES)
 
 
+@pytest.mark.torture
 class TestOnS3(ContextPointerStoreContract):
     @pytest.fixture
     def store(self, s3_endpoint: str) -> ContextPointerStore:
@@ -120,6 +121,7 @@ async def test_a_first_save_takes_five_requests_and_a_load_two(monkeypatch: pyte
     assert asked == {"get_version": 1, "version": 1, "put_if": 3, "delete": 1}
 
 
+@pytest.mark.torture
 async def test_saving_never_blocks_the_event_loop_s0_20(s3_endpoint: str, blockbuster: BlockBuster) -> None:
     store = await asyncio.to_thread(lambda: s3_store(s3_endpoint, new_bucket(s3_endpoint)))
     longest, last, saving = 0.0, time.perf_counter(), asyncio.ensure_future(save(store, "x" * 500_000))
@@ -201,6 +203,7 @@ def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, 
     assert not [key for key in store._blobs.list("q") if key.endswith(".next")]
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
 def test_processes_that_save_at_once_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
     assert_saves_at_once_are_kept(s3_endpoint, processes=3, saves=6, same=same)
@@ -234,6 +237,7 @@ def kill_while_saving(endpoint: str, *, kills: int, same: bool) -> Counter[str]:
     return +wrong
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("same", [False, True], ids=["first-saves", "later-saves"])
 def test_killed_saves_leave_nothing_torn_s0_18_f_066(s3_endpoint: str, same: bool) -> None:
     assert not kill_while_saving(s3_endpoint, kills=3, same=same)

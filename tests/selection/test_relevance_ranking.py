@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded, scan
@@ -79,7 +79,6 @@ def expected(query: str, pointers: Sequence[ContextPointer]) -> list[tuple[int, 
 
 
 @given(texts(4), POOLS, st.none() | st.integers(0, 10))
-@hypothesis_settings(max_examples=150, deadline=None)
 def test_the_ranking_is_what_its_rules_say(query: str, pool: list[ContextPointer], limit: int | None) -> None:
     pool = [each.model_copy(update={"pointer_id": f"{place:012x}"}) for place, each in enumerate(pool)]
     found = [

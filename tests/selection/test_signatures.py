@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.selection.catalogue import signature
 
@@ -64,7 +64,6 @@ def test_every_parameter_name_is_shown_s2_14() -> None:
     assert all(f"{name}?: str" in shown for name in names)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     description=st.text(max_size=400),
     schema=st.recursive(

@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.selection.argument_filling import informative_words, read_values
 
@@ -35,7 +35,6 @@ def test_informative_words_are_what_is_left() -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=200))
 def test_any_text_has_values(text: str) -> None:
     values = read_values(text)

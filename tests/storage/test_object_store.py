@@ -40,6 +40,7 @@ class TestInLocalDirectory(BlobStoreContract):
         return ObjectBlobStore(obstore.store.LocalStore(tmp_path))
 
 
+@pytest.mark.torture
 class TestOnS3(ConditionalBlobStoreContract):
     @pytest.fixture
     def blobs(self, s3_endpoint: str) -> ConditionalBlobStore:
@@ -73,11 +74,9 @@ def test_more_than_a_thousand_objects_are_listed() -> None:
     assert list(blobs.get_many(keys)) == [b"1"] * 1_200
 
 
-def test_says_where_an_object_is(s3_endpoint: str, tmp_path: Path) -> None:
-    blobs = s3_store(s3_endpoint)
-    blobs.put("q/a", b"1")
-    assert blobs.location("q/a").startswith("s3://b")
-    assert blobs.location("q/a").endswith("/some/prefix/q/a")
+def test_says_where_an_object_is(tmp_path: Path) -> None:
+    s3 = ObjectBlobStore.from_url("s3://bucket/some/prefix", **s3_options("http://127.0.0.1:9"))
+    assert s3.location("q/a") == "s3://bucket/some/prefix/q/a"
     assert ObjectBlobStore.from_url("memory:///").location("q/a") == "memory:/q/a"
     assert ObjectBlobStore(obstore.store.LocalStore(tmp_path)).location("q/a") == f"file://{tmp_path}/q/a"
     gcs = obstore.store.GCSStore("bucket", prefix="p", skip_signature=True)
@@ -91,6 +90,7 @@ def test_a_directory_cannot_replace_on_condition_and_says_what_can(tmp_path: Pat
         ObjectBlobStore(obstore.store.LocalStore(tmp_path)).put_if("q/a", b"1", replaces=None)
 
 
+@pytest.mark.torture
 def test_a_server_that_ignores_conditions_is_refused_before_anything_is_put() -> None:
     with s3_server("--ignore-conditions") as endpoint:
         blobs = s3_store(endpoint)
@@ -99,6 +99,7 @@ def test_a_server_that_ignores_conditions_is_refused_before_anything_is_put() ->
         assert blobs.list("q") == {}
 
 
+@pytest.mark.torture
 def test_a_missing_bucket_is_an_error_and_no_missing_blob(s3_endpoint: str) -> None:
     blobs = ObjectBlobStore.from_url("s3://no-such-bucket/p", **s3_options(s3_endpoint))
     for use in (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from llm_common.errors import UnserialisableError
@@ -229,7 +229,6 @@ def test_half_a_surrogate_pair_is_written_as_its_escape_f_032() -> None:
     assert stable_json("a\ud800\\ud800é") == '"a\\ud800\\\\ud800é"'
 
 
-@settings(max_examples=80, deadline=None)
 @given(json_values)
 def test_plain_data_stays_as_it_is(value: object) -> None:
     assert to_plain(value) == value
@@ -237,7 +236,6 @@ def test_plain_data_stays_as_it_is(value: object) -> None:
     assert stable_json(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(any_text, any_text | st.integers() | st.booleans() | st.none(), max_size=5))
 def test_flat_arguments_have_the_text_that_they_have_among_others_s0_02(flat: dict[str, object]) -> None:
     assert stable_json([flat, 0.5]) == f"[{stable_json(flat)},0.5]"

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from llm_common.text.excerpt import excerpt_json, excerpt_text, fair_shares, to_json
 
@@ -22,7 +22,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(VALUES, st.integers(3, 400))
 def test_an_excerpt_is_json_that_fits_s0_51(value: object, max_chars: int) -> None:
     excerpt = excerpt_json(value, max_chars)
@@ -34,7 +33,6 @@ def test_an_excerpt_is_json_that_fits_s0_51(value: object, max_chars: int) -> No
     assert (excerpt.text == to_json(value)) == (len(to_json(value)) <= max_chars)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="ab \n,}e\u0301\u200d👩", max_size=600), st.integers(0, 300))
 def test_a_text_keeps_its_head_and_tail_s0_51(text: str, max_chars: int) -> None:
     excerpt = excerpt_text(text, max_chars)
@@ -113,7 +111,6 @@ def test_a_cut_falls_on_a_line_where_one_is_near_s0_51() -> None:
     assert set(f"{head}\n{tail}".splitlines()) <= set(lines.splitlines())
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 1_000), max_size=12), st.integers(-10, 5_000))
 @example([3, 3], 5)
 def test_shares_are_fair_s0_51(wants: list[int], max_chars: int) -> None:

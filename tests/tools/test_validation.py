@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.errors import ConfigError
 from llm_common.tools.validation import compile_schema, find_problems
@@ -69,7 +69,6 @@ secrets = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(args=st.dictionaries(st.sampled_from(["count", "sort", "when", "filter", "tags", "other"]), secrets))
 def test_values_never_stand_in_a_message(args: dict[str, Any]) -> None:
     strict = json.dumps(json.loads(SCHEMA) | {"additionalProperties": False, "not": {"required": ["other"]}})

@@ -1,0 +1,18 @@
+"""How many files a reader has to open to follow one call."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).parent.parent / "tools" / "hops.py"
+MAX_FILES = {"save": 13, "select outputs, HTTP": 14, "run, HTTP": 50}
+
+
+def test_a_call_can_be_followed_through_few_files() -> None:
+    done = subprocess.run([sys.executable, TOOL, "--json"], capture_output=True, text=True, check=True)
+    entered = {walk["name"]: [*walk["entered"]] for walk in json.loads(done.stdout)}
+    too_far = {
+        name: (len(entered[name]), entered[name]) for name, most in MAX_FILES.items() if len(entered[name]) > most
+    }
+    assert not too_far
