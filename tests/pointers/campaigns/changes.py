@@ -13,6 +13,7 @@ from tests.pointers.campaigns.traffic import save
 
 __all__ = [
     "CHANGES",
+    "LATER",
     "NEW",
     "OLD",
     "OTHER",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 LIFE_S = 3_600
-OLD, NEW, OTHER = 1_111_111, 2_222_222, 3_333_333  # each a prefix of which is another number, not broken JSON
+OLD, NEW, OTHER, LATER = 1_111_111, 2_222_222, 3_333_333, 4_444_444  # a prefix is another number, not broken JSON
 
 
 @dataclass(frozen=True, slots=True)
