@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from llm_common.pointers.store import FileContextPointerStore
-from llm_common.storage import Durability
+from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.traffic import save
 
 __all__ = [
@@ -71,7 +70,7 @@ class Change:
         )
 
 
-def open_store(base: Path, durability: Durability = "rename") -> FileContextPointerStore:
+def open_store(base: Path, durability: Literal["full", "rename"] = "rename") -> FileContextPointerStore:
     return FileContextPointerStore(base, durability=durability, lock_timeout_s=2)
 
 

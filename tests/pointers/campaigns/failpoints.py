@@ -56,10 +56,12 @@ class Failpoint:
         return None if operation.name == "fsync" else proceed()
 
 
-def each_copy(base: Path, prepare: Callable[[Path], None], *, step: int = 1) -> Iterator[tuple[int, Path]]:
-    """0, step, 2 * step, … each with a copy of a store that was prepared once; the caller ends it."""
+def each_copy(
+    base: Path, prepare: Callable[[Path], None], *, start: int = 0, step: int = 1
+) -> Iterator[tuple[int, Path]]:
+    """start, start + step, … each with a copy of a store that was prepared once; the caller ends it."""
     prepare(base / "before")
-    for number in itertools.count(step=step):
+    for number in itertools.count(start, step):
         copy = base / str(number)
         if (base / "before").exists():
             shutil.copytree(base / "before", copy)
@@ -67,9 +69,9 @@ def each_copy(base: Path, prepare: Callable[[Path], None], *, step: int = 1) -> 
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def each_time(base: Path, change: Change, *, step: int = 1) -> Iterator[tuple[int, Path]]:
+def each_time(base: Path, change: Change, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, Path]]:
     """As `each_copy`, with a store as it is before the change."""
-    return each_copy(base, change.prepare, step=step)
+    return each_copy(base, change.prepare, start=start, step=step)
 
 
 def check(change: Change, base: Path) -> None:

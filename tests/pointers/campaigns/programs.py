@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,29 @@ async def save(store: Any, query_id: str, number: int, size: int = 0) -> int:
     return number
 
 
-def open_store(base: Path, **options: Any) -> Any:
+def open_store(base: Path, *, flush: bool = False) -> Any:
     from llm_common.agents import FileContextPointerStore
 
-    return FileContextPointerStore(base, **({"durability": "rename", "lock_timeout_s": 60} | options))
+    return FileContextPointerStore(base, lock_timeout_s=60, durability="full" if flush else "rename")
+
+
+async def save_some(store: Any, seed: int, numbers: Iterable[int]) -> list[int]:
+    """Saves at once, in four queries, results of which every third is large."""
+    saves = (save(store, f"q{seed}-{number % 4}", number, 0 if number % 3 else 60_000) for number in numbers)
+    return await asyncio.gather(*saves)
 
 
 def end_after_saves(base: Path, seed: int) -> list[int]:
-    """Awaits 12 to 200 saves, one by one or several at once, and ends."""
+    """Awaits 12 to 200 saves, some at once, now and then after a rest, and ends."""
     chance, store = random.Random(seed), open_store(base)
 
     async def main() -> list[int]:
         numbers = list(range(chance.randint(12, 200)))
         saved: list[int] = []
         while len(saved) < len(numbers):
-            some = numbers[len(saved) :][: chance.choice((1, 2, 8, 40))]
-            saved += await asyncio.gather(*(save(store, f"q{seed}", number) for number in some))
+            saved += await save_some(store, seed, numbers[len(saved) :][: chance.choice((1, 2, 8, 40))])
+            if chance.random() < 0.3:
+                await asyncio.sleep(chance.uniform(0, 0.07))
         return saved
 
     return asyncio.run(main())
@@ -69,10 +77,9 @@ def end_after_rests(base: Path, seed: int) -> list[int]:
     async def main() -> list[int]:
         saved: list[int] = []
         for number in range(12):
-            some = range(6 * number, 6 * number + 6)
-            saved += await asyncio.gather(*(save(store, f"q{seed}", one) for one in some))
+            saved += await save_some(store, seed, range(6 * number, 6 * number + 6))
             await asyncio.sleep(chance.uniform(0.03, 0.07))
-        return saved + await asyncio.gather(*(save(store, f"q{seed}", number) for number in range(72, 112)))
+        return saved + await save_some(store, seed, range(72, 112))
 
     return asyncio.run(main())
 
@@ -82,10 +89,10 @@ def end_during_saves(base: Path, seed: int) -> list[int]:
     chance, store = random.Random(seed), open_store(base)
 
     async def main() -> list[int]:
-        saved = await asyncio.gather(*(save(store, f"q{seed}", number) for number in range(12)))
-        tasks = [asyncio.create_task(save(store, f"q{seed}", number)) for number in range(12, 72)]
+        saved = await save_some(store, seed, range(12))
+        tasks = [asyncio.create_task(save_some(store, seed, [number])) for number in range(12, 72)]
         await asyncio.sleep(chance.uniform(0, 0.05))
-        return saved + [task.result() for task in tasks if task.done()]
+        return saved + [number for task in tasks if task.done() for number in task.result()]
 
     return asyncio.run(main())
 
@@ -175,7 +182,7 @@ def fork_while_saving(
         for number in range(count):
             time.sleep(chance.uniform(0, 0.02))
             query_id = "q" if number % 4 == 0 else f"child-{number % 4}"
-            exit_code = fork(lambda query_id=query_id, number=1_000 + number: save_and_load(store, query_id, number))
+            exit_code = fork(partial(save_and_load, store, query_id, 1_000 + number))
             deadline = time.monotonic() + patience_s
             while (code := exit_code()) is None and time.monotonic() < deadline:
                 time.sleep(0.002)
@@ -193,7 +200,7 @@ def fork_children(base: Path, how: str, count: str, size: str) -> Counter[str]:
 
 def fork_and_die(base: Path, seed: str) -> None:
     """Forks a child that sleeps, in the middle of a save, prints its process id, and is killed."""
-    save_fork_and_die(open_store(base, durability="full"), seed, lambda pid: os.write(1, f"{pid}\n".encode()))
+    save_fork_and_die(open_store(base, flush=True), seed, lambda pid: os.write(1, f"{pid}\n".encode()))
 
 
 def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> None:
@@ -282,4 +289,4 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 
 if __name__ == "__main__":
     faulthandler.enable()
-    print(json.dumps(PROGRAMS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])), flush=True)
+    sys.stdout.write(json.dumps(PROGRAMS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])) + "\n")

@@ -40,10 +40,12 @@ def run_programs(
 def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
     """What is wrong with the saves of one program."""
     store = FileContextPointerStore(base)
-    pointers = {pointer.args["number"]: pointer for pointer in store.list(query_id=f"q{seed}")}
+    queries = [f"q{seed}-{number}" for number in range(4)]
+    pointers = {pointer.args["number"]: pointer for one in queries for pointer in store.list(query_id=one)}
     wrong = Counter({"lost": len(set(acknowledged) - pointers.keys())})
     for number, pointer in pointers.items():
-        wrong["mixed"] += store.load_result(pointer=pointer) != value_of(f"q{seed}", number)
+        expected = value_of(pointer.query_id, number, pointer.args["size"])
+        wrong["mixed"] += store.load_result(pointer=pointer) != expected
     return wrong
 
 
@@ -53,7 +55,7 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
     "count", [pytest.param(3, id="short"), pytest.param(300, id="full", marks=pytest.mark.torture)]
 )
 def test_a_program_that_saved_ends_f_154_s0_20(
-    tmp_path: Path, python: str, program: str, busy: int, count: int, show_figures: ShowFigures
+    tmp_path: Path, python: str, program: str, busy: int, count: int, *, show_figures: ShowFigures
 ) -> None:
     figures, errors = run_programs(python, program, tmp_path, count=count, busy=busy if count > 3 else 0)
     show_figures(**figures)

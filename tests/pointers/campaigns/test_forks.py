@@ -34,7 +34,7 @@ SIZES = pytest.mark.parametrize("size", [400, 2_500_000], ids=["small-results", 
 @SIZES
 @pytest.mark.parametrize("how", ["os", "multiprocessing"])
 def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
-    tmp_path: Path, python: str, how: str, count: int, size: int, show_figures: ShowFigures
+    tmp_path: Path, python: str, how: str, count: int, size: int, *, show_figures: ShowFigures
 ) -> None:
     ending = run(python, "fork-children", tmp_path, how, count, size, patience_s=1_200)
     assert ending.status == "ended", ending.errors
@@ -69,7 +69,9 @@ def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -
 
 
 @INTERPRETERS
-@pytest.mark.parametrize("kills", [pytest.param(3, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(3, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
+)
 def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
     tmp_path: Path, python: str, kills: int, show_figures: ShowFigures
 ) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import FileContextPointerStore
 from llm_common.errors import StoreError, StoreFullError
-from llm_common.pointers.store import FileContextPointerStore
 from tests.pointers.campaigns.children import answer, mount_own_tmpfs, needs_mounts, remount
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import PointerStore

@@ -6,7 +6,6 @@ same call, in the same process, has acknowledged.
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from llm_common.agents import ContextPointer
 from tests.pointers.campaigns.changes import LATER, NEW, OLD, OTHER, open_store, stored_values
 from tests.pointers.campaigns.failpoints import each_copy, wait_until_quiet
-from tests.pointers.campaigns.file_operations import Operation, meeting_operations
+from tests.pointers.campaigns.file_operations import Operation, intercepted_operations
 from tests.pointers.campaigns.naive_store import NaiveStore
 from tests.pointers.campaigns.traffic import save
 
@@ -50,7 +49,7 @@ class Stop:
 async def leave(stop: Stop, saving: Any, *, cancel: bool) -> bool:
     """Whether the save was left while it was held up; else it has ended."""
     task = asyncio.ensure_future(saving)
-    while not task.done() and not stop.reached.is_set():
+    while not task.done() and not stop.reached.is_set():  # noqa: ASYNC110 - a thread sets it
         await asyncio.sleep(0.001)
     if cancel:
         task.cancel()
@@ -60,9 +59,9 @@ async def leave(stop: Stop, saving: Any, *, cancel: bool) -> bool:
 
 
 def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bool, dict[str, int]]:
-    """Leaves a save of one call at the operation of that number, saves the call again, and tells what is stored."""
+    """Leaves a save of one call at the operation of that number, saves the call again, and gives what is stored."""
     stop, store = Stop(number), make(base)
-    with meeting_operations(base, stop):
+    with intercepted_operations(base, stop):
         if by == "cancelled":
 
             async def both() -> bool:
@@ -82,9 +81,7 @@ def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bo
 
 @pytest.mark.parametrize("by", ["cancelled", "loop-ended", "loop-ended-and-another-store"])
 @pytest.mark.parametrize("step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)])
-def test_a_save_left_running_never_overwrites_a_later_one_f_067_f_068_s0_05(
-    tmp_path: Path, by: str, step: int
-) -> None:
+def test_a_save_left_running_never_overwrites_a_later_one_f_067_f_068_s0_05(tmp_path: Path, by: str, step: int) -> None:
     def prepare(base: Path) -> None:
         asyncio.run(save(open_store(base), "a", OLD))
         asyncio.run(save(open_store(base), "b", OTHER))
