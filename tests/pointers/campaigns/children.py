@@ -49,7 +49,7 @@ def child(work: Callable[..., None], *args: Any, **options: Any) -> Iterator[tup
 
 
 def answer(work: Callable[..., Any], *args: Any, timeout_s: float = 60.0, **options: Any) -> Any:
-    """What the function returns in a process of its own."""
+    """What the function returns in another process."""
     with child(_send_answer, work, args, options) as (_, receiver):
         assert receiver.poll(timeout_s), "no answer"
         return receiver.recv()

@@ -70,7 +70,7 @@ def each_copy(
 
 
 def each_time(base: Path, change: Change, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, Path]]:
-    """As `each_copy`, with a store as it is before the change."""
+    """As `each_copy`, with a store from before the change."""
     return each_copy(base, change.prepare, start=start, step=step)
 
 

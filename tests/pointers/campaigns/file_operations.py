@@ -1,7 +1,7 @@
 """Every call by which a store reaches its files, handed to a function before the system does it.
 
-It replaces functions of `os` and `fcntl`, whatever module of the store calls them. What a store writes through a file
-object of `open` is not seen, but that it is opened; a campaign that follows all changes notices the difference.
+It replaces functions of `os` and `fcntl`, whatever module of the store calls them. Of a file object
+of `open` only the opening is seen; a campaign that follows all changes notices what was written.
 """
 
 import builtins
@@ -113,7 +113,7 @@ class _Calls:
 
     @staticmethod
     def open_file(real: Callable[..., Any], path: Any, *args: Any, **options: Any) -> Any:
-        """Lets `open` reach the file by `os.open`, so that its opening is seen."""
+        """Lets `open` reach the file by `os.open`, which is replaced."""
         if isinstance(path, int) or options.get("opener") is not None:
             return real(path, *args, **options)
         return real(path, *args, **options | {"opener": lambda name, flags: os.open(name, flags, 0o666)})

@@ -84,7 +84,7 @@ def stop(operation: Operation) -> None:
 
 
 def survives_death(base: Path, name: str, number: int, make: MakeStore = open_flushing_store) -> bool:
-    """As `survives_kill`, without a process of its own; a lock ends as it would."""
+    """As `survives_kill`, in this process; locks end likewise."""
     death = Death(number, stop)
     with intercepted_operations(base, death), suppress(Dead):
         CHANGES[name].run(make(base))

@@ -28,7 +28,7 @@ SIGNALS = [
     for by in (signal.SIGTERM, signal.SIGINT)
     if count > 1 or same == (by == signal.SIGINT)
 ]
-LONGEST_LIFE_S = 0.01
+MAX_LIFE_S = 0.01
 
 
 def kill_while_saving(
@@ -39,7 +39,7 @@ def kill_while_saving(
     for number in range(kills):
         with writer(make, base, f"w{number}", same=same, at_once=at_once) as (process, receiver):
             acknowledged = [receiver.recv()]
-            time.sleep(chance.uniform(0, LONGEST_LIFE_S))
+            time.sleep(chance.uniform(0, MAX_LIFE_S))
             assert process.pid is not None
             os.kill(process.pid, by)
             acknowledged += heard_until_the_end(receiver)

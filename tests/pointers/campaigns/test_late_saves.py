@@ -95,7 +95,7 @@ def test_a_save_left_running_never_overwrites_a_later_one_f_067_f_068_s0_05(tmp_
 
 
 class NaiveThreadStore(NaiveStore):
-    """Saves in a thread, whoever still waits for it."""
+    """Saves in a thread, also when its caller has been cancelled."""
 
     async def save(
         self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any

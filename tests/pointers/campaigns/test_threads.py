@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,24 @@ def base_of_another_user() -> Iterator[tuple[Path, int]]:
 
 
 @INTERPRETERS
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(1, id="short"), pytest.param(20, id="full", marks=pytest.mark.torture)]
+)
 def test_without_threads_saves_fail_typed_then_work_again_f_157_s0_20(
-    base_of_another_user: tuple[Path, int], python: str
+    base_of_another_user: tuple[Path, int], python: str, rounds: int
 ) -> None:
-    ending = run(python, "no-threads", *base_of_another_user)
-    assert ending.status == "ended", ending.errors
-    report = json.loads(ending.output)
+    base, uid = base_of_another_user
+    for number in range(rounds):
+        (base / str(number)).mkdir()
+        if os.geteuid() == 0:
+            os.chown(base / str(number), uid, uid)
+        ending = run(python, "no-threads", base / str(number), uid)
+        assert ending.status == "ended", ending.errors
+        check(json.loads(ending.output))
+
+
+def check(report: dict[str, Any]) -> None:
+    """While there is no thread a save is refused by a typed error, and then stores nothing, also not later."""
     assert (report.pop("threads"), report.pop("threads again")) == (False, True)
     listed = report.pop("listed")
     for query_id, first in (("one", 0), ("eight", 0), ("warm", 1)):
