@@ -183,35 +183,3 @@ def test_a_record_is_read_as_validation_reads_it(changes: dict[str, Any], missin
 
 def test_every_field_of_a_pointer_is_in_the_records_of_this_test() -> None:
     assert [*FIELDS] == [*ContextPointer.model_fields]
-
-
-LIST = """
-import json, re, sys, time
-from pathlib import Path
-from llm_common.pointers.store import FileContextPointerStore
-store = FileContextPointerStore(sys.argv[1])
-times = []
-for _ in range(3):
-    start = time.process_time()
-    count = len(store.list(query_id="q"))
-    times.append(time.process_time() - start)
-start = time.process_time()
-for meta in Path(sys.argv[1], "q").glob("*.meta.json"):
-    json.loads(meta.read_bytes())
-floor = time.process_time() - start
-peak_kb = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]  # of this program, not of its parent
-print(count, times[0], times[2], floor, int(peak_kb) / 1024)
-"""
-
-
-@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.torture)], ids=["short", "L8"])
-async def test_a_query_of_many_pointers_is_listed_fast_in_little_memory_l8(
-    store: FileContextPointerStore, tmp_path: Path, count: int
-) -> None:
-    many(tmp_path / "q", await save(store), count)
-    settle()
-    listed, cold_s, warm_s, floor_s, memory_mb = map(float, run(LIST, tmp_path).split())
-    assert listed == count + 1
-    assert cold_s < max(2.5, 2 * floor_s)  # a bare loop's time stands for a machine that is busy
-    assert warm_s < 0.3
-    assert memory_mb < 250

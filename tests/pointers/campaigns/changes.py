@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from llm_common.pointers.store import FileContextPointerStore
-from llm_common.storage import Durability
+from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.traffic import save
 
 __all__ = [
     "CHANGES",
+    "LATER",
     "NEW",
     "OLD",
     "OTHER",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 LIFE_S = 3_600
-OLD, NEW, OTHER = 1_111_111, 2_222_222, 3_333_333  # each a prefix of which is another number, not broken JSON
+OLD, NEW, OTHER, LATER = 1_111_111, 2_222_222, 3_333_333, 4_444_444  # a prefix is another number, not broken JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Change:
         )
 
 
-def open_store(base: Path, durability: Durability = "rename") -> FileContextPointerStore:
+def open_store(base: Path, durability: Literal["full", "rename"] = "rename") -> FileContextPointerStore:
     return FileContextPointerStore(base, durability=durability, lock_timeout_s=2)
 
 

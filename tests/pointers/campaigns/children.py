@@ -1,4 +1,4 @@
-"""Processes that can be killed, have their own file system, or tell their memory; none outlives its block."""
+"""Processes that can be killed, have their own file system, or measure their memory; none outlives its block."""
 
 import ctypes
 import multiprocessing
@@ -18,55 +18,55 @@ __all__ = [
     "child",
     "heard_until_the_end",
     "mount_own_tmpfs",
+    "needs_memory_figures",
     "needs_mounts",
     "peak_memory",
     "remount",
-    "tells_memory",
 ]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__, "llm_common.pointers.store"])
+PROCESSES.set_forkserver_preload([__name__, "llm_common.agents.context_pointers"])
 
 _CLONE_NEWNS = 0x00020000
 _PEAK = Path("/proc/self/clear_refs")
 
-tells_memory = pytest.mark.skipif(not _PEAK.exists(), reason="peaks of memory are read in /proc")
+needs_memory_figures = pytest.mark.skipif(not _PEAK.exists(), reason="peaks of memory are read in /proc")
 
 
 @contextmanager
 def child(work: Callable[..., None], *args: Any, **options: Any) -> Iterator[tuple[BaseProcess, Connection]]:
-    """A process that runs `work(connection, *args, **options)`, and what it tells; killed at the end of the block."""
-    heard, told = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=work, args=(told, *args), kwargs=options)
+    """A process that runs `work(sender, *args, **options)`, and the receiver; killed at the end of the block."""
+    receiver, sender = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=work, args=(sender, *args), kwargs=options)
     process.start()
-    told.close()
+    sender.close()
     try:
-        yield process, heard
+        yield process, receiver
     finally:
         process.kill()
         process.join()
-        heard.close()
+        receiver.close()
 
 
 def answer(work: Callable[..., Any], *args: Any, timeout_s: float = 60.0, **options: Any) -> Any:
-    """What the function returns in a process of its own."""
-    with child(_tell_answer, work, args, options) as (_, heard):
-        assert heard.poll(timeout_s), "no answer"
-        return heard.recv()
+    """What the function returns in another process."""
+    with child(_send_answer, work, args, options) as (_, receiver):
+        assert receiver.poll(timeout_s), "no answer"
+        return receiver.recv()
 
 
-def _tell_answer(told: Connection, work: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    told.send(work(*args, **options))
+def _send_answer(sender: Connection, work: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    sender.send(work(*args, **options))
 
 
-def heard_until_the_end(heard: Connection) -> list[Any]:
-    """Everything that a process told before it ended."""
-    words = []
+def heard_until_the_end(receiver: Connection) -> list[Any]:
+    """Everything that a process sent before it ended."""
+    messages = []
     try:
         while True:
-            words.append(heard.recv())
+            messages.append(receiver.recv())
     except (EOFError, OSError):
-        return words
+        return messages
 
 
 def mount_own_tmpfs(folder: Path, options: str) -> None:
@@ -98,7 +98,7 @@ def _can_mount() -> bool:
 
 @contextmanager
 def peak_memory() -> Iterator[Callable[[], int]]:
-    """Tells by how many bytes this process was ever larger than at the beginning of the block."""
+    """Gives a function: by how many bytes this process was ever larger than at the beginning of the block."""
     before = _memory("VmRSS")
     _PEAK.write_text("5")  # it starts anew
     yield lambda: _memory("VmHWM") - before

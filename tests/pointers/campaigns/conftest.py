@@ -1,4 +1,4 @@
-"""What a campaign tells beside passing: its figures, which stand in the output of `make torture`."""
+"""The figures of a campaign, which `make torture` prints."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def show_figures(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[s
     def show(**figures: Any) -> None:
         if full:
             with capsys.disabled():
-                told = ", ".join(f"{name} {value}" for name, value in figures.items())
-                terminal.line(f"\n{request.node.name}: {told}")
+                text = ", ".join(f"{name} {value}" for name, value in figures.items())
+                terminal.line(f"\n{request.node.name}: {text}")
 
     return show

@@ -2,16 +2,28 @@
 
 import asyncio
 import itertools
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.pointers.campaigns.changes import NEW, Change, open_store, stored_values
+from tests.pointers.campaigns.changes import LATER, NEW, Change, open_store, stored_values
 from tests.pointers.campaigns.file_operations import Operation
 from tests.pointers.campaigns.traffic import save
 
-__all__ = ["Failpoint", "check", "each_time", "open_descriptors"]
+__all__ = [
+    "Failpoint",
+    "check",
+    "check_while_running",
+    "each_copy",
+    "each_time",
+    "open_descriptors",
+    "wait_until_quiet",
+]
+
+_QUIET_S = 0.05
 
 
 class Failpoint:
@@ -44,10 +56,12 @@ class Failpoint:
         return None if operation.name == "fsync" else proceed()
 
 
-def each_time(base: Path, change: Change) -> Iterator[tuple[int, Path]]:
-    """0, 1, … each with a store as it is before the change."""
-    change.prepare(base / "before")
-    for number in itertools.count():
+def each_copy(
+    base: Path, prepare: Callable[[Path], None], *, start: int = 0, step: int = 1
+) -> Iterator[tuple[int, Path]]:
+    """start, start + step, … each with a copy of a store that was prepared once; the caller ends it."""
+    prepare(base / "before")
+    for number in itertools.count(start, step):
         copy = base / str(number)
         if (base / "before").exists():
             shutil.copytree(base / "before", copy)
@@ -55,8 +69,13 @@ def each_time(base: Path, change: Change) -> Iterator[tuple[int, Path]]:
         shutil.rmtree(copy, ignore_errors=True)
 
 
+def each_time(base: Path, change: Change, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, Path]]:
+    """As `each_copy`, with a store from before the change."""
+    return each_copy(base, change.prepare, start=start, step=step)
+
+
 def check(change: Change, base: Path) -> None:
-    """What is seen is from before or after; the next save succeeds, and then nothing is left over that matters."""
+    """What is seen is from before or after; the next save succeeds, and `verify` finds nothing then."""
     store = open_store(base)
     values = stored_values(store)
     assert change.allows(values), values
@@ -67,7 +86,33 @@ def check(change: Change, base: Path) -> None:
     assert stored_values(open_store(base)) == {**values, "a": NEW}
 
 
+def check_while_running(change: Change, base: Path) -> None:
+    """As `check`, where saves that were not acknowledged may still run: they overwrite no acknowledged save."""
+    store = open_store(base)
+    assert change.allows(stored_values(store)), stored_values(store)
+    with asyncio.Runner() as runner:
+        runner.run(save(store, "a", LATER))
+        wait_until_quiet(base)
+        values = stored_values(store)
+        assert values.pop("a") == LATER
+        assert change.allows(values | {name: value for name, value in change.before.items() if name == "a"}), values
+        runner.run(store.verify(repair=True))
+        assert not runner.run(store.verify()).findings
+
+
+def wait_until_quiet(base: Path, *, patience_s: float = 10) -> None:
+    """Returns when no file of a store has changed for a while."""
+    deadline, seen = time.monotonic() + patience_s, None
+    while time.monotonic() < deadline:
+        files = {path: path.lstat().st_ctime_ns for path in base.rglob("*") if os.path.lexists(path)}
+        if files == seen and not any(path.name.startswith(".tmp-") for path in files):
+            return
+        seen = files
+        time.sleep(_QUIET_S)
+    raise AssertionError("the store's files go on changing")
+
+
 def open_descriptors() -> int:
-    """How many there are, 0 where that is not told."""
+    """The number of open descriptors of this process, 0 where the system does not list them."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0

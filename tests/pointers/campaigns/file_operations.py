@@ -1,6 +1,12 @@
-"""Every call by which a store reaches its files, seen and met before the system does it."""
+"""Every call by which a store reaches its files, handed to a function before the system does it.
 
+It replaces functions of `os` and `fcntl`, whatever module of the store calls them. Of a file object
+of `open` only the opening is seen; a campaign that follows all changes notices what was written.
+"""
+
+import builtins
 import fcntl
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-__all__ = ["Meet", "Operation", "meeting_operations"]
+__all__ = ["Handler", "Operation", "intercepted_operations"]
 
-_ON_DESCRIPTORS: Final = ("write", "pwrite", "writev", "read", "ftruncate", "fsync", "fdatasync")
+_ON_DESCRIPTORS: Final = ("write", "pwrite", "writev", "read", "pread", "ftruncate", "fsync", "fdatasync")
 _ON_PATHS: Final = ("mkdir", "rmdir", "unlink", "remove", "scandir", "listdir", "stat", "utime")
 _ON_TWO_PATHS: Final = ("replace", "rename", "link")
-_READING: Final = frozenset({"read", "scandir", "listdir", "stat", "close"})
+_READING: Final = frozenset({"read", "pread", "scandir", "listdir", "stat", "close"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +29,11 @@ class Operation:
 
     Attributes:
         name: The function's.
-        path: What it is about.
+        path: Of the file or folder.
         target: The new name that a rename or link gives.
-        data: What is written.
-        flags: How a file is opened.
-        descriptor: Through what, for those that have one.
+        data: The bytes that are written.
+        flags: Of an open.
+        descriptor: Of the file, if the call takes one.
     """
 
     name: str
@@ -39,25 +45,25 @@ class Operation:
 
     @property
     def changes(self) -> bool:
-        """Whether what is on disk, or who holds a lock, is another after it."""
+        """Whether it changes the disk or takes a lock."""
         return bool(self.flags & os.O_CREAT) if self.name == "open" else self.name not in _READING
 
 
-Meet = Callable[[Operation, Callable[[], Any]], Any]
-"""Given an operation and how to do it; what it returns or raises is what the store gets."""
+Handler = Callable[[Operation, Callable[[], Any]], Any]
+"""Gets an operation and a function that does it; the store gets what it returns or raises."""
 
 
 class _Calls:
-    """Stands in for functions of `os`, for whatever lies at or below the base."""
+    """Replaces functions of `os` and `fcntl` for paths at or below the base."""
 
-    def __init__(self, base: Path, meet: Meet) -> None:
+    def __init__(self, base: Path, handler: Handler) -> None:
         self._base = str(base)
-        self._meet = meet
+        self._handler = handler
         self._paths: dict[int, str] = {}
         self._written: set[int] = set()
 
     def open(self, real: Callable[..., int], path: Any, flags: int, *args: Any, **options: Any) -> int:
-        descriptor: int = self._met(
+        descriptor: int = self._hand_over(
             real, Operation("open", self._full(path, options.get("dir_fd")), flags=flags), path, flags, *args, **options
         )
         self._paths[descriptor] = self._full(path, options.get("dir_fd"))
@@ -66,11 +72,11 @@ class _Calls:
 
     def on_descriptor(self, name: str) -> Callable[..., Any]:
         def call(real: Callable[..., Any], descriptor: Any, *args: Any) -> Any:
-            data = bytes(args[0]) if name in ("write", "pwrite") else b""
+            data = b"".join(args[0]) if name == "writev" else bytes(args[0]) if "write" in name else b""
             operation = Operation(name, self._paths.get(descriptor, ""), data=data, descriptor=descriptor)
             if data:
                 self._written.add(descriptor)
-            return self._met(real, operation, descriptor, *args)
+            return self._hand_over(real, operation, descriptor, *args)
 
         return call
 
@@ -79,14 +85,14 @@ class _Calls:
         path = self._paths.pop(descriptor, "")
         try:
             if descriptor in self._written:
-                self._met(lambda: None, Operation("close", path, descriptor=descriptor))
+                self._hand_over(lambda: None, Operation("close", path, descriptor=descriptor))
         finally:
             real(descriptor)
 
     def on_path(self, name: str) -> Callable[..., Any]:
         def call(real: Callable[..., Any], path: Any = ".", *args: Any, **options: Any) -> Any:
             full = self._paths.get(path, "") if isinstance(path, int) else self._full(path, options.get("dir_fd"))
-            return self._met(real, Operation(name, full), path, *args, **options)
+            return self._hand_over(real, Operation(name, full), path, *args, **options)
 
         return call
 
@@ -95,29 +101,36 @@ class _Calls:
             operation = Operation(
                 name, self._full(source, options.get("src_dir_fd")), self._full(target, options.get("dst_dir_fd"))
             )
-            return self._met(real, operation, source, target, **options)
+            return self._hand_over(real, operation, source, target, **options)
 
         return call
 
-    def flock(self, real: Callable[..., None], descriptor: int, flags: int) -> None:
+    def lock(self, real: Callable[..., None], descriptor: Any, flags: int, *args: Any) -> None:
         if flags & fcntl.LOCK_UN:
-            real(descriptor, flags)
+            real(descriptor, flags, *args)
         else:
-            self._met(real, Operation("flock", self._paths.get(descriptor, "")), descriptor, flags)
+            self._hand_over(real, Operation("flock", self._paths.get(descriptor, "")), descriptor, flags, *args)
+
+    @staticmethod
+    def open_file(real: Callable[..., Any], path: Any, *args: Any, **options: Any) -> Any:
+        """Lets `open` reach the file by `os.open`, which is replaced."""
+        if isinstance(path, int) or options.get("opener") is not None:
+            return real(path, *args, **options)
+        return real(path, *args, **options | {"opener": lambda name, flags: os.open(name, flags, 0o666)})
 
     def _full(self, path: Any, folder: int | None) -> str:
         return os.path.join("" if folder is None else self._paths.get(folder, ""), os.fspath(path))  # noqa: PTH118
 
-    def _met(self, real: Callable[..., Any], operation: Operation, *args: Any, **options: Any) -> Any:
+    def _hand_over(self, real: Callable[..., Any], operation: Operation, *args: Any, **options: Any) -> Any:
         if not operation.path.startswith(self._base):
             return real(*args, **options)
-        return self._meet(operation, lambda: real(*args, **options))
+        return self._handler(operation, lambda: real(*args, **options))
 
 
 @contextmanager
-def meeting_operations(base: Path, meet: Meet) -> Iterator[None]:
+def intercepted_operations(base: Path, handler: Handler) -> Iterator[None]:
     """A block in which each operation on files at or below the base, of any thread, is given to `meet`."""
-    calls = _Calls(base, meet)
+    calls = _Calls(base, handler)
     stand_ins: dict[str, Callable[..., Any]] = {"open": calls.open, "close": calls.close}
     stand_ins |= {name: calls.on_descriptor(name) for name in _ON_DESCRIPTORS}
     stand_ins |= {name: calls.on_path(name) for name in _ON_PATHS}
@@ -125,7 +138,10 @@ def meeting_operations(base: Path, meet: Meet) -> Iterator[None]:
     with ExitStack() as patches:
         for name, stand_in in stand_ins.items():
             patches.enter_context(patch.object(os, name, _bound(stand_in, getattr(os, name))))
-        patches.enter_context(patch.object(fcntl, "flock", _bound(calls.flock, fcntl.flock)))
+        for name in ("flock", "lockf"):
+            patches.enter_context(patch.object(fcntl, name, _bound(calls.lock, getattr(fcntl, name))))
+        for module in (io, builtins):
+            patches.enter_context(patch.object(module, "open", _bound(calls.open_file, io.open)))
         yield
 
 

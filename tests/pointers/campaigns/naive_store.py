@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.agents import ContextPointer, compute_pointer_id
 
 __all__ = ["NaiveStore", "PointerStore"]
 

@@ -1,4 +1,4 @@
-"""What a disk may hold after the power went, given the file operations until then.
+"""The possible contents of a disk after a power failure, given the file operations until then.
 
 The model is harsher than ext4, xfs or btrfs: of the names that a folder got or lost since it was flushed, any subset
 may have reached the disk; and a file that was not flushed since it was written may be whole, as it was when last
@@ -31,35 +31,33 @@ class _File:
 
     def possible(self) -> list[bytes]:
         half, zeros = self.content[: len(self.content) // 2], bytes(len(self.content))
-        return list(dict.fromkeys([self.content, self.flushed, b"", half, zeros] if self.unsettled else [self.content]))
-
-    @property
-    def unsettled(self) -> bool:
-        return self.content != self.flushed
+        if self.content == self.flushed:
+            return [self.content]
+        return list(dict.fromkeys([self.content, self.flushed, b"", half, zeros]))
 
 
 @dataclass(frozen=True, slots=True)
 class _NameChange:
     folder: str
-    gone: str | None = None
-    come: str | None = None
+    removed: str | None = None
+    added: str | None = None
     what: int = _FOLDER
 
     def apply(self, names: dict[str, int]) -> None:
-        if self.gone is not None:
-            names.pop(self.gone, None)
-        if self.come is not None:
-            names[self.come] = self.what
+        if self.removed is not None:
+            names.pop(self.removed, None)
+        if self.added is not None:
+            names[self.added] = self.what
 
 
 @dataclass(slots=True)
 class Disk:
-    """Follows the operations of a store, and tells what there may be if the power goes now."""
+    """Follows the operations of a store, and gives the possible contents if the power fails now."""
 
     root: Path
     files: list[_File] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
-    settled: dict[str, int] = field(default_factory=dict)
+    flushed: dict[str, int] = field(default_factory=dict)
     pending: list[_NameChange] = field(default_factory=list)
 
     def follow(self, operation: Operation) -> None:
@@ -67,30 +65,32 @@ class Disk:
         match operation.name:
             case "open" if operation.flags & os.O_CREAT and path not in self.names:
                 self.files.append(_File())
-                self._rename(come=path, what=len(self.files) - 1)
+                self._rename(added=path, what=len(self.files) - 1)
             case "open" if operation.flags & os.O_TRUNC:
                 self.files[self.names[path]].content = b""
-            case "write":
+            case "write" | "writev":
                 self.files[self.names[path]].content += operation.data
             case "mkdir":
-                self._rename(come=path)
+                self._rename(added=path)
             case "rename" | "replace":
-                self._rename(gone=path, come=operation.target, what=self.names[path])
+                self._rename(removed=path, added=operation.target, what=self.names[path])
+            case "link":
+                self._rename(added=operation.target, what=self.names[path])
             case "unlink" | "remove" | "rmdir":
-                self._rename(gone=path)
+                self._rename(removed=path)
             case "fsync" | "fdatasync":
                 self._flush(path)
 
     def now(self) -> World:
-        """What is there while the power stays."""
+        """The contents while the power stays."""
         return {path: None if what == _FOLDER else self.files[what].content for path, what in self.names.items()}
 
     def worlds(self, *, most: int, chance: random.Random) -> Iterator[World]:
-        """What may be there after the power went: all of it when that is at most so much, else a random choice."""
+        """Possible contents after a power failure: all when there are at most `most`, else a random choice."""
         count = len(self.pending)
         masks = range(1 << count) if 1 << count <= most else [chance.getrandbits(count) for _ in range(most)]
         for mask in masks:
-            names = dict(self.settled)
+            names = dict(self.flushed)
             for number, change in enumerate(self.pending):
                 if mask >> number & 1:
                     change.apply(names)
@@ -107,15 +107,15 @@ class Disk:
             yield {path: content.get(what) for path, what in names.items()}
 
     def _reachable(self, names: dict[str, int]) -> dict[str, int]:
-        """Without what lies in a folder whose own name is lost."""
+        """The names without those in a folder whose own name is lost."""
 
         def there(path: Path) -> bool:
             return path == self.root or (str(path) in names and there(path.parent))
 
         return {path: what for path, what in names.items() if there(Path(path))}
 
-    def _rename(self, *, gone: str | None = None, come: str | None = None, what: int = _FOLDER) -> None:
-        change = _NameChange(str(Path(come or gone or "").parent), gone, come, what)
+    def _rename(self, *, removed: str | None = None, added: str | None = None, what: int = _FOLDER) -> None:
+        change = _NameChange(str(Path(added or removed or "").parent), removed, added, what)
         change.apply(self.names)
         self.pending.append(change)
 
@@ -125,5 +125,5 @@ class Disk:
             file.flushed = file.content
             return
         for change in [change for change in self.pending if change.folder == path]:
-            change.apply(self.settled)
+            change.apply(self.flushed)
             self.pending.remove(change)

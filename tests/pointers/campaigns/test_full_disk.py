@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import FileContextPointerStore
 from llm_common.errors import StoreError, StoreFullError
-from llm_common.pointers.store import FileContextPointerStore
 from tests.pointers.campaigns.children import answer, mount_own_tmpfs, needs_mounts, remount
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import PointerStore
 from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, content, faults, save
 
-NOBODY = 65_534
+ANOTHER_USER = 65_534
 
 
 def fill(runner: asyncio.Runner, store: PointerStore, turn: int, figures: Counter[str]) -> Iterator[str]:
@@ -135,10 +135,10 @@ def reachable() -> Iterator[Path]:
 
 
 def use_without_rights(base: Path, mode: int) -> list[str]:
-    os.chown(base, NOBODY, NOBODY)
+    os.chown(base, ANOTHER_USER, ANOTHER_USER)
     asyncio.run(asyncio.to_thread(int))  # imports what another user may not read
     os.setgroups([])
-    os.setuid(NOBODY)
+    os.setuid(ANOTHER_USER)
     store = FileContextPointerStore(base)
     asyncio.run(save(store, "old", 1))
     (base / "q").chmod(mode)

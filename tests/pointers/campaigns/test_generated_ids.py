@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import ContextPointer
 from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
-from llm_common.pointers.pointer import ContextPointer
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import NaiveStore
 from tests.pointers.campaigns.traffic import OURS, save

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.changes import NEW, OLD, stored_values
 from tests.pointers.campaigns.traffic import save
 
 PROGRAM = f"""
 import asyncio, sys
 from pathlib import Path
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore
 from llm_common.errors import StoreError, StoreFullError
 from tests.pointers.campaigns.traffic import save
 try:

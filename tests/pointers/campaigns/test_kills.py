@@ -10,13 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.children import heard_until_the_end
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, writer
 
 SAME = pytest.mark.parametrize("same", [False, True], ids=["L1", "L2"])
-LONGEST_LIFE_S = 0.01
+FULL = [
+    pytest.param(1_000, same, at_once, id=f"full-{experiment}-{at_once}-at-once", marks=pytest.mark.torture)
+    for same, experiment in ((False, "L1"), (True, "L2"))
+    for at_once in (1, 8)
+]
+SIGNALS = [
+    pytest.param(count, same, by, id=f"{size}-{experiment}-F-067-{by.name}", marks=marks)
+    for count, size, marks in ((1, "short", []), (200, "full", [pytest.mark.torture]))
+    for same, experiment in ((False, "L1"), (True, "L2"))
+    for by in (signal.SIGTERM, signal.SIGINT)
+    if count > 1 or same == (by == signal.SIGINT)
+]
+MAX_LIFE_S = 0.01
 
 
 def kill_while_saving(
@@ -25,13 +37,13 @@ def kill_while_saving(
     """What was wrong after each of that many writers was ended at a random instant, and which saves went missing."""
     chance, wrong, saved = random.Random(7), Counter[str](), set()
     for number in range(kills):
-        with writer(make, base, f"w{number}", same=same, at_once=at_once) as (process, heard):
-            told = [heard.recv()]
-            time.sleep(chance.uniform(0, LONGEST_LIFE_S))
+        with writer(make, base, f"w{number}", same=same, at_once=at_once) as (process, receiver):
+            acknowledged = [receiver.recv()]
+            time.sleep(chance.uniform(0, MAX_LIFE_S))
             assert process.pid is not None
             os.kill(process.pid, by)
-            told += heard_until_the_end(heard)
-        saved |= {f"w{number}-{one}" for one in told}
+            acknowledged += heard_until_the_end(receiver)
+        saved |= {f"w{number}-{one}" for one in acknowledged}
         if same or number == kills - 1:
             pointers, found = faults(base)
             wrong += found
@@ -44,28 +56,25 @@ def kill_while_saving(
     return +wrong
 
 
-@SAME
-@pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize(
-    "kills", [pytest.param(6, id="short"), pytest.param(1_000, id="full", marks=pytest.mark.torture)]
+    ("kills", "same", "at_once"),
+    [
+        pytest.param(3, False, 8, id="short-L1-8-at-once"),
+        pytest.param(3, True, 1, id="short-L2-1-at-once"),
+        *FULL,
+    ],
 )
 def test_killed_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
-    tmp_path: Path, same: bool, kills: int, at_once: int, show_figures: ShowFigures
+    tmp_path: Path, kills: int, same: bool, at_once: int, show_figures: ShowFigures
 ) -> None:
     wrong = kill_while_saving(OURS, tmp_path, kills=kills, same=same, at_once=at_once)
     show_figures(kills=kills, **wrong)
     assert not wrong
 
 
-@SAME
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT], ids=["F-067-SIGTERM", "F-067-SIGINT"])
-@pytest.mark.parametrize(
-    "signals", [pytest.param(2, id="short"), pytest.param(200, id="full", marks=pytest.mark.torture)]
-)
-def test_interrupted_saves_leave_nothing_torn_s0_18(
-    tmp_path: Path, same: bool, by: signal.Signals, signals: int
-) -> None:
-    assert not kill_while_saving(OURS, tmp_path, kills=signals, same=same, by=by)
+@pytest.mark.parametrize(("count", "same", "by"), SIGNALS)
+def test_interrupted_saves_leave_nothing_torn_s0_18(tmp_path: Path, count: int, same: bool, by: signal.Signals) -> None:
+    assert not kill_while_saving(OURS, tmp_path, kills=count, same=same, by=by)
 
 
 @SAME

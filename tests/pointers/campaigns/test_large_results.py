@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import FileContextPointerStore
 from llm_common.errors import ResultTooLargeError
-from llm_common.pointers.store import FileContextPointerStore
-from tests.pointers.campaigns.children import answer, peak_memory, tells_memory
+from tests.pointers.campaigns.children import answer, needs_memory_figures, peak_memory
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, save
 
@@ -55,7 +55,7 @@ AT_ONCE = pytest.mark.parametrize(
 )
 
 
-@tells_memory
+@needs_memory_figures
 @AT_ONCE
 def test_large_saves_at_once_are_all_kept_and_let_the_loop_breathe_l11_s0_20(
     tmp_path: Path, count: int, size: int, show_figures: ShowFigures
@@ -70,7 +70,7 @@ def test_large_saves_at_once_are_all_kept_and_let_the_loop_breathe_l11_s0_20(
         assert figures["p99_ms"] < 100  # 20 on a machine that does nothing else
 
 
-@tells_memory
+@needs_memory_figures
 @AT_ONCE
 def test_the_harness_catches_a_store_that_blocks_the_loop_l11(
     tmp_path: Path, count: int, size: int, show_figures: ShowFigures
@@ -93,7 +93,7 @@ def refuse(base: Path, limit: int, shape: str) -> int:
     raise AssertionError("a result over the limit was saved")
 
 
-@tells_memory
+@needs_memory_figures
 @pytest.mark.parametrize("shape", ["text", "nested"])
 @pytest.mark.parametrize(
     "limit", [pytest.param(10 * MB, id="short"), pytest.param(100 * MB, id="full", marks=pytest.mark.torture)]

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import FileContextPointerStore
-from tests.pointers.campaigns.children import answer, peak_memory, tells_memory
+from llm_common.agents import ContextPointer, FileContextPointerStore
+from tests.pointers.campaigns.children import answer, needs_memory_figures, peak_memory
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import PointerStore
 from tests.pointers.campaigns.traffic import NAIVE, OURS, save
@@ -34,14 +33,14 @@ def timed(action: Callable[[], Any]) -> tuple[Any, float]:
 def list_cold_then_warm(base: Path) -> tuple[list[str], float, float, int]:
     with peak_memory() as grown:
         store = FileContextPointerStore(base)
-        time.sleep(0.1)  # what is listed within 50 ms of a save cannot be told from what the next save makes of it
+        time.sleep(0.1)  # a listing may not cache what was saved less than 50 ms ago
         cold, cold_s = timed(lambda: store.list(query_id="q"))
         warm, warm_s = timed(lambda: store.list(query_id="q"))
         assert warm == cold
         return [pointer.pointer_id for pointer in cold], cold_s, warm_s, grown()
 
 
-@tells_memory
+@needs_memory_figures
 @MANY
 def test_a_query_of_many_pointers_is_listed_whole_in_order_l8_s0_19(
     tmp_path: Path, count: int, show_figures: ShowFigures
@@ -57,7 +56,7 @@ def test_a_query_of_many_pointers_is_listed_whole_in_order_l8_s0_19(
 
 
 def stale_lists(reader: PointerStore, writer: PointerStore, rounds: int) -> int:
-    """How often a reader that lists again and again was not told of what another one has just saved over."""
+    """How often a reader that lists again and again missed what another one has just saved."""
     stale = 0
     with asyncio.Runner() as runner:
         for number in range(rounds):

@@ -12,9 +12,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
+from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import StoreError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import FileContextPointerStore
 from tests.pointers.campaigns.children import child
 from tests.pointers.campaigns.naive_store import NaiveStore, PointerStore
 
@@ -39,14 +38,14 @@ def content(name: str, number: int) -> dict[str, Any]:
 
 
 def write(
-    told: Connection, make: MakeStore, base: Path, name: str, numbers: Iterable[int], *, same: bool, at_once: int
+    sender: Connection, make: MakeStore, base: Path, name: str, numbers: Iterable[int], *, same: bool, at_once: int
 ) -> None:
-    """Saves one result after another, or some at once, and tells the number of each when it is saved."""
+    """Saves one result after another, or some at once, and sends the number of each when it is saved."""
     left = iter(numbers)
 
     async def save_one(store: PointerStore, number: int) -> None:
         await save(store, "same" if same else f"{name}-{number}", content(name, number))
-        told.send(number)
+        sender.send(number)
 
     async def work() -> None:
         store = make(base)

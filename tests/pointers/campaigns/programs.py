@@ -1,0 +1,292 @@
+"""Whole programs that use a store, run as `python programs.py NAME BASE ...` by any interpreter.
+
+They import the public API only. Each prints one line of JSON: what it saved, or how its children ended.
+"""
+
+import asyncio
+import faulthandler
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+CHILD_PATIENCE_S = 30
+MAX_HANGING_CHILDREN = 3
+SAVE_PATIENCE_S = 10
+
+
+def value_of(query_id: str, number: int, size: int = 0) -> dict[str, Any]:
+    """The result of that call in that query; shows whether it is whole and whose it is."""
+    return {"query": query_id, "number": number, "body": "x" * size}
+
+
+async def save(store: Any, query_id: str, number: int, size: int = 0) -> int:
+    await store.save(
+        query_id=query_id,
+        task_id=None,
+        tool_name="t",
+        args={"number": number, "size": size},
+        result=value_of(query_id, number, size),
+    )
+    return number
+
+
+def open_store(base: Path, *, flush: bool = False) -> Any:
+    from llm_common.agents import FileContextPointerStore
+
+    return FileContextPointerStore(base, lock_timeout_s=60, durability="full" if flush else "rename")
+
+
+async def save_some(store: Any, seed: int, numbers: Iterable[int]) -> list[int]:
+    """Saves at once, in four queries, results of which every third is large."""
+    saves = (save(store, f"q{seed}-{number % 4}", number, 0 if number % 3 else 60_000) for number in numbers)
+    return await asyncio.gather(*saves)
+
+
+def end_after_saves(base: Path, seed: int) -> list[int]:
+    """Awaits 12 to 200 saves, some at once, now and then after a rest, and ends."""
+    chance, store = random.Random(seed), open_store(base)
+
+    async def main() -> list[int]:
+        numbers = list(range(chance.randint(12, 200)))
+        saved: list[int] = []
+        while len(saved) < len(numbers):
+            saved += await save_some(store, seed, numbers[len(saved) :][: chance.choice((1, 2, 8, 40))])
+            if chance.random() < 0.3:
+                await asyncio.sleep(chance.uniform(0, 0.07))
+        return saved
+
+    return asyncio.run(main())
+
+
+def end_after_rests(base: Path, seed: int) -> list[int]:
+    """Awaits six saves and rests for 30 to 70 ms, twelve times; awaits 40 saves at once, and ends."""
+    chance, store = random.Random(seed), open_store(base)
+
+    async def main() -> list[int]:
+        saved: list[int] = []
+        for number in range(12):
+            saved += await save_some(store, seed, range(6 * number, 6 * number + 6))
+            await asyncio.sleep(chance.uniform(0.03, 0.07))
+        return saved + await save_some(store, seed, range(72, 112))
+
+    return asyncio.run(main())
+
+
+def end_during_saves(base: Path, seed: int) -> list[int]:
+    """Leaves `asyncio.run` while 60 saves are on their way, which cancels them."""
+    chance, store = random.Random(seed), open_store(base)
+
+    async def main() -> list[int]:
+        saved = await save_some(store, seed, range(12))
+        tasks = [asyncio.create_task(save_some(store, seed, [number])) for number in range(12, 72)]
+        await asyncio.sleep(chance.uniform(0, 0.05))
+        return saved + [number for task in tasks if task.done() for number in task.result()]
+
+    return asyncio.run(main())
+
+
+def never_end(_: Path, __: int) -> list[int]:
+    """Leaves a thread that waits for ever: the harness must notice."""
+    threading.Thread(target=threading.Event().wait).start()
+    return []
+
+
+@contextmanager
+def saving_thread(store: Any, *, size: int) -> Iterator[None]:
+    """A block beside which a thread's event loop saves results, eight at once, in the query `q`."""
+    begun, stopped = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        number = 0
+        while not stopped.is_set():
+            await asyncio.gather(*(save(store, "q", number + one, size) for one in range(8 if size < 10_000 else 2)))
+            begun.set()
+            number = (number + 8) % 64
+            await asyncio.sleep(0.002)
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
+    thread.start()
+    assert begun.wait(SAVE_PATIENCE_S), "the first save does not end"
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(SAVE_PATIENCE_S)
+
+
+def save_and_load(store: Any, query_id: str, number: int) -> None:
+    """What a child does: raises if it cannot load what it saved."""
+    asyncio.run(save(store, query_id, number))
+    [pointer] = [one for one in store.list(query_id=query_id) if one.args == {"number": number, "size": 0}]
+    assert store.load_result(pointer=pointer) == value_of(query_id, number)
+
+
+def fork_by_os(work: Callable[[], None]) -> Callable[[], int | None]:
+    """Forks a child that does the work; gives a function that returns its exit code, or None while it runs."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+
+    def exit_code() -> int | None:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if found else None
+
+    def end() -> None:
+        os.kill(pid, signal.SIGABRT)  # prints the stack of each thread
+        os.waitpid(pid, 0)
+
+    exit_code.end = end  # type: ignore[attr-defined]
+    return exit_code
+
+
+def fork_by_multiprocessing(work: Callable[[], None]) -> Callable[[], int | None]:
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+
+    def exit_code() -> int | None:
+        return process.exitcode
+
+    def end() -> None:
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGABRT)
+        process.join()
+
+    exit_code.end = end  # type: ignore[attr-defined]
+    return exit_code
+
+
+def fork_while_saving(
+    make: Callable[[Path], Any], base: Path, *, how: str, count: int, size: int, patience_s: float = CHILD_PATIENCE_S
+) -> Counter[str]:
+    """How many children ended, failed or hung, of those forked one after another while a thread saves."""
+    chance, store, ends = random.Random(size + count), make(base), Counter[str]()
+    fork = {"os": fork_by_os, "multiprocessing": fork_by_multiprocessing}[how]
+    with saving_thread(store, size=size):
+        for number in range(count):
+            time.sleep(chance.uniform(0, 0.02))
+            query_id = "q" if number % 4 == 0 else f"child-{number % 4}"
+            exit_code = fork(partial(save_and_load, store, query_id, 1_000 + number))
+            deadline = time.monotonic() + patience_s
+            while (code := exit_code()) is None and time.monotonic() < deadline:
+                time.sleep(0.002)
+            if code is None:
+                exit_code.end()  # type: ignore[attr-defined]
+            ends["never ended" if code is None else "failed" if code else "ended"] += 1
+            if ends["never ended"] == MAX_HANGING_CHILDREN:
+                break
+    return ends
+
+
+def fork_children(base: Path, how: str, count: str, size: str) -> Counter[str]:
+    return fork_while_saving(open_store, base, how=how, count=int(count), size=int(size))
+
+
+def fork_and_die(base: Path, seed: str) -> None:
+    """Forks a child that sleeps, in the middle of a save, prints its process id, and is killed."""
+    save_fork_and_die(open_store(base, flush=True), seed, lambda pid: os.write(1, f"{pid}\n".encode()))
+
+
+def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> None:
+    with saving_thread(store, size=2_500_000):
+        time.sleep(random.Random(seed).uniform(0, 0.05))
+        child = os.fork()
+        if child == 0:
+            for descriptor in (0, 1, 2):
+                os.close(descriptor)  # the test reads them to their end
+            time.sleep(20)
+            os._exit(0)
+        send(child)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def save_without_threads(base: Path, uid: str) -> dict[str, Any]:
+    """What saves come to while no thread can be started, then when threads can be started again."""
+    from llm_common.errors import StoreError
+
+    def outcomes_of(saves: list[Any]) -> list[str]:
+        async def all_of_them() -> list[Any]:
+            waiting = (asyncio.wait_for(one, SAVE_PATIENCE_S) for one in saves)
+            return await asyncio.gather(*waiting, return_exceptions=True)
+
+        return [
+            "saved" if isinstance(one, int) else "StoreError" if isinstance(one, StoreError) else repr(one)
+            for one in runner.run(all_of_them())
+        ]
+
+    def numbers(query_id: str) -> dict[int, int]:
+        return {
+            pointer.args["number"]: store.load_result(pointer=pointer)["number"]
+            for pointer in store.list(query_id=query_id)
+            if pointer.args["size"] == 0
+        }
+
+    store = open_store(base)
+    with asyncio.Runner() as runner:
+        runner.run(use_once(open_store(base / "imports")))  # another user may not read modules
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(int(uid))
+            os.setuid(int(uid))
+        warm = open_store(base)
+        runner.run(save(warm, "warm", 0))
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, hard))
+        report: dict[str, Any] = {"threads": can_start_threads()}
+        report["one"] = outcomes_of([save(store, "one", 0)])
+        report["eight"] = outcomes_of([save(store, "eight", number) for number in range(8)])
+        report["warm"] = outcomes_of([save(warm, "warm", number) for number in range(1, 9)])
+        resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+        report["threads again"] = can_start_threads()
+        report["one again"] = outcomes_of([save(store, "one", 100)])
+        report["eight again"] = outcomes_of([save(store, "eight", number) for number in range(100, 108)])
+        report["warm again"] = outcomes_of([save(warm, "warm", number) for number in range(100, 108)])
+        time.sleep(0.3)
+        report["listed"] = {query_id: sorted(numbers(query_id)) for query_id in ("one", "eight", "warm")}
+    return report
+
+
+async def use_once(store: Any) -> None:
+    await save(store, "q", 0)
+    await store.verify()
+    [pointer] = store.list(query_id="q")
+    store.load_result(pointer=pointer)
+
+
+def can_start_threads() -> bool:
+    try:
+        threading.Thread(target=int).start()
+    except RuntimeError:
+        return False
+    return True
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "saves": lambda base, seed: end_after_saves(base, int(seed)),
+    "rests": lambda base, seed: end_after_rests(base, int(seed)),
+    "cancelled": lambda base, seed: end_during_saves(base, int(seed)),
+    "stuck": lambda base, seed: never_end(base, int(seed)),
+    "fork-children": fork_children,
+    "fork-and-die": fork_and_die,
+    "no-threads": save_without_threads,
+}
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    sys.stdout.write(json.dumps(PROGRAMS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])) + "\n")

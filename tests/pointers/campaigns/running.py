@@ -1,0 +1,86 @@
+"""Runs `programs.py` in this interpreter and others, beside busy loops, each program within its time."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import llm_common
+
+__all__ = ["INTERPRETERS", "NEVER_ENDED", "Ending", "busy_loops", "run", "start"]
+
+NEVER_ENDED = "never ended"
+MAX_BUSY_S = 1_800
+
+_PROGRAMS = Path(__file__).with_name("programs.py")
+_PACKAGE = Path(llm_common.__file__).parents[1]
+_OTHERS = [path for path in os.environ.get("LLM_COMMON_TEST_PYTHONS", "").split(":") if path]
+
+INTERPRETERS = pytest.mark.parametrize("python", [pytest.param(sys.executable, id="this-python"), *_OTHERS])
+"""This interpreter and those of `LLM_COMMON_TEST_PYTHONS`: paths with colons, each with what the package needs."""
+
+
+def start(python: str, program: str, *args: object) -> subprocess.Popen[str]:
+    """A program of `programs.py` that has just been started, with its output in pipes."""
+    return subprocess.Popen(
+        [python, "-B", str(_PROGRAMS), program, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(_PACKAGE)},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a program ended.
+
+    Attributes:
+        status: `ended`, `failed` or `never ended`.
+        output: What it printed.
+        errors: Its error output; of one that never ended, the stack of each of its threads.
+    """
+
+    status: str
+    output: str
+    errors: str
+
+
+def run(python: str, program: str, *args: object, patience_s: float = 60) -> Ending:
+    """How a program of `programs.py` ends; one that takes longer than `patience_s` is killed."""
+    with start(python, program, *args) as process:
+        try:
+            output, errors = process.communicate(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            return Ending(NEVER_ENDED, "", _last_words(process))
+        finally:
+            process.kill()
+    return Ending("failed" if process.returncode else "ended", output, errors)
+
+
+def _last_words(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=5)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[1]
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """That many processes that do nothing but compute, killed at the end of the block."""
+    program = f"import time\nend = time.monotonic() + {MAX_BUSY_S}\nwhile time.monotonic() < end: pass"
+    loops = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()

@@ -1,0 +1,102 @@
+"""Processes that are forked while another thread of the parent saves, and parents that are killed then."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import FileContextPointerStore
+from llm_common.errors import LockTimeoutError
+from tests.pointers.campaigns.children import answer, child
+from tests.pointers.campaigns.conftest import ShowFigures
+from tests.pointers.campaigns.naive_locking_store import NaiveLockingStore
+from tests.pointers.campaigns.programs import fork_while_saving, save_fork_and_die
+from tests.pointers.campaigns.running import INTERPRETERS, run, start
+from tests.pointers.campaigns.traffic import save
+
+COUNTS = pytest.mark.parametrize(
+    "count", [pytest.param(6, id="short"), pytest.param(200, id="full", marks=pytest.mark.torture)]
+)
+SIZES = pytest.mark.parametrize("size", [400, 2_500_000], ids=["small-results", "results-of-2.5-mb"])
+
+
+@INTERPRETERS
+@COUNTS
+@SIZES
+@pytest.mark.parametrize("how", ["os", "multiprocessing"])
+def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
+    tmp_path: Path, python: str, how: str, count: int, size: int, *, show_figures: ShowFigures
+) -> None:
+    ending = run(python, "fork-children", tmp_path, how, count, size, patience_s=1_200)
+    assert ending.status == "ended", ending.errors
+    ends = json.loads(ending.output)
+    show_figures(**ends)
+    assert ends == {"ended": count}, ending.errors
+
+
+def test_the_harness_catches_a_lock_that_a_forked_child_cannot_get_f_158(tmp_path: Path) -> None:
+    forking = partial(fork_while_saving, how="os", count=60, size=400, patience_s=0.2)
+    assert answer(forking, NaiveLockingStore, tmp_path)["never ended"]
+
+
+StartParent = Callable[[int], int]
+"""Starts a parent that forks a child during a save and is killed; gives the process id of the child."""
+
+
+def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -> Counter[str]:
+    """How saves of this process end, each after a parent was killed whose child still runs."""
+    outcomes = Counter[str]()
+    for number in range(kills):
+        pid = start_parent(number)
+        try:
+            asyncio.run(save(store, f"after {number}", number))
+            outcomes["saved"] += 1
+        except LockTimeoutError:
+            outcomes["locked"] += 1
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return outcomes
+
+
+@INTERPRETERS
+@pytest.mark.parametrize(
+    "kills", [pytest.param(3, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
+)
+def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
+    tmp_path: Path, python: str, kills: int, show_figures: ShowFigures
+) -> None:
+    def start_parent(number: int) -> int:
+        with start(python, "fork-and-die", tmp_path, number) as process:
+            output, errors = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL, errors
+        return int(output)
+
+    outcomes = outcomes_after_kills(start_parent, FileContextPointerStore(tmp_path, lock_timeout_s=2), kills=kills)
+    show_figures(**outcomes)
+    assert outcomes == {"saved": kills}
+
+
+def fork_and_die_naively(connection: Connection, base: Path, number: int) -> None:
+    save_fork_and_die(NaiveLockingStore(base, thread_lock=False), str(number), connection.send)
+
+
+def test_the_harness_catches_a_lock_that_a_forked_child_keeps_f_158(tmp_path: Path) -> None:
+    def start_parent(number: int) -> int:
+        with child(fork_and_die_naively, tmp_path, number) as (process, connection):
+            pid: int = connection.recv()
+            process.join(10)
+            assert process.exitcode == -signal.SIGKILL
+        return pid
+
+    store = NaiveLockingStore(tmp_path, lock_timeout_s=0.2)
+    assert outcomes_after_kills(start_parent, store, kills=3)["locked"]

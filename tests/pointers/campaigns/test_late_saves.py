@@ -1,0 +1,110 @@
+"""Saves that go on in a thread after their caller was cancelled, or after its event loop ended.
+
+A save that was not acknowledged leaves the old result or the new one. It never overwrites what a later save of the
+same call, in the same process, has acknowledged.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import ContextPointer
+from tests.pointers.campaigns.changes import LATER, NEW, OLD, OTHER, open_store, stored_values
+from tests.pointers.campaigns.failpoints import each_copy, wait_until_quiet
+from tests.pointers.campaigns.file_operations import Operation, intercepted_operations
+from tests.pointers.campaigns.naive_store import NaiveStore
+from tests.pointers.campaigns.traffic import save
+
+LATE_S = 0.3
+"""For so long the first save is held up, unless the second one ends before."""
+
+MakeStore = Callable[[Path], Any]
+
+
+class Stop:
+    """Holds up one thread at the file operation of that number, until it is released."""
+
+    def __init__(self, number: int) -> None:
+        self.reached = threading.Event()
+        self.released = threading.Event()
+        self._left = number
+        self._lock = threading.Lock()
+
+    def __call__(self, operation: Operation, proceed: Callable[[], Any]) -> Any:
+        with self._lock:
+            self._left -= operation.changes
+            here = self._left == -1 and not self.reached.is_set()
+            if here:
+                self.reached.set()
+        if here:
+            self.released.wait(LATE_S)
+        return None if operation.name == "fsync" else proceed()
+
+
+async def leave(stop: Stop, saving: Any, *, cancel: bool) -> bool:
+    """Whether the save was left while it was held up; else it has ended."""
+    task = asyncio.ensure_future(saving)
+    while not task.done() and not stop.reached.is_set():  # noqa: ASYNC110 - a thread sets it
+        await asyncio.sleep(0.001)
+    if cancel:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    return stop.reached.is_set()
+
+
+def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bool, dict[str, int]]:
+    """Leaves a save of one call at the operation of that number, saves the call again, and gives what is stored."""
+    stop, store = Stop(number), make(base)
+    with intercepted_operations(base, stop):
+        if by == "cancelled":
+
+            async def both() -> bool:
+                left = await leave(stop, save(store, "a", NEW), cancel=True)
+                await save(store, "a", LATER)
+                return left
+
+            left = asyncio.run(both())
+        else:
+            left = asyncio.run(leave(stop, save(store, "a", NEW), cancel=False))
+            successor = store if by == "loop-ended" else make(base)
+            asyncio.run(save(successor, "a", LATER))
+        stop.released.set()
+        wait_until_quiet(base)
+    return left, stored_values(make(base))
+
+
+@pytest.mark.parametrize("by", ["cancelled", "loop-ended", "loop-ended-and-another-store"])
+@pytest.mark.parametrize("step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)])
+def test_a_save_left_running_never_overwrites_a_later_one_f_067_f_068_s0_05(tmp_path: Path, by: str, step: int) -> None:
+    def prepare(base: Path) -> None:
+        asyncio.run(save(open_store(base), "a", OLD))
+        asyncio.run(save(open_store(base), "b", OTHER))
+
+    for number, copy in each_copy(tmp_path, prepare, step=step):
+        left, values = save_twice(copy, open_store, number, by=by)
+        assert values == {"a": LATER, "b": OTHER}
+        if not left:
+            assert number > 3
+            break
+
+
+class NaiveThreadStore(NaiveStore):
+    """Saves in a thread, also when its caller has been cancelled."""
+
+    async def save(
+        self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any
+    ) -> ContextPointer:
+        call = {"query_id": query_id, "task_id": task_id, "tool_name": tool_name, "args": args, "result": result}
+        return await asyncio.to_thread(lambda: asyncio.run(super(NaiveThreadStore, self).save(**call)))
+
+
+def test_the_harness_catches_a_store_whose_late_saves_overwrite_f_068(tmp_path: Path) -> None:
+    left, values = save_twice(tmp_path / "base", NaiveThreadStore, 1, by="cancelled")
+    assert left
+    assert values["a"] == NEW
