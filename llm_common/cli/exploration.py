@@ -14,7 +14,7 @@ from llm_common.agents.context_pointers import (
 )
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.session import ToolContextManager
-from llm_common.cli.plan import default_question, plan_for
+from llm_common.cli.demo_plan import default_question, plan_for
 from llm_common.cli.selectors import selectors_from_env
 from llm_common.cli.workspace import Workspace
 from llm_common.cli.workspace_tools import WorkspaceTools

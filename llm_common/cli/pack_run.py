@@ -17,7 +17,7 @@ from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import read_file
 from llm_common.folders.folder_pack import PackRequest, Tell, pack_folders
-from llm_common.folders.index_folder import default_cache_dir
+from llm_common.folders.index_cache import default_cache_dir
 from llm_common.folders.searched_folder import FileChoice
 
 __all__ = ["run_pack"]

@@ -3,8 +3,8 @@
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from llm_common.folders.left_out import is_binary, is_hidden
-from llm_common.folders.listing import ListedFile, list_paths, stat_files
+from llm_common.folders.exclusion import is_binary, is_hidden
+from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 
 __all__ = ["Workspace"]
 

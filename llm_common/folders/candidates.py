@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from llm_common.context.mentions import MentionFinder
 from llm_common.context.pool import ContextFile, FileMetadata
 from llm_common.context.request import Scores
+from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
 from llm_common.folders.file_scores import rank_value, score_files
 from llm_common.folders.languages import language_of
-from llm_common.folders.left_out import MAX_FILE_BYTES, is_binary
 from llm_common.folders.searched_folder import SearchedFolder, shell_of
 from llm_common.folders.starting_points import starting_point
 from llm_common.folders.symbols import outline, symbols_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_common.folders.left_out import MAX_FILE_BYTES, LeftOut, left_out_by_content
-from llm_common.folders.listing import ListedFile
+from llm_common.folders.exclusion import MAX_FILE_BYTES, LeftOut, left_out_by_content
+from llm_common.folders.file_listing import ListedFile
 from llm_common.folders.symbols import defined_names
 from llm_common.ranking.lexical import split_identifiers
 

@@ -14,7 +14,7 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, allocate_budget
 from llm_common.core.tokens import TokenCounter
 from llm_common.folders.candidates import MAX_RANKED, candidate_files
-from llm_common.folders.index_folder import IndexFolder
+from llm_common.folders.index_cache import IndexFolder
 from llm_common.folders.searched_folder import FileChoice, search_folder
 
 __all__ = ["FolderPack", "PackRequest", "Tell", "pack_folders"]

@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from llm_common.context.mentions import excluded_items
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
-from llm_common.folders.index_folder import IndexFolder
-from llm_common.folders.left_out import left_out_by_name
-from llm_common.folders.listing import ListedFile, list_paths, stat_files
+from llm_common.folders.exclusion import left_out_by_name
+from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
+from llm_common.folders.index_cache import IndexFolder
 from llm_common.folders.tree_index import Progress, TreeIndex
 
 __all__ = ["FileChoice", "SearchedFolder", "search_folder", "shell_of"]

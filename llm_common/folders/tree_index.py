@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from llm_common.folders.file_listing import ListedFile
 from llm_common.folders.file_words import FileReader, FileWords
-from llm_common.folders.listing import ListedFile
 from llm_common.ranking.lexical import Hit, fts5_is_missing, query_terms
 
 __all__ = ["Progress", "TreeIndex"]

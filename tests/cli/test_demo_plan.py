@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.cli.plan import default_question, plan_for, promising_files
+from llm_common.cli.demo_plan import default_question, plan_for, promising_files
 from llm_common.cli.workspace import Workspace
 
 STANDARD_JSON = Workspace(Path(json.__file__).parent)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.folders.index_folder import IndexFolder, default_cache_dir
+from llm_common.folders.index_cache import IndexFolder, default_cache_dir
 from llm_common.folders.tree_index import TreeIndex
 from tests.folders.tree import listed, write
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.folders.left_out import left_out_by_content, left_out_by_name
+from llm_common.folders.exclusion import left_out_by_content, left_out_by_name
 
 
 @pytest.mark.parametrize(
