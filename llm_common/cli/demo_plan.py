@@ -4,10 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from llm_common.cli.workspace import Workspace
-from llm_common.cli.workspace_tools import word_beginnings
-from llm_common.folders.passages import split_passages
-from llm_common.folders.starting_points import starting_point
+from llm_common.cli.workspace import Workspace, split_passages, word_beginnings
+from llm_common.folders.candidates import starting_point
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 

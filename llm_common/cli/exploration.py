@@ -1,13 +1,16 @@
 """`explore`: a plan run on a folder, its outputs chosen and packed, with a record of all of it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from llm_common.agents.context_pointers import (
     ContextPointer,
+    ContextRelevanceSelector,
+    LexicalRelevanceSelector,
     RelevanceSelection,
     RenderedContexts,
     render_selected_contexts,
@@ -15,12 +18,54 @@ from llm_common.agents.context_pointers import (
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.session import ToolContextManager
 from llm_common.cli.demo_plan import default_question, plan_for
-from llm_common.cli.selectors import selectors_from_env
-from llm_common.cli.workspace import Workspace
-from llm_common.cli.workspace_tools import WorkspaceTools
+from llm_common.cli.workspace import Workspace, WorkspaceTools
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.providers import config_from_env
+from llm_common.core.models import LLMConfig
 from llm_common.plans import ExecutionPlan
+from llm_common.selection.lexical_tools import LexicalToolSelector
+from llm_common.selection.tools import SelectsTools, ToolSelectionConfig, ToolSelector
 
-__all__ = ["CallRecord", "Exploration", "PointerRecord", "explore"]
+__all__ = ["CallRecord", "Exploration", "PointerRecord", "Selectors", "explore", "selectors_from_env"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selectors:
+    """The two choices of a run; `endpoint` is None when nobody but this machine makes them."""
+
+    tools: SelectsTools
+    contexts: ContextRelevanceSelector | LexicalRelevanceSelector
+    endpoint: LLMConfig | None = None
+    tool_model: str | None = None
+
+    def label(self, model: str | None) -> str:
+        """Who chooses, in words; None stands for the endpoint's default model."""
+        if self.endpoint is None:
+            return "full-text ranking on this machine (no endpoint is configured)"
+        return f"{model or self.endpoint.default_model} at {self.endpoint.base_url}"
+
+
+@asynccontextmanager
+async def selectors_from_env(*, max_outputs: int) -> AsyncIterator[Selectors]:
+    """Selectors that ask the endpoint of the environment, or without one rank locally.
+
+    Args:
+        max_outputs: Most outputs to keep.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    tool_config = ToolSelectionConfig.from_env()
+    endpoint = config_from_env()
+    if endpoint is None:
+        yield Selectors(LexicalToolSelector(tool_config), LexicalRelevanceSelector(max_outputs))
+        return
+    async with OpenAICompatibleClient(endpoint) as client:
+        if tool_config.model == ToolSelectionConfig().model:  # not set, so the endpoint's own model
+            tool_config = tool_config.model_copy(update={"model": endpoint.default_model})
+        contexts = ContextRelevanceSelector(client, max_selected=max_outputs)
+        yield Selectors(ToolSelector(client, tool_config), contexts, endpoint, tool_config.model)
+
 
 _CHARS_PER_OUTPUT = 2_000  # room that an output should get; more outputs would show little of each
 

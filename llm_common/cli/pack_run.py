@@ -10,13 +10,12 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from llm_common.cli.pack_places import packed_places, shown_file
 from llm_common.cli.pack_view import pack_as_json, show_pack
 from llm_common.cli.terminal import safe_text
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import read_file
-from llm_common.folders.folder_pack import PackRequest, Tell, pack_folders
+from llm_common.folders.folder_pack import PackRequest, Tell, pack_folders, packed_places, shown_file
 from llm_common.folders.index_cache import default_cache_dir
 from llm_common.folders.searched_folder import FileChoice
 

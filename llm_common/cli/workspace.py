@@ -1,12 +1,78 @@
 """`Workspace`: the text files of one folder, and nothing outside it."""
 
+import re
+from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from llm_common.folders.exclusion import is_binary, is_hidden
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
+from llm_common.ranking.lexical import LexicalIndex, query_terms
+from llm_common.tools.registry import ToolRegistry
 
-__all__ = ["Workspace"]
+__all__ = ["Passage", "Workspace", "WorkspaceTools", "nearest_passages", "split_passages", "word_beginnings"]
+
+_FEWEST_LINES = 6
+_MOST_LINES = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Neighbouring lines of a text; the first line of a text is 1."""
+
+    first_line: int
+    lines: tuple[str, ...]
+
+    @property
+    def last_line(self) -> int:
+        """Number of the last line."""
+        return self.first_line + len(self.lines) - 1
+
+    @property
+    def text(self) -> str:
+        """The lines as they stand in the text."""
+        return "\n".join(self.lines)
+
+
+def split_passages(text: str) -> list[Passage]:
+    """The text in passages of 6 to 28 lines that begin, where there is such a line, at an unindented one.
+
+    Together they are the whole text, in order; only the last may be shorter.
+    """
+    passages: list[Passage] = []
+    lines = text.splitlines()
+    start = 0
+    for number in range(1, len(lines) + 1):
+        long_enough = number - start >= _FEWEST_LINES
+        after_gap = number < len(lines) and not lines[number - 1].strip() and not lines[number][:1].isspace()
+        if number == len(lines) or number - start >= _MOST_LINES or (long_enough and after_gap and lines[number]):
+            passages.append(Passage(start + 1, tuple(lines[start:number])))
+            start = number
+    return passages
+
+
+def nearest_passages(text: str, question: str, *, max_chars: int) -> list[Passage]:
+    """The passages that share most with the question, best first; what does not fit is passed over.
+
+    Args:
+        text: What to read.
+        question: What to look for. Where no passage has a word of it, the text's beginning is taken.
+        max_chars: Limit for the sum of their characters; only the best passage may exceed it.
+    """
+    passages = split_passages(text)
+    with LexicalIndex({"text": 1.0}) as index:
+        index.add_many((str(place), {"text": passage.text}) for place, passage in enumerate(passages))
+        hits = index.search(question, limit=len(passages)) if passages else []
+    ranked = [passages[int(hit.key)] for hit in hits] or passages[:1]
+    chosen: list[Passage] = []
+    room = max_chars
+    for passage in ranked:
+        if len(passage.text) <= room or not chosen:
+            chosen.append(passage)
+            room -= len(passage.text)
+    return chosen
+
 
 _MAX_SEEN = 20_000
 _MAX_FILES = 5_000
@@ -67,3 +133,96 @@ class Workspace:
         except OSError:
             return None
         return None if is_binary(content) else content
+
+
+_MAX_LISTED = 200
+_MAX_LINES = 20
+_MAX_LINES_PER_FILE = 5
+_MAX_LINE_CHARS = 100
+_LONGEST_LINE = 500  # what is longer is data, which holds any word
+_MAX_READ_CHARS = 1_700
+_ENDING = re.compile(r"(?<=\w{4})(?:ing|ed|es|e|s)$")
+
+
+class WorkspaceTools:
+    """Four tools over a workspace, as ordinary functions.
+
+    Args:
+        workspace: What they read.
+        question: What the agent is after: `read_file` shows the passages nearest to it.
+    """
+
+    def __init__(self, workspace: Workspace, question: str) -> None:
+        self._workspace = workspace
+        self._question = question
+
+    def registry(self) -> ToolRegistry:
+        """The four tools, ready to be chosen from."""
+        return ToolRegistry([self.list_files, self.file_stats, self.grep, self.read_file])
+
+    def list_files(self) -> str:
+        """List the files of the folder with their sizes."""
+        paths = self._workspace.paths
+        lines = [f"{path}  {len(self._workspace.text(path)):,} chars" for path in paths[:_MAX_LISTED]]
+        return "\n".join([f"{len(paths)} text files, {len(lines)} shown:", *lines])
+
+    def file_stats(self) -> dict[str, object]:
+        """Count files and lines of the folder by kind of file, and name the largest files."""
+        texts = {path: self._workspace.text(path) for path in self._workspace.paths}
+        files: Counter[str] = Counter()
+        lines: Counter[str] = Counter()
+        for path, text in texts.items():
+            kind = PurePosixPath(path).suffix or PurePosixPath(path).name
+            files[kind] += 1
+            lines[kind] += text.count("\n")
+        largest = sorted(texts, key=lambda path: (-len(texts[path]), path))[:5]
+        return {
+            "files": len(texts),
+            "lines": lines.total(),
+            "by_kind": {kind: {"files": files[kind], "lines": count} for kind, count in lines.most_common(12)},
+            "largest": {path: len(texts[path]) for path in largest},
+        }
+
+    def grep(self, words: str) -> str:
+        """Search the text of all files for words and show the lines that hold most of them.
+
+        Args:
+            words: Words to find, in any form and case, such as "escape strings".
+        """
+        beginnings = word_beginnings(words)
+        if not beginnings:
+            raise ValueError("there is no word to search for; give one or more words")
+        pattern = re.compile("|".join(map(re.escape, beginnings)), re.IGNORECASE)
+        found: list[tuple[int, str, int, str]] = []
+        for path in self._workspace.paths:
+            rows = [
+                (-len({match.lower() for match in matches}), path, number, line.strip()[:_MAX_LINE_CHARS])
+                for number, line in enumerate(self._workspace.text(path).splitlines(), start=1)
+                if len(line) <= _LONGEST_LINE and (matches := pattern.findall(line))
+            ]
+            found += sorted(rows)[:_MAX_LINES_PER_FILE]
+        files = len({path for _, path, _, _ in found})
+        shown = [f"{path}:{number}: {line}" for _, path, number, line in sorted(found)[:_MAX_LINES]]
+        return "\n".join([f"{files} files have {' or '.join(beginnings)}; best {len(shown)} lines:", *shown])
+
+    def read_file(self, name: str) -> str:
+        """Read a file: all of it when it is short, else the passages nearest to the question, best first.
+
+        Args:
+            name: The file as list_files names it, such as "src/main.py".
+        """
+        text = self._workspace.text(name)
+        if len(text) <= _MAX_READ_CHARS:
+            return f"{name}, whole:\n{text}"
+        passages = nearest_passages(text, self._question, max_chars=_MAX_READ_CHARS)
+        blocks = [
+            f"[lines {passage.first_line}-{passage.last_line}]\n{passage.text.rstrip()[:_MAX_READ_CHARS]}"
+            for passage in passages
+        ]
+        lines = len(text.splitlines())
+        return "\n\n".join([f"{name}, {lines} lines; nearest to the question, best first:", *blocks])
+
+
+def word_beginnings(words: str) -> list[str]:
+    """The words without English endings and stop words, so that "escaped" also finds "escape" and "ESCAPES"."""
+    return list(dict.fromkeys(_ENDING.sub("", word) for word in query_terms(words)))

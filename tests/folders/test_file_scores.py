@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from llm_common.context.pool import ContextFile, FileMetadata
-from llm_common.folders.file_scores import rank_value, score_files
+from llm_common.folders.candidates import rank_value, score_files
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
