@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from llm_common.cli.workspace import Workspace, split_passages, word_beginnings
-from llm_common.folders.candidates import starting_point
+from llm_common.folders.candidates import readme_rank
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 
@@ -65,7 +65,7 @@ def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[
     for rank, hit in enumerate(hits):
         scores[hit.key.rpartition(":")[0]] += 1 / (5 + rank)
     ranked = sorted(scores, key=lambda path: (-scores[path], path))
-    return (ranked or sorted(workspace.paths, key=lambda path: (starting_point(path), path)))[:limit]
+    return (ranked or sorted(workspace.paths, key=lambda path: (readme_rank(path), path)))[:limit]
 
 
 def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """`explore`: a plan run on a folder, its outputs chosen and packed, with a record of all of it."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,52 +22,15 @@ from llm_common.cli.workspace import Workspace, WorkspaceTools
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
 from llm_common.core.models import LLMConfig
+from llm_common.folders import ProgressCallback
 from llm_common.plans import ExecutionPlan
 from llm_common.selection.lexical_tools import LexicalToolSelector
 from llm_common.selection.tools import SelectsTools, ToolSelectionConfig, ToolSelector
 
-__all__ = ["CallRecord", "Exploration", "PointerRecord", "Selectors", "explore", "selectors_from_env"]
+__all__ = ["CallRecord", "Exploration", "PointerRecord", "explore"]
 
 
-@dataclass(frozen=True, slots=True)
-class Selectors:
-    """The two choices of a run; `endpoint` is None when nobody but this machine makes them."""
-
-    tools: SelectsTools
-    contexts: ContextRelevanceSelector | LexicalRelevanceSelector
-    endpoint: LLMConfig | None = None
-    tool_model: str | None = None
-
-    def label(self, model: str | None) -> str:
-        """Who chooses, in words; None stands for the endpoint's default model."""
-        if self.endpoint is None:
-            return "full-text ranking on this machine (no endpoint is configured)"
-        return f"{model or self.endpoint.default_model} at {self.endpoint.base_url}"
-
-
-@asynccontextmanager
-async def selectors_from_env(*, max_outputs: int) -> AsyncIterator[Selectors]:
-    """Selectors that ask the endpoint of the environment, or without one rank locally.
-
-    Args:
-        max_outputs: Most outputs to keep.
-
-    Raises:
-        ConfigError: A setting cannot be used.
-    """
-    tool_config = ToolSelectionConfig.from_env()
-    endpoint = config_from_env()
-    if endpoint is None:
-        yield Selectors(LexicalToolSelector(tool_config), LexicalRelevanceSelector(max_outputs))
-        return
-    async with OpenAICompatibleClient(endpoint) as client:
-        if tool_config.model == ToolSelectionConfig().model:  # not set, so the endpoint's own model
-            tool_config = tool_config.model_copy(update={"model": endpoint.default_model})
-        contexts = ContextRelevanceSelector(client, max_selected=max_outputs)
-        yield Selectors(ToolSelector(client, tool_config), contexts, endpoint, tool_config.model)
-
-
-_CHARS_PER_OUTPUT = 2_000  # room that an output should get; more outputs would show little of each
+_CHARS_PER_OUTPUT = 2_000  # what an output should get; more outputs would show little of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +84,7 @@ class Exploration:
 
 
 async def explore(
-    folder: Path, *, question: str, budget_chars: int, store_dir: Path, tell: Callable[[str], object]
+    folder: Path, *, question: str, budget_chars: int, store_dir: Path, progress: ProgressCallback
 ) -> Exploration:
     """Everything from reading the folder to the packed context.
 
@@ -130,7 +93,7 @@ async def explore(
         question: What to find out; "" asks what the folder says it is about.
         budget_chars: Most characters of packed context.
         store_dir: Where outputs are kept.
-        tell: Called with a short line before each step.
+        progress: Called with a short line before each step.
 
     Raises:
         ConfigError: A setting in the environment cannot be used.
@@ -141,17 +104,17 @@ async def explore(
     plan = plan_for(workspace, question)
     clock.lap("reading")
     manager = ToolContextManager(store_dir)
-    async with selectors_from_env(max_outputs=max(1, budget_chars // _CHARS_PER_OUTPUT)) as selectors:
+    async with _selectors_from_env(max_outputs=max(1, budget_chars // _CHARS_PER_OUTPUT)) as selectors:
         registry = WorkspaceTools(workspace, question).registry()
         # One call at a time: what was saved later ranks higher, and the same folder should give the same answer.
         executor = AgenticExecutor(None, registry, manager, selector=selectors.tools, max_parallel=1)
         run = _Run()
         async for event in executor.run_stream(plan, manager.hash_query(question), query=question):
             if event.type == "thinking":
-                tell(event.data)
+                progress(event.data, 0, 0)
             run.note(event)
         clock.lap("tools")
-        tell("Choosing outputs")
+        progress("Choosing outputs", 0, 0)
         pointers = manager.get_all_pointers()
         choice = await selectors.contexts.select_detailed(query=question, pointers=pointers)
         clock.lap("choosing")
@@ -211,6 +174,44 @@ def _records(
             )
         )
     return tuple(records)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selectors:
+    """The two selectors of a run; `endpoint` is None when they rank on this machine."""
+
+    tools: SelectsTools
+    contexts: ContextRelevanceSelector | LexicalRelevanceSelector
+    endpoint: LLMConfig | None = None
+    tool_model: str | None = None
+
+    def label(self, model: str | None) -> str:
+        """What chooses, in words; None stands for the endpoint's default model."""
+        if self.endpoint is None:
+            return "full-text ranking on this machine (no endpoint is configured)"
+        return f"{model or self.endpoint.default_model} at {self.endpoint.base_url}"
+
+
+@asynccontextmanager
+async def _selectors_from_env(*, max_outputs: int) -> AsyncIterator[_Selectors]:
+    """Selectors that ask the endpoint of the environment, or rank on this machine without one.
+
+    Args:
+        max_outputs: Most outputs to keep.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    tool_config = ToolSelectionConfig.from_env()
+    endpoint = config_from_env()
+    if endpoint is None:
+        yield _Selectors(LexicalToolSelector(tool_config), LexicalRelevanceSelector(max_outputs))
+        return
+    async with OpenAICompatibleClient(endpoint) as client:
+        if tool_config.model == ToolSelectionConfig().model:  # not set, so the endpoint's own model
+            tool_config = tool_config.model_copy(update={"model": endpoint.default_model})
+        contexts = ContextRelevanceSelector(client, max_selected=max_outputs)
+        yield _Selectors(ToolSelector(client, tool_config), contexts, endpoint, tool_config.model)
 
 
 class _Clock:

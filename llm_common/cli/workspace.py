@@ -1,4 +1,4 @@
-"""`Workspace`: the text files of one folder, and nothing outside it."""
+"""`Workspace`: the text files of one folder, and the tools of the demo that read nothing else."""
 
 import re
 from collections import Counter
@@ -11,82 +11,30 @@ from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 from llm_common.tools.registry import ToolRegistry
 
-__all__ = ["Passage", "Workspace", "WorkspaceTools", "nearest_passages", "split_passages", "word_beginnings"]
-
-_FEWEST_LINES = 6
-_MOST_LINES = 28
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """Neighbouring lines of a text; the first line of a text is 1."""
-
-    first_line: int
-    lines: tuple[str, ...]
-
-    @property
-    def last_line(self) -> int:
-        """Number of the last line."""
-        return self.first_line + len(self.lines) - 1
-
-    @property
-    def text(self) -> str:
-        """The lines as they stand in the text."""
-        return "\n".join(self.lines)
-
-
-def split_passages(text: str) -> list[Passage]:
-    """The text in passages of 6 to 28 lines that begin, where there is such a line, at an unindented one.
-
-    Together they are the whole text, in order; only the last may be shorter.
-    """
-    passages: list[Passage] = []
-    lines = text.splitlines()
-    start = 0
-    for number in range(1, len(lines) + 1):
-        long_enough = number - start >= _FEWEST_LINES
-        after_gap = number < len(lines) and not lines[number - 1].strip() and not lines[number][:1].isspace()
-        if number == len(lines) or number - start >= _MOST_LINES or (long_enough and after_gap and lines[number]):
-            passages.append(Passage(start + 1, tuple(lines[start:number])))
-            start = number
-    return passages
-
-
-def nearest_passages(text: str, question: str, *, max_chars: int) -> list[Passage]:
-    """The passages that share most with the question, best first; what does not fit is passed over.
-
-    Args:
-        text: What to read.
-        question: What to look for. Where no passage has a word of it, the text's beginning is taken.
-        max_chars: Limit for the sum of their characters; only the best passage may exceed it.
-    """
-    passages = split_passages(text)
-    with LexicalIndex({"text": 1.0}) as index:
-        index.add_many((str(place), {"text": passage.text}) for place, passage in enumerate(passages))
-        hits = index.search(question, limit=len(passages)) if passages else []
-    ranked = [passages[int(hit.key)] for hit in hits] or passages[:1]
-    chosen: list[Passage] = []
-    room = max_chars
-    for passage in ranked:
-        if len(passage.text) <= room or not chosen:
-            chosen.append(passage)
-            room -= len(passage.text)
-    return chosen
-
+__all__ = ["Workspace", "WorkspaceTools", "nearest_passages", "split_passages", "word_beginnings"]
 
 _MAX_SEEN = 20_000
 _MAX_FILES = 5_000
 _MAX_FILE_BYTES = 512 * 1024
 _MAX_TOTAL_BYTES = 24 * 1024 * 1024
+_MAX_LISTED = 200
+_MAX_LINES = 20
+_MAX_LINES_PER_FILE = 5
+_MAX_LINE_CHARS = 100
+_MAX_SEARCHED_LINE_CHARS = 500  # a longer line is data, which holds any word
+_MAX_READ_CHARS = 1_700
+_ENDING = re.compile(r"(?<=\w{4})(?:ing|ed|es|e|s)$")
+_MIN_PASSAGE_LINES = 6
+_MAX_PASSAGE_LINES = 28
 
 
 class Workspace:
     """The text files of a folder, found once and read at most once each.
 
-    In a git checkout these are the files that git tracks or would track, so `.gitignore` is respected; elsewhere
-    every file below the folder except in generated folders. Left out and counted in `skipped`: hidden files and
-    folders (they may hold secrets), binary files, files over 512 KB, links that lead out of the folder, and what
-    exceeds 5,000 files or 24 MB of text. Of a very large folder the first 20,000 files are looked at.
+    In a git checkout these are the files that git tracks or would track; elsewhere, every file below the folder except
+    those that `.gitignore` files exclude and those in generated folders. Skips, and counts in `skipped`: hidden files
+    and folders (they may hold secrets), binary files, files over 512 KB, links that lead out of the folder, and files
+    beyond 5,000 or beyond 24 MB of text. Looks at the first 20,000 files of a very large folder.
 
     Args:
         root: An existing folder.
@@ -101,7 +49,7 @@ class Workspace:
         self.paths = tuple(sorted(self._texts))
 
     def text(self, path: str) -> str:
-        """Text of a file, as it was when the workspace was opened.
+        """Text of a file when the workspace was opened.
 
         Args:
             path: One of `paths`; `./` before it and backslashes are accepted.
@@ -135,21 +83,12 @@ class Workspace:
         return None if is_binary(content) else content
 
 
-_MAX_LISTED = 200
-_MAX_LINES = 20
-_MAX_LINES_PER_FILE = 5
-_MAX_LINE_CHARS = 100
-_LONGEST_LINE = 500  # what is longer is data, which holds any word
-_MAX_READ_CHARS = 1_700
-_ENDING = re.compile(r"(?<=\w{4})(?:ing|ed|es|e|s)$")
-
-
 class WorkspaceTools:
-    """Four tools over a workspace, as ordinary functions.
+    """Four tools over a workspace, as ordinary functions; every answer is bounded.
 
     Args:
         workspace: What they read.
-        question: What the agent is after: `read_file` shows the passages nearest to it.
+        question: What the agent asks: `read_file` shows the passages nearest to it.
     """
 
     def __init__(self, workspace: Workspace, question: str) -> None:
@@ -198,7 +137,7 @@ class WorkspaceTools:
             rows = [
                 (-len({match.lower() for match in matches}), path, number, line.strip()[:_MAX_LINE_CHARS])
                 for number, line in enumerate(self._workspace.text(path).splitlines(), start=1)
-                if len(line) <= _LONGEST_LINE and (matches := pattern.findall(line))
+                if len(line) <= _MAX_SEARCHED_LINE_CHARS and (matches := pattern.findall(line))
             ]
             found += sorted(rows)[:_MAX_LINES_PER_FILE]
         files = len({path for _, path, _, _ in found})
@@ -226,3 +165,64 @@ class WorkspaceTools:
 def word_beginnings(words: str) -> list[str]:
     """The words without English endings and stop words, so that "escaped" also finds "escape" and "ESCAPES"."""
     return list(dict.fromkeys(_ENDING.sub("", word) for word in query_terms(words)))
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Neighbouring lines of a text; the first line of a text is 1."""
+
+    first_line: int
+    lines: tuple[str, ...]
+
+    @property
+    def last_line(self) -> int:
+        """Number of the last line."""
+        return self.first_line + len(self.lines) - 1
+
+    @property
+    def text(self) -> str:
+        """The lines, joined by line ends."""
+        return "\n".join(self.lines)
+
+
+def split_passages(text: str) -> list[Passage]:
+    """The text in passages of 6 to 28 lines that begin at an unindented line, where there is one.
+
+    Together they are the whole text, in order; only the last one may be shorter.
+    """
+    passages: list[Passage] = []
+    lines = text.splitlines()
+    start = 0
+    for number in range(1, len(lines) + 1):
+        long_enough = number - start >= _MIN_PASSAGE_LINES
+        after_gap = number < len(lines) and not lines[number - 1].strip() and not lines[number][:1].isspace()
+        if (
+            number == len(lines)
+            or number - start >= _MAX_PASSAGE_LINES
+            or (long_enough and after_gap and lines[number])
+        ):
+            passages.append(Passage(start + 1, tuple(lines[start:number])))
+            start = number
+    return passages
+
+
+def nearest_passages(text: str, question: str, *, max_chars: int) -> list[Passage]:
+    """The passages that share most with the question, best first; skips a passage that does not fit.
+
+    Args:
+        text: What to read.
+        question: What to look for. Where no passage has a word of it, the first passage is taken.
+        max_chars: Limit for the sum of their characters; only the best passage may exceed it.
+    """
+    passages = split_passages(text)
+    with LexicalIndex({"text": 1.0}) as index:
+        index.add_many((str(place), {"text": passage.text}) for place, passage in enumerate(passages))
+        hits = index.search(question, limit=len(passages)) if passages else []
+    ranked = [passages[int(hit.key)] for hit in hits] or passages[:1]
+    chosen: list[Passage] = []
+    room = max_chars
+    for passage in ranked:
+        if len(passage.text) <= room or not chosen:
+            chosen.append(passage)
+            room -= len(passage.text)
+    return chosen

@@ -1,68 +1,23 @@
-"""The files of a folder: what git tracks or would track, or what the `.gitignore` files leave."""
+"""The files of a folder: those that git tracks or would track, or those that `.gitignore` files do not exclude."""
 
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from pathspec import GitIgnoreSpec
+from llm_common.errors import ConfigError
 
-__all__ = ["IgnoreRules", "ListedFile", "list_paths", "stat_files"]
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
-_MAX_BYTES = 1024 * 1024
-
-
-class IgnoreRules:
-    """The rules of the `.gitignore` files from one folder down, each applied below the folder that it stands in.
-
-    As in git, the file that is nearest decides, and in it the last rule that matches; what nobody has a rule for is
-    kept. Feed every folder to `enter` before asking about what is in it, parents first.
-
-    Args:
-        root: The folder that paths are relative to.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._specs: dict[str, GitIgnoreSpec] = {}
-
-    def enter(self, folder: str) -> None:
-        """Reads the rules of a folder, "" for the root; one that has none, or none that can be read, adds nothing."""
-        file = self._root / folder / ".gitignore"
-        try:
-            if not file.is_file() or file.stat().st_size > _MAX_BYTES:
-                return
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return
-        self._specs[folder] = GitIgnoreSpec.from_lines(_valid(lines))
-
-    def ignores(self, path: str) -> bool:
-        """Whether a path is left out; a folder's path ends with a slash."""
-        folder = path.rstrip("/")
-        while folder:
-            folder = folder.rpartition("/")[0]
-            spec = self._specs.get(folder)
-            verdict = spec.check_file(path[len(folder) :].lstrip("/")).include if spec else None
-            if verdict is not None:
-                return verdict
-        return False
-
-
-def _valid(lines: Iterable[str]) -> Iterable[str]:
-    """The lines that are rules; git passes over the others."""
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue
-        yield line
-
+__all__ = ["ListedFile", "list_paths", "stat_files"]
 
 _GIT_TIMEOUT_S = 20.0
+_MAX_IGNORE_BYTES = 1024 * 1024
 _SKIPPED_FOLDERS = frozenset(
     {"__pycache__", "build", "coverage", "dist", "env", "node_modules", "site-packages", "target", "vendor", "venv"}
 )
@@ -70,7 +25,7 @@ _SKIPPED_FOLDERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A plain file below a folder: its path there with forward slashes, its size, its time of change."""
+    """A regular file below a folder: its path there with forward slashes, its size, its time of change."""
 
     path: str
     size: int
@@ -80,20 +35,23 @@ class ListedFile:
 def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
     """Paths below a folder, relative to it, with forward slashes, in a fixed order.
 
-    In a git checkout these are the files that git tracks or would track; elsewhere every file but those that
-    `.gitignore` files leave out and those in folders that tools generate. Nothing is opened but `.gitignore` files.
+    In a git checkout these are the files that git tracks or would track. Elsewhere: every file except those that
+    `.gitignore` files exclude and those in folders that tools generate. Opens no file but `.gitignore` files.
 
     Args:
         root: An existing folder, resolved.
         hidden: True walks hidden folders too, where git is not asked; never `.git`.
+
+    Raises:
+        ConfigError: A folder outside of git has a `.gitignore` file, and the extra `cli` is not installed.
     """
     yield from _git_paths(root) or _walked_paths(root, hidden=hidden)
 
 
 def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFile | None]]:
-    """Each path with what it stands for: None for what is no plain file or lies, links followed, outside the folder.
+    """Each path with its file: None if it is no regular file, or lies outside the folder once links are followed.
 
-    None also for a path that cannot be printed on one line, for a terminal's and a prompt's sake.
+    None also for a path that does not print on one line, which a terminal or a prompt could misread.
 
     Args:
         root: The folder, resolved.
@@ -104,7 +62,7 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
     def is_inside(folder: str) -> bool:
         return (root / folder).resolve().is_relative_to(root)
 
-    def plain_file(path: str) -> ListedFile | None:
+    def regular_file(path: str) -> ListedFile | None:
         try:
             status = (root / path).lstat()
             if stat.S_ISLNK(status.st_mode) and (root / path).resolve().is_relative_to(root):
@@ -115,12 +73,12 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
         return ListedFile(path, status.st_size, status.st_mtime_ns) if inside else None
 
     for path in paths:
-        yield path, plain_file(path)
+        yield path, regular_file(path)
 
 
 def _git_paths(root: Path) -> list[str]:
-    """What git tracks, or would track, below the folder; empty when that cannot be told."""
-    # A checkout may be a stranger's: its configuration must not start a program.
+    """The files that git tracks or would track below the folder; empty when git cannot tell."""
+    # The checkout may be a third party's: its configuration must not start a program.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-z"]
     command += ["--cached", "--others", "--exclude-standard", "--deduplicate"]
     try:
@@ -133,7 +91,7 @@ def _git_paths(root: Path) -> list[str]:
 
 
 def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
-    rules = IgnoreRules(root)
+    rules = _IgnoreRules(root)
 
     def is_entered(folder: str) -> bool:
         name = PurePosixPath(folder).name
@@ -146,3 +104,55 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
         rules.enter(prefix.removesuffix("/"))
         folders[:] = sorted(name for name in folders if is_entered(prefix + name))
         yield from (path for name in sorted(files) if not rules.ignores(path := prefix + name))
+
+
+class _IgnoreRules:
+    """The rules of the `.gitignore` files below a folder, each applied below the folder that holds it.
+
+    As in git, the nearest file decides, and in it the last rule that matches. Call `enter` for a folder before asking
+    about its content, parents first.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._specs: dict[str, GitIgnoreSpec] = {}
+
+    def enter(self, folder: str) -> None:
+        """Reads the rules of a folder, "" for the root; a file that is missing or cannot be read adds none."""
+        file = self._root / folder / ".gitignore"
+        try:
+            if file.is_file() and file.stat().st_size <= _MAX_IGNORE_BYTES:
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+                self._specs[folder] = _ignore_spec(lines)
+        except OSError:
+            return
+
+    def ignores(self, path: str) -> bool:
+        """Whether a path is excluded; a folder's path ends with a slash."""
+        folder = path.rstrip("/")
+        while folder:
+            folder = folder.rpartition("/")[0]
+            spec = self._specs.get(folder)
+            verdict = spec.check_file(path[len(folder) :].lstrip("/")).include if spec else None
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def _ignore_spec(lines: Sequence[str]) -> "GitIgnoreSpec":
+    """The rules of the lines; like git, passes over lines that are no rule."""
+    try:
+        from pathspec import GitIgnoreSpec  # noqa: PLC0415 - an extra, which folders without such files do not need
+    except ModuleNotFoundError as exc:
+        raise ConfigError(
+            "reading .gitignore files needs an extra: pip install 'llm-common[cli]'", variable="pathspec"
+        ) from exc
+
+    def is_rule(line: str) -> bool:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            return False
+        return True
+
+    return GitIgnoreSpec.from_lines(filter(is_rule, lines))

@@ -1,4 +1,4 @@
-"""Where the index of a folder is kept, and what happens when it cannot be."""
+"""`IndexCache`: where the indexes of folders are kept, and what serves when they cannot be."""
 
 import hashlib
 import os
@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from llm_common._env import XDG_CACHE_HOME, read_path
+from llm_common.errors import StoreError
 from llm_common.folders.tree_index import TreeIndex
+from llm_common.storage.sqlite_file import as_store_errors
 
-__all__ = ["IndexFolder", "default_cache_dir"]
+__all__ = ["IndexCache", "default_cache_dir"]
 
-_FORMAT: Final = 1  # of the tables and of how words are split; another number leaves older indexes unread
+_FORMAT: Final = 2  # of the tables and of how words are split; another number leaves older indexes unread
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
 _NOT_DAMAGED: Final = frozenset(
     {
@@ -33,7 +35,7 @@ T = TypeVar("T")
 
 
 def default_cache_dir() -> Path:
-    """The folder for this user's caches of this library, as the platform has it; it need not exist."""
+    """This user's cache folder for this library, by the platform's convention; it need not exist."""
     if chosen := read_path(XDG_CACHE_HOME):
         return chosen / "llm-common"
     if sys.platform == "darwin":
@@ -43,34 +45,36 @@ def default_cache_dir() -> Path:
     return Path.home() / ".cache/llm-common"
 
 
-class IndexFolder:
-    """The indexes of many folders, each in a file of its own, below a cache folder.
+class IndexCache:
+    """The indexes of many folders, one file each, below a cache folder.
 
-    An index is a cache: whatever is wrong with it, the work is done all the same, and `notes` says how. A damaged one
-    is left for a new file under the next number, never mended in place, since another process may have it open. Where
-    none can be kept, one in memory serves.
+    A problem with an index never stops the work; `notes` says what happened. A damaged index is replaced by a new file
+    under the next number and never mended, since another process may have it open. Where no index can be kept, one in
+    memory serves.
 
     Args:
-        cache_dir: The cache folder; made, for its owner alone, when it is missing.
+        cache_dir: The cache folder; made when it is missing, for its owner alone.
+        lock_timeout_s: Seconds to wait for another process that writes the same index.
     """
 
-    def __init__(self, cache_dir: Path) -> None:
+    def __init__(self, cache_dir: Path, *, lock_timeout_s: float = 20.0) -> None:
         self._folder = cache_dir / "indexes"
+        self._lock_timeout_s = lock_timeout_s
         self.notes: list[str] = []
 
     def use(self, root: Path, *, generated: bool, hidden: bool, work: Callable[[TreeIndex], T]) -> T:
-        """What the work returns on the index of a folder; it may be done again when the index turns out damaged.
+        """Calls `work` with the index of a folder and returns its result; calls it again if the index was damaged.
 
         Args:
             root: The folder, resolved.
-            generated: Whether the index takes in generated files.
-            hidden: Whether it takes in hidden ones.
+            generated: Whether the index holds generated files.
+            hidden: Whether it holds hidden ones.
             work: Refreshes the index and asks it.
 
         Raises:
             ConfigError: SQLite was built without FTS5.
         """
-        # One index for each choice of files, or two commands at once would undo each other's.
+        # One index for each choice of files, or two calls at once would undo each other's.
         name = f"{_FORMAT} {generated} {hidden} {root}"
         key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
@@ -78,15 +82,19 @@ class IndexFolder:
             file = self._newest(key)
             for attempt in range(2):
                 try:
-                    with TreeIndex(file, generated=generated) as index:
+                    with (
+                        as_store_errors(file),
+                        TreeIndex(file, generated=generated, lock_timeout_s=self._lock_timeout_s) as index,
+                    ):
                         return work(index)
-                except sqlite3.Error as exc:
-                    if attempt or not _is_damage(exc):
+                except StoreError as exc:
+                    if attempt or not _is_damage(exc.__cause__):
                         raise
                     self.notes.append("the index of the folder was damaged; it was built anew")
                     file = _next_generation(file)
-        except (sqlite3.Error, OSError) as exc:
-            self.notes.append(f"no index can be kept in {self._folder} ({type(exc).__name__}); it was built in memory")
+        except (StoreError, OSError) as exc:
+            problem = type(exc.__cause__ or exc).__name__
+            self.notes.append(f"no index can be kept in {self._folder} ({problem}); it was built in memory")
         with TreeIndex(None, generated=generated) as index:
             return work(index)
 
@@ -103,7 +111,7 @@ class IndexFolder:
 
 
 def _next_generation(file: Path) -> Path:
-    """The name that follows; the file is gone with what SQLite keeps beside it."""
+    """The name that follows; removes the file and the files that SQLite keeps beside it."""
     key, _, generation = file.stem.partition("-")
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
@@ -111,6 +119,9 @@ def _next_generation(file: Path) -> Path:
     return file.with_name(f"{key}-{int(generation) + 1}.sqlite")
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)  # none where this module and not SQLite complains
+def _is_damage(cause: BaseException | None) -> bool:
+    """Whether a new index may help: not where the system or another process stands in the way."""
+    if isinstance(cause, OSError):
+        return False
+    code = getattr(cause, "sqlite_errorcode", None)  # absent where the Python module complains and not SQLite
     return code is None or code & 0xFF not in _NOT_DAMAGED

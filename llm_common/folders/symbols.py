@@ -1,4 +1,4 @@
-"""What a source file defines: names for ranking, and an outline that stands for the file where it does not fit."""
+"""What a source file defines: names for ranking, and an outline that stands for a file that does not fit."""
 
 import ast
 import re
@@ -39,16 +39,16 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
     Args:
         path: Names the language.
         text: The file.
-        parse: True reads Python by its grammar, which finds signatures of several lines whole; what does not parse,
-            and every other language, is read line by line.
+        parse: True reads Python by its grammar, which finds signatures of several lines whole. Text that does not
+            parse, and every other language, is read line by line.
     """
     if parse and language_of(path) == "python":
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)  # of a stranger's string escapes
+                warnings.simplefilter("ignore", SyntaxWarning)  # string escapes of third-party code
                 return sorted(_python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass  # what follows reads it without a grammar
+            pass  # read below, without a grammar
     ends = [match.start() for match in _LINE_END.finditer(text)]
     found: dict[int, Symbol] = {}
     for match in _definitions(path, text):
@@ -63,8 +63,7 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
 def outline(symbols: list[Symbol], query: str) -> str:
     """The signatures with their line numbers, one a line, at most 40: "" when there are none.
 
-    Where there are more, those go first whose names share a word with the query, then the outermost; `…` stands for
-    what is left out.
+    Of more than 40, keeps those whose names share a word with the query, then the outermost; `…` marks each gap.
 
     Args:
         symbols: In the order of their lines.

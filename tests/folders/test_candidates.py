@@ -1,4 +1,4 @@
-"""What a file is worth to a question."""
+"""Which files are weighed for a question, and their scores."""
 
 from datetime import UTC, datetime, timedelta
 
