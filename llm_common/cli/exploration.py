@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from llm_common.agents.context_pointers import (
     RenderedContexts,
     render_selected_contexts,
 )
-from llm_common.agents.executor import AgenticExecutor, StreamEvent
+from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.session import ToolContextManager
 from llm_common.cli.demo_plan import default_question, plan_for
 from llm_common.cli.workspace import Workspace, WorkspaceTools
@@ -108,11 +108,17 @@ async def explore(
         registry = WorkspaceTools(workspace, question).registry()
         # One call at a time: what was saved later ranks higher, and the same folder should give the same answer.
         executor = AgenticExecutor(None, registry, manager, selector=selectors.tools, max_parallel=1)
-        run = _Run()
+        calls: list[CallRecord] = []
+        problems: list[str] = []
         async for event in executor.run_stream(plan, manager.hash_query(question), query=question):
+            data = event.data
             if event.type == "thinking":
-                progress(event.data, 0, 0)
-            run.note(event)
+                progress(data, 0, 0)
+            elif event.type in {"tool_result", "error"} and "args" in data:
+                record = CallRecord(data["task"], data["tool"], data["args"], data.get("pointer_id"), data.get("error"))
+                calls.append(record)
+            elif event.type == "error":
+                problems.append(data["error"])
         clock.lap("tools")
         progress("Choosing outputs", 0, 0)
         pointers = manager.get_all_pointers()
@@ -128,30 +134,14 @@ async def explore(
         tool_selector=selectors.label(selectors.tool_model),
         context_selector=selectors.label(choice.model),
         plan=plan,
-        calls=tuple(run.calls),
-        problems=tuple(run.problems),
+        calls=tuple(calls),
+        problems=tuple(problems),
         pointers=_records(pointers, choice, rendered),
         selection=choice.status,
         budget_chars=budget_chars,
         packed=rendered.text,
         seconds=clock.laps,
     )
-
-
-@dataclass(slots=True)
-class _Run:
-    """What the events of a run said."""
-
-    calls: list[CallRecord] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def note(self, event: StreamEvent) -> None:
-        data = event.data
-        if event.type in {"tool_result", "error"} and "args" in data:
-            record = CallRecord(data["task"], data["tool"], data["args"], data.get("pointer_id"), data.get("error"))
-            self.calls.append(record)
-        elif event.type == "error":
-            self.problems.append(data["error"])
 
 
 def _records(

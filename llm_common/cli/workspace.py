@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from llm_common.folders.exclusion import is_binary, is_hidden
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
@@ -167,22 +167,12 @@ def word_beginnings(words: str) -> list[str]:
     return list(dict.fromkeys(_ENDING.sub("", word) for word in query_terms(words)))
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """Neighbouring lines of a text; the first line of a text is 1."""
+class Passage(NamedTuple):
+    """Neighbouring lines of a text, which counts its lines from 1."""
 
     first_line: int
-    lines: tuple[str, ...]
-
-    @property
-    def last_line(self) -> int:
-        """Number of the last line."""
-        return self.first_line + len(self.lines) - 1
-
-    @property
-    def text(self) -> str:
-        """The lines, joined by line ends."""
-        return "\n".join(self.lines)
+    last_line: int
+    text: str
 
 
 def split_passages(text: str) -> list[Passage]:
@@ -201,7 +191,7 @@ def split_passages(text: str) -> list[Passage]:
             or number - start >= _MAX_PASSAGE_LINES
             or (long_enough and after_gap and lines[number])
         ):
-            passages.append(Passage(start + 1, tuple(lines[start:number])))
+            passages.append(Passage(start + 1, number, "\n".join(lines[start:number])))
             start = number
     return passages
 

@@ -9,8 +9,8 @@ from llm_common.context.mentions import MentionFinder, is_code, is_test
 from llm_common.context.pool import ContextFile, FileMetadata
 from llm_common.context.request import Score, Scores
 from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
+from llm_common.folders.folder_search import FolderSearch, path_stub
 from llm_common.folders.languages import language_of
-from llm_common.folders.searched_folder import SearchedFolder, path_stub
 from llm_common.folders.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
 from llm_common.ranking.lexical import query_terms
@@ -30,7 +30,7 @@ _INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
 def candidate_files(
-    query: str, folders: Sequence[SearchedFolder], named: Mapping[str, Path], *, now: datetime
+    query: str, search: FolderSearch, named: Mapping[str, Path], *, now: datetime
 ) -> tuple[tuple[ContextFile, ...], Scores]:
     """The files worth weighing for a query, each once, with text, outline, size and time of change, and their scores.
 
@@ -39,13 +39,11 @@ def candidate_files(
 
     Args:
         query: The question.
-        folders: What was searched for it.
+        search: What a search of folders for it found.
         named: Files that the caller named, by the path to show. Other names of the same file are dropped.
         now: The moment that ages are measured from.
     """
-    places = {folder.prefix + path: folder.root / path for folder in folders for path in folder.paths}
-    found = {folder.prefix + path: score for folder in folders for path, score in folder.ranked}
-    shares = max_normalised(found)
+    places, shares = search.places, max_normalised(search.scores)
     values = {path: rank_value(path, share, query) for path, share in shares.items()}
     best = [
         path

@@ -3,7 +3,7 @@
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -91,56 +91,41 @@ def _git_paths(root: Path) -> list[str]:
 
 
 def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
-    rules = _IgnoreRules(root)
+    specs: dict[str, GitIgnoreSpec] = {}  # by the folder that holds the `.gitignore` file
 
-    def is_entered(folder: str) -> bool:
-        name = PurePosixPath(folder).name
-        if name == ".git" or name in _SKIPPED_FOLDERS or (name.startswith(".") and not hidden):
-            return False
-        return not rules.ignores(f"{folder}/")
-
-    for folder, folders, files in os.walk(root):
-        prefix = "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"
-        rules.enter(prefix.removesuffix("/"))
-        folders[:] = sorted(name for name in folders if is_entered(prefix + name))
-        yield from (path for name in sorted(files) if not rules.ignores(path := prefix + name))
-
-
-class _IgnoreRules:
-    """The rules of the `.gitignore` files below a folder, each applied below the folder that holds it.
-
-    As in git, the nearest file decides, and in it the last rule that matches. Call `enter` for a folder before asking
-    about its content, parents first.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._specs: dict[str, GitIgnoreSpec] = {}
-
-    def enter(self, folder: str) -> None:
-        """Reads the rules of a folder, "" for the root; a file that is missing or cannot be read adds none."""
-        file = self._root / folder / ".gitignore"
-        try:
-            if file.is_file() and file.stat().st_size <= _MAX_IGNORE_BYTES:
-                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-                self._specs[folder] = _ignore_spec(lines)
-        except OSError:
-            return
-
-    def ignores(self, path: str) -> bool:
-        """Whether a path is excluded; a folder's path ends with a slash."""
+    def is_ignored(path: str) -> bool:
+        """As in git, the nearest file decides, and in it the last rule that matches; a folder ends with a slash."""
         folder = path.rstrip("/")
         while folder:
             folder = folder.rpartition("/")[0]
-            spec = self._specs.get(folder)
+            spec = specs.get(folder)
             verdict = spec.check_file(path[len(folder) :].lstrip("/")).include if spec else None
             if verdict is not None:
                 return verdict
         return False
 
+    def is_entered(folder: str) -> bool:
+        name = PurePosixPath(folder).name
+        if name == ".git" or name in _SKIPPED_FOLDERS or (name.startswith(".") and not hidden):
+            return False
+        return not is_ignored(f"{folder}/")
 
-def _ignore_spec(lines: Sequence[str]) -> "GitIgnoreSpec":
-    """The rules of the lines; like git, passes over lines that are no rule."""
+    for folder, folders, files in os.walk(root):
+        prefix = "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"
+        if spec := _ignore_spec(root / prefix / ".gitignore"):
+            specs[prefix.removesuffix("/")] = spec
+        folders[:] = sorted(name for name in folders if is_entered(prefix + name))
+        yield from (path for name in sorted(files) if not is_ignored(path := prefix + name))
+
+
+def _ignore_spec(file: Path) -> "GitIgnoreSpec | None":
+    """The rules of a `.gitignore` file; None when it is missing or cannot be read. Skips lines that are no rule."""
+    try:
+        if not file.is_file() or file.stat().st_size > _MAX_IGNORE_BYTES:
+            return None
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
     try:
         from pathspec import GitIgnoreSpec  # noqa: PLC0415 - an extra, which folders without such files do not need
     except ModuleNotFoundError as exc:

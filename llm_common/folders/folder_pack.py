@@ -2,7 +2,6 @@
 
 import glob
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,8 +16,8 @@ from llm_common.context.request import ContextSelectionRequest, allocate_budget
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import candidate_files, read_file
+from llm_common.folders.folder_search import FileFilter, search_folders
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
-from llm_common.folders.searched_folder import FileFilter, search_folder
 from llm_common.folders.tree_index import ProgressCallback
 
 __all__ = ["MIN_BUDGET_TOKENS", "FolderPack", "PackedFile", "pack_folder"]
@@ -152,14 +151,11 @@ def pack_folder(
 
     begin = time.perf_counter()
     indexes = IndexCache(cache_dir or default_cache_dir())
-    searched = [
-        search_folder(root, query, prefix=prefix, file_filter=file_filter, indexes=indexes, progress=tell)
-        for prefix, root in folders.items()
-    ]
+    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=tell)
     middle = time.perf_counter()
     tell("Weighing the best files", 0, 0)
     now = datetime.now(UTC)
-    candidates, scores = candidate_files(query, searched, files, now=now)
+    candidates, scores = candidate_files(query, found, files, now=now)
     request = ContextSelectionRequest(
         intent=classify_intent(query), token_budget=budget_tokens, counter=token_counter, now=now
     )
@@ -172,9 +168,9 @@ def pack_folder(
         budget_tokens=budget_tokens,
         counter=label,
         intent=request.intent.classification.value,
-        searched=sum(len(folder.paths) for folder in searched),
-        read=sum(folder.read for folder in searched),
-        left_out=sum((Counter(folder.left_out) for folder in searched), Counter[str]()),
+        searched=len(found.places),
+        read=found.read,
+        left_out=found.left_out,
         notes=tuple(indexes.notes),
         seconds={"searching": round(middle - begin, 3), "packing": round(end - middle, 3)},
         bundle=bundle,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from llm_common._env import XDG_CACHE_HOME, read_path
-from llm_common.errors import StoreError
+from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.tree_index import TreeIndex
 from llm_common.storage.sqlite_file import as_store_errors
 
@@ -20,16 +20,7 @@ __all__ = ["IndexCache", "default_cache_dir"]
 _FORMAT: Final = 2  # of the tables and of how words are split; another number leaves older indexes unread
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
 _NOT_DAMAGED: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
+    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
 )
 T = TypeVar("T")
 
@@ -88,7 +79,7 @@ class IndexCache:
                     ):
                         return work(index)
                 except StoreError as exc:
-                    if attempt or not _is_damage(exc.__cause__):
+                    if attempt or not _is_damaged(exc):
                         raise
                     self.notes.append("the index of the folder was damaged; it was built anew")
                     file = _next_generation(file)
@@ -119,9 +110,9 @@ def _next_generation(file: Path) -> Path:
     return file.with_name(f"{key}-{int(generation) + 1}.sqlite")
 
 
-def _is_damage(cause: BaseException | None) -> bool:
-    """Whether a new index may help: not where the system or another process stands in the way."""
-    if isinstance(cause, OSError):
+def _is_damaged(error: StoreError) -> bool:
+    """Whether a new file may help: not where the system or another process stands in the way."""
+    if isinstance(error, LockTimeoutError | StoreFullError) or isinstance(error.__cause__, OSError):
         return False
-    code = getattr(cause, "sqlite_errorcode", None)  # absent where the Python module complains and not SQLite
-    return code is None or code & 0xFF not in _NOT_DAMAGED
+    code = getattr(error.__cause__, "sqlite_errorcode", 0)  # absent where the Python module complains and not SQLite
+    return code & 0xFF not in _NOT_DAMAGED

@@ -5,7 +5,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -120,14 +120,14 @@ class TreeIndex:
             with transaction(self._connection):
                 self._connection.executemany("DELETE FROM files WHERE path = ?", gone)
         stale = _changed(files, known)
-        reader = _FileReader(root, generated=self._generated)
+        split = lru_cache(_MAX_SPLIT_WORDS)(_split)  # the files of a folder share words
         for start in range(0, len(stale), _BATCH):
             progress("Reading what changed", start, len(stale))
             batch = stale[start : start + _BATCH]
             with transaction(self._connection):
                 known = self._known(batch)
                 for file in _changed(batch, known):  # another process may have been faster
-                    self._upsert(reader.read(file, known.get(file.path)), known.get(file.path))
+                    self._upsert(root, file, known.get(file.path), split)
         progress("Reading what changed", len(stale), len(stale))
         return len(stale)
 
@@ -171,17 +171,31 @@ class TreeIndex:
             for statement in ("DELETE FROM files", "DELETE FROM sqlite_sequence", *clear, *_TYPICAL_ROWS):
                 self._connection.execute(statement)
 
-    def _upsert(self, entry: "_IndexedFile", known: _Known | None) -> None:
-        path, size, mtime_ns = entry.file.path, entry.file.size, entry.file.mtime_ns
-        if known and known.sha256 == entry.sha256:
-            self._connection.execute("UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", (mtime_ns, size, path))
+    def _upsert(self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]) -> None:
+        reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
+        # Time 0 makes the next refresh read the file again.
+        mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _CLOCK_TICK_NS else 0
+        try:
+            content = b"" if reason else (root / file.path).read_bytes()
+        except OSError:
+            content, reason, mtime_ns = b"", "unreadable", 0
+        digest = hashlib.sha256(content + bool(reason).to_bytes()).digest()
+        if known and known.sha256 == digest:
+            times = (mtime_ns, file.size, file.path)
+            self._connection.execute("UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", times)
             return
-        self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
+        reason = reason or skip_reason_by_content(content, generated=self._generated)
+        self._connection.execute("DELETE FROM files WHERE path = ?", (file.path,))
         row = self._connection.execute(
             "INSERT INTO files (path, mtime_ns, size, sha256, skip_reason) VALUES (?, ?, ?, ?, ?)",
-            (path, mtime_ns, size, entry.sha256, entry.skip_reason),
+            (file.path, mtime_ns, file.size, digest, reason),
         ).lastrowid
-        for table, words in entry.words.items():
+        if reason:
+            return
+        text = content[:_MAX_INDEXED_BYTES].decode("utf-8", errors="replace")
+        texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
+        for table, value in texts.items():
+            words = " ".join(map(split, _WORD.findall(value)))
             self._connection.execute(f"INSERT INTO {table} (rowid, words) VALUES (?, ?)", (row, words))  # noqa: S608
 
     def __enter__(self) -> Self:
@@ -195,58 +209,7 @@ def _changed(files: Sequence[ListedFile], known: Mapping[str, _Known]) -> list[L
     return [file for file in files if file.path not in known or known[file.path].file != file]
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexedFile:
-    """A file as the index stores it.
-
-    Attributes:
-        file: Its path, size and time of change before it was read. Time 0 makes the next refresh read it again.
-        sha256: Of its content.
-        skip_reason: Why it is not searched, if so.
-        words: By table; empty when the file is not searched, or holds what the index has.
-    """
-
-    file: ListedFile
-    sha256: bytes
-    skip_reason: SkipReason | None
-    words: Mapping[str, str]
-
-
-class _FileReader:
-    """Reads the files of one folder and splits their words, each word once: the files of a folder share words."""
-
-    def __init__(self, root: Path, *, generated: bool) -> None:
-        self._root = root
-        self._generated = generated
-        self._split = _SplitWords()
-
-    def read(self, file: ListedFile, known: _Known | None) -> _IndexedFile:
-        reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
-        mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _CLOCK_TICK_NS else 0
-        try:
-            content = b"" if reason else (self._root / file.path).read_bytes()
-        except OSError:
-            content, reason, mtime_ns = b"", "unreadable", 0
-        digest = hashlib.sha256(content + bool(reason).to_bytes()).digest()
-        reason = reason or skip_reason_by_content(content, generated=self._generated)
-        words: dict[str, str] = {}
-        if reason is None and not (known and known.sha256 == digest):
-            text = content[:_MAX_INDEXED_BYTES].decode("utf-8", errors="replace")
-            texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
-            words = {table: self._split.of(value) for table, value in texts.items()}
-        return _IndexedFile(ListedFile(file.path, file.size, mtime_ns), digest, reason, words)
-
-
-class _SplitWords(dict[str, str]):
-    """`split_identifiers` by word."""
-
-    def of(self, text: str) -> str:
-        if len(self) > _MAX_SPLIT_WORDS:
-            self.clear()
-        return " ".join(map(self.__getitem__, _WORD.findall(text)))
-
-    def __missing__(self, word: str) -> str:
-        # Most words have nothing to split, and numbers should not be.
-        plain = word.isascii() and ((word.isalpha() and word.islower()) or word[0].isdigit())
-        words = self[word] = word if plain else split_identifiers(word)
-        return words
+def _split(word: str) -> str:
+    """`split_identifiers` of one word; most words have nothing to split, and numbers should not be."""
+    plain = word.isascii() and ((word.isalpha() and word.islower()) or word[0].isdigit())
+    return word if plain else split_identifiers(word)
