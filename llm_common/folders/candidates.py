@@ -1,7 +1,7 @@
 """`candidate_files`: the few files of large trees that are weighed for a pack, with text, outline and score."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +15,7 @@ from llm_common.folders.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
 from llm_common.ranking.lexical import query_terms
 
-__all__ = ["candidate_files", "rank_value", "read_file", "readme_rank", "score_files"]
+__all__ = ["candidate_files", "read_file", "readme_rank"]
 
 _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
 _MIN_SHARE = 0.4  # of the best score: files with less share only a common word
@@ -35,7 +35,8 @@ def candidate_files(
     """The files worth weighing for a query, each once, with text, outline, size and time of change, and their scores.
 
     In this order: the files that the caller named, the files that the query mentions by path or name, the best of the
-    rankings. If there are none, the files that introduce a folder.
+    rankings, where code counts a fifth of the best match more, and a test a tenth less unless tests are asked for. If
+    there are none, the files that introduce a folder.
 
     Args:
         query: The question.
@@ -44,7 +45,11 @@ def candidate_files(
         now: The moment that ages are measured from.
     """
     places, shares = search.places, max_normalised(search.scores)
-    values = {path: rank_value(path, share, query) for path, share in shares.items()}
+    # Measured on which files the commits of public repositories changed, against words alone.
+    values = {
+        path: math.fsum([share, _CODE * is_code(path), _TEST * _is_unwanted_test(path, query)])
+        for path, share in shares.items()
+    }
     best = [
         path
         for place, path in enumerate(sorted(values, key=lambda path: (-values[path], path))[:_MAX_WEIGHED])
@@ -56,7 +61,11 @@ def candidate_files(
     if not paths:
         paths = sorted(places, key=lambda path: (readme_rank(path), path.count("/"), path))[:_MAX_INTRODUCTIONS]
     files = tuple(_with_outlines(_distinct((path, named.get(path) or places[path]) for path in paths), query))
-    return files, score_files(files, shares, query, mentioned={*named, *first}, now=now)
+    rules = dict.fromkeys([*named, *first], "mentioned")
+    return files, {
+        ("file", file.path): _score(file, shares.get(file.path, 0.0), query, rules.get(file.path, "ranked"), now)
+        for file in files
+    }
 
 
 def read_file(path: str, place: Path) -> ContextFile | None:
@@ -90,50 +99,6 @@ def readme_rank(path: str) -> int:
     return _INTRODUCTIONS.index(stem) if stem in _INTRODUCTIONS else len(_INTRODUCTIONS)
 
 
-def rank_value(path: str, share: float, query: str) -> float:
-    """The value by which the ranked files of a tree are cut to those worth reading.
-
-    Code counts a fifth of the best match more, a test a tenth less unless tests are asked for: measured on which files
-    the commits of public repositories changed, against words alone.
-
-    Args:
-        path: The file's.
-        share: Its score in the ranking as a share of the best one.
-        query: The question.
-    """
-    return math.fsum([share, _CODE * is_code(path), _TEST * _is_unwanted_test(path, query)])
-
-
-def score_files(
-    files: Sequence[ContextFile],
-    shares: Mapping[str, float],
-    query: str,
-    *,
-    mentioned: AbstractSet[str],
-    now: datetime,
-) -> Scores:
-    """The score of each file, as the packer takes it.
-
-    The shares come from an index of the whole tree, which knows how rare a word is; the few candidates alone do not. A
-    score is the square of the sum of its parts: a file half as good as the best is worth a quarter, so that the tokens
-    go to the few files that answer. A test has less than half of its score, unless tests are asked for.
-
-    Args:
-        files: The files to score.
-        shares: Their scores in the ranking as shares of the best one; a missing one is 0.
-        query: The question.
-        mentioned: Paths that the caller or the question names.
-        now: The moment that ages are measured from.
-    """
-    return {
-        ("file", file.path): _score(
-            _parts(file, shares.get(file.path, 0.0), query, now),
-            "mentioned" if file.path in mentioned else "ranked",
-        )
-        for file in files
-    }
-
-
 def _distinct(places: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
     """The places without later names of the same file."""
     seen: set[Path] = set()
@@ -153,23 +118,20 @@ def _with_outlines(places: Iterable[tuple[str, Path]], query: str) -> Iterator[C
             yield file.model_copy(update={"summary": outline(symbols, query) or None})
 
 
-def _parts(file: ContextFile, share: float, query: str, now: datetime) -> dict[str, float]:
-    parts = {"words": share, "code": _CODE * is_code(file.path), "recent": _RECENT * _freshness(file, now)}
+def _score(file: ContextFile, share: float, query: str, rule: str, now: datetime) -> Score:
+    """The score of a file, as the packer takes it: the square of the sum of its parts.
+
+    The share comes from an index of the whole tree, which knows how rare a word is; the few candidates alone do not.
+    Because of the square, a file half as good as the best is worth a quarter: the tokens go to the few files that
+    answer. A test has less than half of its score, unless tests are asked for.
+    """
+    changed = file.metadata.last_modified
+    age_h = max((now - changed).total_seconds() / 3600, 0.0) if changed else math.inf
+    parts = {"words": share, "code": _CODE * is_code(file.path), "recent": _RECENT * math.exp(-age_h / _WEEK_H)}
     parts["test"] = -_TEST_LOSS * _is_unwanted_test(file.path, query) * math.fsum(parts.values())
-    return parts
-
-
-def _score(parts: Mapping[str, float], rule: str) -> Score:
-    """The square of the sum; each part is its share of the square."""
     total = math.fsum(parts.values())
     return Score(total * total, {name: part * total for name, part in parts.items()}, rule)
 
 
 def _is_unwanted_test(path: str, query: str) -> bool:
     return is_test(path) and "test" not in query_terms(query)
-
-
-def _freshness(file: ContextFile, now: datetime) -> float:
-    """1 for a change at this moment, falling by e in a week."""
-    changed = file.metadata.last_modified
-    return math.exp(-max((now - changed).total_seconds() / 3600, 0.0) / _WEEK_H) if changed else 0.0

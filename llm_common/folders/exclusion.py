@@ -17,7 +17,7 @@ SkipReason = Literal["hidden", "secret", "generated", "binary", "too large", "un
 """Why a file is not searched."""
 
 MAX_FILE_BYTES = 1024 * 1024
-"""Larger files are data or generated: nobody writes a megabyte into one file by hand."""
+"""Larger files are data or generated: no megabyte in one file is written by hand."""
 
 _SNIFFED_BYTES = 8192
 _HEAD_BYTES = 1000

@@ -77,7 +77,7 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
 
 
 def _git_paths(root: Path) -> list[str]:
-    """The files that git tracks or would track below the folder; empty when git cannot tell."""
+    """The files that git tracks or would track below the folder; empty where git does not work."""
     # The checkout may be a third party's: its configuration must not start a program.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-z"]
     command += ["--cached", "--others", "--exclude-standard", "--deduplicate"]

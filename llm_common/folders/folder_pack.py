@@ -144,16 +144,18 @@ def pack_folder(
     _check(query, budget_tokens, exclude)
     folders, files = _resolve(paths or (Path(),))
     token_counter, label = _counter(counter)
-    ignored = [pattern if isinstance(pattern, str) else _glob_of(pattern, folders) for pattern in exclude]
-    file_filter = FileFilter(hidden=hidden, generated=generated, exclude=tuple(ignored))
-    tell: ProgressCallback = progress or (lambda *_: None)
+    patterns = [
+        each if isinstance(each, str) else "/" + glob.escape(_shown(each.resolve(), folders)) for each in exclude
+    ]
+    file_filter = FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
+    progress = progress or (lambda *_: None)
     query = query.strip()
 
     begin = time.perf_counter()
     indexes = IndexCache(cache_dir or default_cache_dir())
-    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=tell)
+    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=progress)
     middle = time.perf_counter()
-    tell("Weighing the best files", 0, 0)
+    progress("Weighing the best files", 0, 0)
     now = datetime.now(UTC)
     candidates, scores = candidate_files(query, found, files, now=now)
     request = ContextSelectionRequest(
@@ -170,7 +172,7 @@ def pack_folder(
         intent=request.intent.classification.value,
         searched=len(found.places),
         read=found.read,
-        left_out=found.left_out,
+        left_out=dict(found.left_out),
         notes=tuple(indexes.notes),
         seconds={"searching": round(middle - begin, 3), "packing": round(end - middle, 3)},
         bundle=bundle,
@@ -205,9 +207,14 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Pa
     """The folders by the prefix of their shown paths, and the other files by their shown path, all resolved.
 
     Drops a folder that lies within another one. A shown path can be opened from the working directory. Paths below a
-    single folder elsewhere are relative to it; below several, the folder's name stands in front.
+    single folder elsewhere are relative to it; paths below several begin with the folder's name.
     """
-    resolved = {path: _existing(path) for path in paths}
+    resolved: dict[Path | str, Path] = {}
+    for path in paths:
+        try:
+            resolved[path] = Path(path).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as exc:  # absent; a circle of links; a zero character
+            raise ConfigError(f"{path} does not exist or cannot be read", variable="paths", value=str(path)) from exc
     roots = {path for path in resolved.values() if path.is_dir()}
     outermost = sorted(root for root in roots if roots.isdisjoint(root.parents))
     folders: dict[str, Path] = {}
@@ -220,13 +227,6 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Pa
                 f"{path} is no text file of at most 1 MB; leave it out", variable="paths", value=str(given)
             )
     return folders, files
-
-
-def _existing(path: Path | str) -> Path:
-    try:
-        return Path(path).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as exc:  # absent; a circle of links; a zero character
-        raise ConfigError(f"{path} does not exist or cannot be read", variable="paths", value=str(path)) from exc
 
 
 def _prefix(root: Path, taken: Mapping[str, Path], *, alone: bool) -> str:
@@ -245,11 +245,6 @@ def _shown(file: Path, folders: Mapping[str, Path]) -> str:
             return prefix + file.relative_to(root).as_posix()
     here = Path.cwd()
     return file.relative_to(here).as_posix() if file.is_relative_to(here) else file.as_posix()
-
-
-def _glob_of(file: Path, folders: Mapping[str, Path]) -> str:
-    """The pattern that matches this one file."""
-    return "/" + glob.escape(_shown(file.resolve(), folders))
 
 
 def _packed_file(account: ItemAccount) -> PackedFile:

@@ -1,7 +1,7 @@
 """`search_folders`: the files of folders that may be packed, and their ranking for a question."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -20,7 +20,7 @@ _MAX_RANKED = 200
 
 @dataclass(frozen=True, slots=True)
 class FileFilter:
-    """Which files are searched: `exclude` holds globs of shown paths that are not, as in a `.gitignore`."""
+    """Which files are searched; `exclude` holds globs of shown paths to leave out, as in a `.gitignore`."""
 
     hidden: bool = False
     generated: bool = False
@@ -56,7 +56,7 @@ def search_folders(
 
     Args:
         query: What to rank for.
-        folders: Existing folders, resolved, by what stands in front of their shown paths: "", or a path and a slash.
+        folders: Existing folders, resolved, by the prefix of their shown paths: "", or a path and a slash.
         file_filter: Which files to search.
         indexes: Where the indexes are kept.
         progress: Called while files are read.
@@ -86,7 +86,10 @@ def _search(
     found: FolderSearch,
 ) -> None:
     files = list(_listed(root, file_filter, found.left_out))
-    excluded = _excluded([prefix + file.path for file in files], file_filter.exclude)
+    excluded: frozenset[str] = frozenset()
+    if file_filter.exclude:
+        pool = DataPoolSnapshot(context_files=tuple(path_stub(prefix + file.path) for file in files))
+        excluded = frozenset(path for _, path in excluded_items(pool, file_filter.exclude))
 
     def work(index: TreeIndex) -> tuple[int, dict[str, str], list[Hit]]:
         read = index.refresh(root, files, progress=progress)
@@ -108,10 +111,3 @@ def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iter
             left_out[reason or "no plain file"] += 1
         else:
             yield file
-
-
-def _excluded(paths: Sequence[str], patterns: Sequence[str]) -> frozenset[str]:
-    if not patterns:
-        return frozenset()
-    pool = DataPoolSnapshot(context_files=tuple(map(path_stub, paths)))
-    return frozenset(path for _, path in excluded_items(pool, patterns))

@@ -69,8 +69,12 @@ class IndexCache:
         name = f"{_FORMAT} {generated} {hidden} {root}"
         key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
-            self._make()
-            file = self._newest(key)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if hasattr(os, "geteuid") and self._folder.stat().st_uid != os.geteuid():
+                raise PermissionError("the cache folder belongs to another user")
+            names = (_FILE_NAME.fullmatch(each.name) for each in self._folder.glob(f"{key}-*.sqlite"))
+            generation = max((int(name["generation"]) for name in names if name), default=1)
+            file = self._folder / f"{key}-{generation}.sqlite"
             for attempt in range(2):
                 try:
                     with (
@@ -89,17 +93,6 @@ class IndexCache:
         with TreeIndex(None, generated=generated) as index:
             return work(index)
 
-    def _make(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if hasattr(os, "geteuid") and self._folder.stat().st_uid != os.geteuid():
-            raise PermissionError("the cache folder belongs to another user")
-
-    def _newest(self, key: str) -> Path:
-        """The file of the highest generation, or the first one's name."""
-        names = (_FILE_NAME.fullmatch(file.name) for file in self._folder.glob(f"{key}-*.sqlite"))
-        generation = max((int(name["generation"]) for name in names if name), default=1)
-        return self._folder / f"{key}-{generation}.sqlite"
-
 
 def _next_generation(file: Path) -> Path:
     """The name that follows; removes the file and the files that SQLite keeps beside it."""
@@ -111,7 +104,7 @@ def _next_generation(file: Path) -> Path:
 
 
 def _is_damaged(error: StoreError) -> bool:
-    """Whether a new file may help: not where the system or another process stands in the way."""
+    """Whether a new file may help; it does not where the disk or another process prevents the work."""
     if isinstance(error, LockTimeoutError | StoreFullError) or isinstance(error.__cause__, OSError):
         return False
     code = getattr(error.__cause__, "sqlite_errorcode", 0)  # absent where the Python module complains and not SQLite

@@ -4,7 +4,7 @@ import ast
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Set as AbstractSet
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_common.folders.languages import DEFINITIONS, language_of
@@ -70,7 +70,7 @@ def outline(symbols: list[Symbol], query: str) -> str:
         query: What the reader is after.
     """
     wanted = set(query_terms(query))
-    ranked = sorted(symbols, key=lambda symbol: (not _shares_word(symbol, wanted), symbol.indent, symbol.line))
+    ranked = sorted(symbols, key=lambda each: (wanted.isdisjoint(query_terms(each.name)), each.indent, each.line))
     kept = {symbol.line for symbol in ranked[:_MAX_OUTLINE_LINES]}
     width = len(str(max(kept, default=0)))
     lines: list[str] = []
@@ -90,7 +90,10 @@ def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
 def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield Symbol(node.name, node.lineno, indent, _function_signature(node))
+            keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+            returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+            signature = _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
+            yield Symbol(node.name, node.lineno, indent, signature)
         elif isinstance(node, ast.ClassDef):
             bases = ", ".join(map(ast.unparse, [*node.bases, *node.keywords]))
             signature = _one_line(f"class {node.name}({bases})" if bases else f"class {node.name}")
@@ -102,16 +105,6 @@ def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
                 yield Symbol(target.id, node.lineno, 0, target.id)
         elif isinstance(node, ast.If | ast.Try):
             yield from _python_symbols(node, indent=indent)
-
-
-def _function_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
-
-
-def _shares_word(symbol: Symbol, wanted: AbstractSet[str]) -> bool:
-    return not wanted.isdisjoint(query_terms(symbol.name))
 
 
 def _one_line(text: str) -> str:

@@ -112,8 +112,12 @@ class TreeIndex:
             progress: Called before the first file and after each batch.
         """
         known = self._known()
-        if len(known) * 3 + 1000 < self._last_row():
-            self._clear()  # rows of files that are gone count in every average
+        [last_row] = self._connection.execute("SELECT coalesce(max(row), 0) FROM files").fetchone()
+        if len(known) * 3 + 1000 < last_row:  # rows of files that are gone count in every average
+            clear = (f"INSERT INTO {table}({table}) VALUES ('delete-all')" for table in _WEIGHTS)  # noqa: S608 - ours
+            with transaction(self._connection):
+                for statement in ("DELETE FROM files", "DELETE FROM sqlite_sequence", *clear, *_TYPICAL_ROWS):
+                    self._connection.execute(statement)
             known = {}
         wanted = {file.path for file in files}
         if gone := [(path,) for path in known if path not in wanted]:
@@ -161,15 +165,6 @@ class TreeIndex:
             [file.path for file in files or ()],
         )
         return {path: _Known(ListedFile(path, size, mtime_ns), sha256) for path, size, mtime_ns, sha256 in rows}
-
-    def _last_row(self) -> int:
-        return int(self._connection.execute("SELECT coalesce(max(row), 0) FROM files").fetchone()[0])
-
-    def _clear(self) -> None:
-        clear = (f"INSERT INTO {table}({table}) VALUES ('delete-all')" for table in _WEIGHTS)  # noqa: S608 - ours
-        with transaction(self._connection):
-            for statement in ("DELETE FROM files", "DELETE FROM sqlite_sequence", *clear, *_TYPICAL_ROWS):
-                self._connection.execute(statement)
 
     def _upsert(self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]) -> None:
         reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
