@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class PointerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What a run on a folder did and gave; `seconds` is wall time by step, `selection` the status of the choice."""
+    """What a run on a folder did; `seconds` is wall time by step, `selection` the status of the choice."""
 
     folder: str
     files: int
@@ -78,7 +79,7 @@ class Exploration:
 
     @property
     def failed(self) -> bool:
-        """Whether a choice failed, or all calls of a task, so that the packed context is not what it should be."""
+        """Whether a choice failed, or all calls of a task: the packed context is then not the one asked for."""
         tasks, done = {call.task for call in self.calls}, {call.task for call in self.calls if not call.error}
         return bool(self.problems) or tasks != done or self.selection not in {"ok", "empty"}
 
@@ -86,7 +87,7 @@ class Exploration:
 async def explore(
     folder: Path, *, question: str, budget_chars: int, store_dir: Path, progress: ProgressCallback
 ) -> Exploration:
-    """Everything from reading the folder to the packed context.
+    """The record of a run on a folder: its plan, calls, stored outputs and packed context.
 
     Args:
         folder: What to read; it is not changed.
@@ -98,15 +99,15 @@ async def explore(
     Raises:
         ConfigError: A setting in the environment cannot be used.
     """
-    clock = _Clock()
+    marks = {"start": time.perf_counter()}
     workspace = Workspace(folder)
     question = question or default_question(workspace)
     plan = plan_for(workspace, question)
-    clock.lap("reading")
+    marks["reading"] = time.perf_counter()
     manager = ToolContextManager(store_dir)
     async with _selectors_from_env(max_outputs=max(1, budget_chars // _CHARS_PER_OUTPUT)) as selectors:
         registry = WorkspaceTools(workspace, question).registry()
-        # One call at a time: what was saved later ranks higher, and the same folder should give the same answer.
+        # One call at a time: a later output ranks higher, and the same folder should give the same answer.
         executor = AgenticExecutor(None, registry, manager, selector=selectors.tools, max_parallel=1)
         calls: list[CallRecord] = []
         problems: list[str] = []
@@ -119,13 +120,13 @@ async def explore(
                 calls.append(record)
             elif event.type == "error":
                 problems.append(data["error"])
-        clock.lap("tools")
+        marks["tools"] = time.perf_counter()
         progress("Choosing outputs", 0, 0)
         pointers = manager.get_all_pointers()
         choice = await selectors.contexts.select_detailed(query=question, pointers=pointers)
-        clock.lap("choosing")
+        marks["choosing"] = time.perf_counter()
     rendered = render_selected_contexts(pointers=choice.pointers, store=manager.pointer_store, max_chars=budget_chars)
-    clock.lap("packing")
+    marks["packing"] = time.perf_counter()
     return Exploration(
         folder=str(workspace.root),
         files=len(workspace.paths),
@@ -140,7 +141,7 @@ async def explore(
         selection=choice.status,
         budget_chars=budget_chars,
         packed=rendered.text,
-        seconds=clock.laps,
+        seconds={name: round(end - begin, 4) for (_, begin), (name, end) in pairwise(marks.items())},
     )
 
 
@@ -149,21 +150,18 @@ def _records(
 ) -> tuple[PointerRecord, ...]:
     reasons = {each.pointer_id: each.reason for each in choice.choices}
     blocks = {block.pointer_id: block for block in rendered.blocks}
-    records = []
-    for pointer in pointers:
-        block = blocks.get(pointer.pointer_id)
-        records.append(
-            PointerRecord(
-                pointer_id=pointer.pointer_id,
-                tool=pointer.tool_name,
-                summary=pointer.summary,
-                bytes=pointer.result_bytes,
-                kept=block is not None,
-                why=reasons.get(pointer.pointer_id, choice.status),
-                shown=f"{block.status}, {block.chars_shown:,} of {block.chars_total:,} chars" if block else "",
-            )
+    return tuple(
+        PointerRecord(
+            pointer_id=pointer.pointer_id,
+            tool=pointer.tool_name,
+            summary=pointer.summary,
+            bytes=pointer.result_bytes,
+            kept=(block := blocks.get(pointer.pointer_id)) is not None,
+            why=reasons.get(pointer.pointer_id, choice.status),
+            shown=f"{block.status}, {block.chars_shown:,} of {block.chars_total:,} chars" if block else "",
         )
-    return tuple(records)
+        for pointer in pointers
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +200,3 @@ async def _selectors_from_env(*, max_outputs: int) -> AsyncIterator[_Selectors]:
             tool_config = tool_config.model_copy(update={"model": endpoint.default_model})
         contexts = ContextRelevanceSelector(client, max_selected=max_outputs)
         yield _Selectors(ToolSelector(client, tool_config), contexts, endpoint, tool_config.model)
-
-
-class _Clock:
-    """Wall time by step, in seconds."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = round(now - self._last, 4)
-        self._last = now
