@@ -33,6 +33,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+_Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[PATH]...",
+        exists=True,
+        readable=True,
+        help="Folders to search; files among them are packed first, whatever their kind.",
+        show_default="this folder",
+    ),
+]
+_Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout.")
+]
+_Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", "-x", metavar="GLOB", help="Leave out such paths, as in a .gitignore; repeatable."),
+]
+_Generated = Annotated[
+    bool, typer.Option("--generated", help="Search generated files too: lock files, minified and compiled sources.")
+]
+_CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        file_okay=False,
+        help="Where the index is kept.",
+        show_default="llm-common in the user's cache folder",
+    ),
+]
 
 
 @app.command()
@@ -87,16 +116,7 @@ def demo(
 @app.command()
 def pack(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or task.", show_default=False)],
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[PATH]...",
-            exists=True,
-            readable=True,
-            help="Folders to search; files among them are packed first, whatever their kind.",
-            show_default="this folder",
-        ),
-    ] = None,
+    paths: _Paths = None,
     *,
     budget: Annotated[
         int, typer.Option(metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256.")
@@ -105,28 +125,11 @@ def pack(
         bool, typer.Option("--explain", help="Show the parts of each score, and what was weighed and not chosen.")
     ] = False,
     json: _Json = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", "-x", metavar="GLOB", help="Leave out such paths, as in a .gitignore; repeatable."),
-    ] = None,
+    output: _Output = None,
+    exclude: _Exclude = None,
     hidden: Annotated[bool, typer.Option("--hidden", help="Search hidden files and folders too.")] = False,
-    generated: Annotated[
-        bool, typer.Option("--generated", help="Search generated files too: lock files, minified and compiled sources.")
-    ] = False,
-    cache_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache-dir",
-            metavar="FOLDER",
-            file_okay=False,
-            help="Where the index is kept.",
-            show_default="llm-common in the user's cache folder",
-        ),
-    ] = None,
+    generated: _Generated = False,
+    cache_dir: _CacheDir = None,
 ) -> None:
     """Pack the parts of a folder that answer a question, within a hard budget of tokens.
 

@@ -1,4 +1,9 @@
-"""`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens."""
+"""`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
+
+Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the folder,
+and files that usually hold secrets. An index on disk, readable by its owner alone, holds the words of the files: the next
+call reads only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
+"""
 
 import glob
 import time
@@ -16,7 +21,7 @@ from llm_common.context.request import ContextSelectionRequest, allocate_budget
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import candidate_files, read_file
-from llm_common.folders.folder_search import FileFilter, search_folders
+from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
 from llm_common.folders.tree_index import ProgressCallback
 
@@ -110,15 +115,9 @@ def pack_folder(
 ) -> FolderPack:
     """The parts of folders and files that answer a question, as text for a prompt.
 
-    Ranks on this machine: no model is asked and nothing is sent. The text never takes more than the budget. The best
-    files get tokens first: whole where they fit, else their best passages, else an outline of their definitions. The
-    same files, question and options give the same text, except that a file counts a little more in the weeks after
-    its last change.
-
-    Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the
-    folder, and files that usually hold secrets. An index on disk, readable by its owner alone, holds the words of the
-    files, so that the next call reads only what changed. Processes may share it. A call that is interrupted, also by
-    KeyboardInterrupt, leaves it whole.
+    Ranks on this machine: asks no model and sends nothing. The text never takes more than the budget. The best files
+    get tokens first: whole where they fit, else their best passages, else an outline of their definitions. The same
+    files, question and options give the same text, but for the weeks after a file's change, when it counts more.
 
     Blocks until it is done. From a coroutine, call it in a thread: `await asyncio.to_thread(pack_folder, query, path)`.
 
@@ -132,37 +131,56 @@ def pack_folder(
         exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one file.
         cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's cache folder.
         counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`, else an upper bound.
-        progress: Called in the calling thread with the step, how many of its files are done, and how many there are;
-            0 of 0 where the number is not known.
+        progress: Called in the calling thread, as `ProgressCallback` says.
 
     Raises:
-        ConfigError: Raised before any folder is searched if the query is empty, a path does not exist, a path is
-            neither a folder nor a text file of at most 1 MB, `exclude` is a single string, or the budget is no int or
-            too small. Raised later if SQLite was built without FTS5, or if a folder outside of git has a `.gitignore`
-            file and the extra `cli` is not installed.
+        ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
+            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, or a
+            `.gitignore` file outside of git without the extra `cli`.
     """
     _check(query, budget_tokens, exclude)
     folders, files = _resolve(paths or (Path(),))
-    token_counter, label = _counter(counter)
     patterns = [
         each if isinstance(each, str) else "/" + glob.escape(_shown(each.resolve(), folders)) for each in exclude
     ]
     file_filter = FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
-    progress = progress or (lambda *_: None)
-    query = query.strip()
-
-    begin = time.perf_counter()
     indexes = IndexCache(cache_dir or default_cache_dir())
+    progress = progress or (lambda *_: None)
+    begin = time.perf_counter()
     found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=progress)
-    middle = time.perf_counter()
+    seconds = {"searching": round(time.perf_counter() - begin, 3)}
     progress("Weighing the best files", 0, 0)
+    return _pack(
+        query.strip(),
+        folders,
+        files,
+        found,
+        budget_tokens=budget_tokens,
+        counter=counter,
+        notes=tuple(indexes.notes),
+        seconds=seconds,
+    )
+
+
+def _pack(
+    query: str,
+    folders: Mapping[str, Path],
+    files: Mapping[str, Path],
+    found: FolderSearch,
+    *,
+    budget_tokens: int,
+    counter: TokenCounter | None,
+    notes: tuple[str, ...],
+    seconds: Mapping[str, float],
+) -> FolderPack:
+    begin = time.perf_counter()
     now = datetime.now(UTC)
     candidates, scores = candidate_files(query, found, files, now=now)
+    token_counter, label = _counter(counter)
     request = ContextSelectionRequest(
         intent=classify_intent(query), token_budget=budget_tokens, counter=token_counter, now=now
     )
     bundle = pack(DataPoolSnapshot(context_files=candidates), scores, request, allocate_budget(request), texts={})
-    end = time.perf_counter()
     return FolderPack(
         query=query,
         folders=tuple(folders.values()),
@@ -173,8 +191,8 @@ def pack_folder(
         searched=len(found.places),
         read=found.read,
         left_out=dict(found.left_out),
-        notes=tuple(indexes.notes),
-        seconds={"searching": round(middle - begin, 3), "packing": round(end - middle, 3)},
+        notes=notes,
+        seconds={**seconds, "packing": round(time.perf_counter() - begin, 3)},
         bundle=bundle,
     )
 

@@ -96,8 +96,9 @@ def _search(
         return read, index.skip_reasons(), index.search(query, limit=_MAX_RANKED + len(excluded))
 
     read, reasons, hits = indexes.use(root, hidden=file_filter.hidden, generated=file_filter.generated, work=work)
-    shown = {file.path: prefix + file.path for file in files if prefix + file.path not in excluded}
-    found.places |= {path: root / name for name, path in shown.items() if name not in reasons}
+    packable = (file.path for file in files if file.path not in reasons)
+    shown = {path: prefix + path for path in packable if prefix + path not in excluded}
+    found.places |= {shown_path: root / path for path, shown_path in shown.items()}
     found.scores |= dict([(shown[hit.key], hit.score) for hit in hits if hit.key in shown][:_MAX_RANKED])
     found.left_out.update([*reasons.values(), *("excluded" for _ in excluded)])
     found.read += read
