@@ -3,7 +3,7 @@
     python examples/code_question.py [FOLDER] [QUESTION]
 
 By default it asks about llm-common itself. With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers
-from the packed files. `llm-common pack` does the packing for folders of any size.
+from the packed files. `pack_folder` (`llm_common.folders`) packs folders of any size.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""`llm-common`, the command line: one file per noun, and this entry point, which works without its extras."""
+"""`llm-common`, the command line; this entry point works without the extra `cli`."""
 
 import io
 import sys
 
 __all__ = ["main"]
 
-_EXTRAS = frozenset({"click", "pathspec", "rich", "typer"})
+_EXTRAS = frozenset({"click", "rich", "typer"})
 
 
 def main() -> None:

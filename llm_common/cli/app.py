@@ -1,14 +1,27 @@
-"""`app`: the commands of `llm-common`."""
+"""`app`: the commands of `llm-common` and their options."""
 
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from llm_common import __version__
-from llm_common.cli.demo import demo
-from llm_common.cli.pack import pack
+from llm_common.cli.terminal import print_text, show_progress
+from llm_common.errors import ConfigError
 
 __all__ = ["app"]
+
+# Commands import what only they need when they run: `--help` answers at once.
+# ruff: noqa: PLC0415
+
+_INTERRUPTED = 130
+_FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
 app = typer.Typer(
     name="llm-common",
@@ -19,8 +32,140 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(pack)
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+_Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[PATH]...",
+        exists=True,
+        readable=True,
+        help="Folders to search; files among them are packed first, whatever their kind.",
+        show_default="this folder",
+    ),
+]
+_Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout.")
+]
+_Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", "-x", metavar="GLOB", help="Leave out such paths, as in a .gitignore; repeatable."),
+]
+_Generated = Annotated[
+    bool, typer.Option("--generated", help="Search generated files too: lock files, minified and compiled sources.")
+]
+_CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        file_okay=False,
+        help="Where the index is kept.",
+        show_default="llm-common in the user's cache folder",
+    ),
+]
+
+
+@app.command()
+def demo(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            exists=True,
+            file_okay=False,
+            readable=True,
+            help="Folder to explore.",
+            show_default="this one",
+        ),
+    ] = Path(),
+    *,
+    query: Annotated[
+        str, typer.Option(metavar="TEXT", help="Question about the folder.", show_default="what it is about")
+    ] = "",
+    budget: Annotated[
+        int, typer.Option(metavar="CHARS", min=0, max=1_000_000, help="Most characters of packed context.")
+    ] = 6_000,
+    json: _Json = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")] = False,
+) -> None:
+    """Explore a folder: choose tools, keep their outputs behind pointers, pack what answers the question.
+
+    Without a configured endpoint nothing leaves this machine: full-text ranking chooses. With LLM_COMMON_PROVIDER,
+    LLM_COMMON_BASE_URL or a provider's key set, the model chooses. Files are only read; outputs go to a temporary
+    folder that is removed at the end.
+    """
+    from llm_common.cli.exploration import explore
+    from llm_common.cli.exploration_view import as_json, show
+
+    with (
+        _errors(interrupted="Interrupted."),
+        _store_folder(keep=keep) as store,
+        show_progress("Reading the folder", silent=json) as progress,
+    ):
+        exploration = asyncio.run(
+            explore(folder, question=query.strip(), budget_chars=budget, store_dir=store, progress=progress)
+        )
+    kept_store = store if keep else None
+    if json:
+        typer.echo(as_json(exploration, store=kept_store))
+    else:
+        show(exploration, store=kept_store)
+    if exploration.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def pack(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or task.", show_default=False)],
+    paths: _Paths = None,
+    *,
+    budget: Annotated[
+        int, typer.Option(metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256.")
+    ] = 8_000,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the parts of each score, and what was weighed and not chosen.")
+    ] = False,
+    json: _Json = False,
+    output: _Output = None,
+    exclude: _Exclude = None,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Search hidden files and folders too.")] = False,
+    generated: _Generated = False,
+    cache_dir: _CacheDir = None,
+) -> None:
+    """Pack the parts of a folder that answer a question, within a hard budget of tokens.
+
+    The best files get room first: whole where they fit, else the passages that fit the question best, else an outline
+    of definitions. The packed text goes to stdout, ready for a prompt; what was chosen and why goes to stderr. Nothing
+    leaves this machine, and no model is asked.
+
+    What git ignores is left out, and so are hidden, binary and generated files and those that usually hold secrets.
+    An index on disk, readable by you alone, makes the next question fast.
+    """
+    from llm_common.cli.pack_view import pack_as_json, show_pack
+    from llm_common.folders import pack_folder
+
+    with (
+        _errors(interrupted="Interrupted; what was read so far is kept in the index."),
+        show_progress("Listing files", silent=json) as progress,
+    ):
+        packed = pack_folder(
+            query,
+            *paths or [],
+            budget_tokens=budget,
+            hidden=hidden,
+            generated=generated,
+            exclude=[*(exclude or []), *([output] if output else [])],  # it may hold the last answer
+            cache_dir=cache_dir,
+            progress=progress,
+        )
+    print_text(pack_as_json(packed, explain=explain) if json else packed.text, output)
+    if not json:
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            console.width = max(console.width, _FILE_COLUMNS)
+        show_pack(packed, console, explain=explain)
+    if not packed.text:
+        typer.echo("Nothing was packed: no file has to do with the question.", err=True)
+        raise typer.Exit(1)
 
 
 def _show_version(wanted: bool) -> None:
@@ -37,3 +182,26 @@ def _options(
     ] = False,
 ) -> None:
     """What comes before a command."""
+
+
+@contextmanager
+def _errors(*, interrupted: str) -> Iterator[None]:
+    """Ends the command with 130 on Ctrl-C and with 2 on a wrong setting, without a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(interrupted, err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    except ConfigError as exc:
+        raise typer.BadParameter(str(exc)) from exc
+
+
+@contextmanager
+def _store_folder(*, keep: bool) -> Iterator[Path]:
+    """A new temporary folder, removed at the end in every case unless it is to be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="llm-common-demo-"))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)

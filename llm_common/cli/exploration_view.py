@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.exploration import CallRecord, Exploration, PointerRecord
+from llm_common.cli.exploration import CallRecord, Exploration
 from llm_common.cli.terminal import safe_text
 
 __all__ = ["as_json", "show"]
@@ -39,7 +39,9 @@ def show(exploration: Exploration, *, store: Path | None) -> None:
     _show_head(console, exploration)
     _show_plan(console, exploration)
     _show_pointers(console, exploration)
-    _show_packed(console, exploration)
+    size = f"{len(exploration.packed):,} of at most {exploration.budget_chars:,} characters"
+    console.print(f"\nPacked context, {size}", style="bold")
+    console.print(safe_text(exploration.packed or "(nothing was selected)"))
     times = ", ".join(f"{name} {seconds * 1000:,.0f} ms" for name, seconds in exploration.seconds.items())
     console.print(f"\nTime: {times}", style="dim", markup=False)
     if store:
@@ -87,15 +89,6 @@ def _show_pointers(console: Console, exploration: Exploration) -> None:
     for pointer in exploration.pointers:
         kept = safe_text("yes" if pointer.kept else "no", style="green" if pointer.kept else "dim")
         size = f"{pointer.bytes:,}" if pointer.bytes is not None else "?"
-        table.add_row(pointer.pointer_id, safe_text(pointer.summary), size, kept, safe_text(_why(pointer)))
+        why = f"{pointer.why}; {pointer.shown}" if pointer.shown else pointer.why
+        table.add_row(pointer.pointer_id, safe_text(pointer.summary), size, kept, safe_text(why))
     console.print(table)
-
-
-def _why(pointer: PointerRecord) -> str:
-    return f"{pointer.why}; {pointer.shown}" if pointer.shown else pointer.why
-
-
-def _show_packed(console: Console, exploration: Exploration) -> None:
-    size = f"{len(exploration.packed):,} of at most {exploration.budget_chars:,} characters"
-    console.print(f"\nPacked context, {size}", style="bold")
-    console.print(safe_text(exploration.packed or "(nothing was selected)"))

@@ -8,8 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_common.cli.terminal import safe_text
-from llm_common.context.bundle import ItemAccount
-from llm_common.folders.folder_pack import FolderPack
+from llm_common.folders import FolderPack
 
 __all__ = ["pack_as_json", "show_pack"]
 
@@ -30,23 +29,23 @@ def pack_as_json(pack: FolderPack, *, explain: bool) -> str:
         explain: True adds the account of every file that was weighed, with the parts of its score.
     """
     document: dict[str, Any] = {
-        "query": pack.request.query,
-        "folders": [str(folder) for folder in pack.request.folders.values()],
+        "query": pack.query,
+        "folders": [str(folder) for folder in pack.folders],
         "intent": pack.intent,
-        "budget_tokens": pack.request.budget_tokens,
-        "tokens": pack.bundle.metadata.total_tokens,
+        "budget_tokens": pack.budget_tokens,
+        "tokens": pack.tokens,
         "counter": pack.counter,
         "searched": pack.searched,
         "read": pack.read,
         "left_out": dict(pack.left_out),
-        "weighed": pack.weighed,
+        "weighed": len(pack.files) + len(pack.dropped),
         "files": [
-            {"path": item.id, "form": item.form, "tokens": item.tokens, "score": item.score, "why": item.reason}
-            for item in pack.bundle.kept
+            {"path": file.path, "form": file.form, "tokens": file.tokens, "score": file.score, "why": file.reason}
+            for file in pack.files
         ],
         "notes": list(pack.notes),
         "seconds": dict(pack.seconds),
-        "packed": pack.packed,
+        "packed": pack.text,
     }
     if explain:
         document["explain"] = pack.bundle.explain()
@@ -54,24 +53,23 @@ def pack_as_json(pack: FolderPack, *, explain: bool) -> str:
 
 
 def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
-    """Prints what was chosen and why; the packed text itself is not shown.
+    """Prints what was chosen and why; does not print the packed text.
 
     Args:
         pack: What to show.
         console: Where to.
         explain: True adds the files that were weighed and not chosen, and the parts of the scores.
     """
-    accounts = [*pack.bundle.kept, *(pack.bundle.dropped if explain else ())]
-    console.print(_table(accounts, explain=explain))
-    figures = pack.bundle.metadata
+    console.print(_table(pack, explain=explain))
     console.print(
-        f"{len(pack.bundle.kept)} files, {figures.total_tokens:,} of {figures.budget:,} tokens ({pack.counter})",
+        f"{len(pack.files)} files, {pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})",
         style="bold",
         highlight=False,
     )
     others = ", ".join(f"{number:,} {reason}" for reason, number in sorted(pack.left_out.items()))
+    weighed = len(pack.files) + len(pack.dropped)
     console.print(
-        f"{pack.searched:,} files searched, {pack.read:,} of them read anew, {pack.weighed} weighed"
+        f"{pack.searched:,} files searched, {pack.read:,} of them read anew, {weighed} weighed"
         + (f"; left out: {others}" if others else ""),
         highlight=False,
     )
@@ -80,7 +78,7 @@ def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
         console.print(safe_text(f"Note: {note}", style="yellow"))
 
 
-def _table(accounts: list[ItemAccount], *, explain: bool) -> Table:
+def _table(pack: FolderPack, *, explain: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("File", overflow="fold")
     table.add_column("Form", no_wrap=True)
@@ -89,16 +87,16 @@ def _table(accounts: list[ItemAccount], *, explain: bool) -> Table:
     table.add_column("Why")
     if explain:
         table.add_column("Parts")
-    for account in accounts:
-        style = "dim" if account.form == "left_out" else ""
+    for file in (*pack.files, *(pack.dropped if explain else ())):
+        style = "dim" if file.form == "left_out" else ""
         cells: list[str | Text] = [
-            safe_text(account.id, style=style),
-            Text(account.form.replace("_", " "), style=style),
-            f"{account.tokens:,}",
-            f"{account.score:.2f}",
-            _REASONS.get(account.reason, account.reason),
+            safe_text(file.path, style=style),
+            Text(file.form.replace("_", " "), style=style),
+            f"{file.tokens:,}",
+            f"{file.score:.2f}",
+            _REASONS.get(file.reason, file.reason),
         ]
         if explain:
-            cells.append(" ".join(f"{name}={value:.2f}" for name, value in account.parts.items()))
+            cells.append(" ".join(f"{name}={value:.2f}" for name, value in file.parts.items()))
         table.add_row(*cells)
     return table

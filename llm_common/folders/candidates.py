@@ -1,76 +1,75 @@
-"""`candidate_files`: the few files of a large tree that the context selector gets to weigh, with text and outline."""
+"""`candidate_files`: the few files of large trees that are weighed for a pack, with text, outline and score."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from llm_common.context.mentions import MentionFinder
+from llm_common.context.mentions import MentionFinder, is_code, is_test
 from llm_common.context.pool import ContextFile, FileMetadata
-from llm_common.context.request import Scores
-from llm_common.folders.file_scores import rank_value, score_files
+from llm_common.context.request import Score, Scores
+from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
+from llm_common.folders.folder_search import FolderSearch, path_stub
 from llm_common.folders.languages import language_of
-from llm_common.folders.left_out import MAX_FILE_BYTES, is_binary
-from llm_common.folders.searched_folder import SearchedFolder, shell_of
-from llm_common.folders.starting_points import starting_point
 from llm_common.folders.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
+from llm_common.ranking.lexical import query_terms
 
-__all__ = ["MAX_RANKED", "Candidates", "candidate_files", "read_file"]
+__all__ = ["candidate_files", "read_file", "readme_rank"]
 
-MAX_RANKED = 200
-"""Files of a folder's ranking that are looked at."""
-
-_MAX_WEIGHED = 60  # what answers a question stands well before, and each costs its reading
-_LEAST_SHARE = 0.4  # of the best score; what has less shares but a common word, unless there is little else
-_LITTLE = 10
+_MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
+_MIN_SHARE = 0.4  # of the best score: files with less share only a common word
+_ALWAYS_WEIGHED = 10  # however low their share
 _MAX_MENTIONED = 40
-_STARTING_POINTS = 20
-_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The files to weigh, and the score of each."""
-
-    files: tuple[ContextFile, ...]
-    scores: Scores
+_MAX_INTRODUCTIONS = 20
+_MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
+_CODE, _TEST, _RECENT = 0.2, -0.1, 0.2
+_TEST_LOSS = 0.6  # commits change tests with the code; a question that names no tests is seldom answered by one
+_WEEK_H = 168.0
+_INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
 def candidate_files(
-    query: str, folders: Sequence[SearchedFolder], named: Mapping[str, Path], *, now: datetime
-) -> Candidates:
-    """The files worth weighing for a query, each once, with text, outline, size and time of change.
+    query: str, search: FolderSearch, named: Mapping[str, Path], *, now: datetime
+) -> tuple[tuple[ContextFile, ...], Scores]:
+    """The files worth weighing for a query, each once, with text, outline, size and time of change, and their scores.
 
-    First those that the caller named, then those that the query mentions by path or name, then the best of the
-    rankings. Where nothing is named, mentioned or ranked, the files that introduce a folder.
+    In this order: the files that the caller named, the files that the query mentions by path or name, the best of the
+    rankings, where code counts a fifth of the best match more, and a test a tenth less unless tests are asked for. If
+    there are none, the files that introduce a folder.
 
     Args:
-        query: What is asked.
-        folders: What was searched for it.
-        named: Files that the caller named, by the path to show; other names of the same file are dropped.
+        query: The question.
+        search: What a search of folders for it found.
+        named: Files that the caller named, by the path to show. Other names of the same file are dropped.
         now: The moment that ages are measured from.
     """
-    places = {folder.shown(path): folder.root / path for folder in folders for path in folder.paths}
-    found = {folder.shown(path): score for folder in folders for path, score in folder.ranked}
-    shares = max_normalised(found)
-    values = {path: rank_value(path, share, query) for path, share in shares.items()}
+    places, shares = search.places, max_normalised(search.scores)
+    # Measured on which files the commits of public repositories changed, against words alone.
+    values = {
+        path: math.fsum([share, _CODE * is_code(path), _TEST * _is_unwanted_test(path, query)])
+        for path, share in shares.items()
+    }
     best = [
         path
         for place, path in enumerate(sorted(values, key=lambda path: (-values[path], path))[:_MAX_WEIGHED])
-        if place < _LITTLE or shares[path] >= _LEAST_SHARE
+        if place < _ALWAYS_WEIGHED or shares[path] >= _MIN_SHARE
     ]
-    mentioned = MentionFinder(map(shell_of, places)).find(query)
+    mentioned = MentionFinder(map(path_stub, places)).find(query)
     first = sorted(mentioned, key=lambda path: (-shares.get(path, 0.0), path))[:_MAX_MENTIONED]
     paths = [*named, *first, *best]
     if not paths:
-        paths = sorted(places, key=lambda path: (starting_point(path), path.count("/"), path))[:_STARTING_POINTS]
+        paths = sorted(places, key=lambda path: (readme_rank(path), path.count("/"), path))[:_MAX_INTRODUCTIONS]
     files = tuple(_with_outlines(_distinct((path, named.get(path) or places[path]) for path in paths), query))
-    return Candidates(files, score_files(files, shares, query, mentioned={*named, *first}, now=now))
+    rules = dict.fromkeys([*named, *first], "mentioned")
+    return files, {
+        ("file", file.path): _score(file, shares.get(file.path, 0.0), query, rules.get(file.path, "ranked"), now)
+        for file in files
+    }
 
 
 def read_file(path: str, place: Path) -> ContextFile | None:
-    """A text file as the selector takes it, without outline; None when it cannot be read or is no text.
+    """A text file without its outline; None when it cannot be read, is binary or holds over 1 MB.
 
     Args:
         path: The path to show; also its id.
@@ -94,7 +93,14 @@ def read_file(path: str, place: Path) -> ContextFile | None:
     )
 
 
+def readme_rank(path: str) -> int:
+    """How early to read a file to learn what its folder is about: 0 for a readme, higher for others."""
+    stem = PurePosixPath(path).stem.lower()
+    return _INTRODUCTIONS.index(stem) if stem in _INTRODUCTIONS else len(_INTRODUCTIONS)
+
+
 def _distinct(places: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """The places without later names of the same file."""
     seen: set[Path] = set()
     for path, place in places:
         real = place.resolve()
@@ -108,5 +114,24 @@ def _with_outlines(places: Iterable[tuple[str, Path]], query: str) -> Iterator[C
     for path, place in places:
         if file := read_file(path, place):
             parsed += len(file.content) if file.language == "python" else 0
-            symbols = symbols_of(path, file.content, parse=parsed <= _PARSED_CHARS)
+            symbols = symbols_of(path, file.content, parse=parsed <= _MAX_PARSED_CHARS)
             yield file.model_copy(update={"summary": outline(symbols, query) or None})
+
+
+def _score(file: ContextFile, share: float, query: str, rule: str, now: datetime) -> Score:
+    """The score of a file, as the packer takes it: the square of the sum of its parts.
+
+    The share comes from an index of the whole tree, which knows how rare a word is; the few candidates alone do not.
+    Because of the square, a file half as good as the best is worth a quarter: the tokens go to the few files that
+    answer. A test has less than half of its score, unless tests are asked for.
+    """
+    changed = file.metadata.last_modified
+    age_h = max((now - changed).total_seconds() / 3600, 0.0) if changed else math.inf
+    parts = {"words": share, "code": _CODE * is_code(file.path), "recent": _RECENT * math.exp(-age_h / _WEEK_H)}
+    parts["test"] = -_TEST_LOSS * _is_unwanted_test(file.path, query) * math.fsum(parts.values())
+    total = math.fsum(parts.values())
+    return Score(total * total, {name: part * total for name, part in parts.items()}, rule)
+
+
+def _is_unwanted_test(path: str, query: str) -> bool:
+    return is_test(path) and "test" not in query_terms(query)

@@ -1,115 +1,269 @@
-"""`pack_folders`: folders and files searched, weighed and packed for a question, with a record of all of it."""
+"""`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
 
+Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the folder,
+and files that usually hold secrets. An index on disk, readable by its owner alone, holds the words of the files: the next
+call reads only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
+"""
+
+import glob
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
-from llm_common.context.bundle import ContextBundle
+from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
 from llm_common.context.packing import pack
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, allocate_budget
-from llm_common.core.tokens import TokenCounter
-from llm_common.folders.candidates import MAX_RANKED, candidate_files
-from llm_common.folders.index_folder import IndexFolder
-from llm_common.folders.searched_folder import FileChoice, search_folder
+from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.errors import ConfigError
+from llm_common.folders.candidates import candidate_files, read_file
+from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
+from llm_common.folders.index_cache import IndexCache, default_cache_dir
+from llm_common.folders.tree_index import ProgressCallback
 
-__all__ = ["FolderPack", "PackRequest", "Tell", "pack_folders"]
+__all__ = ["MIN_BUDGET_TOKENS", "FolderPack", "PackedFile", "pack_folder"]
 
-Tell = Callable[[str, int, int], object]
-"""Called with what is being done, and how much of how much; 0 of 0 where that is not known."""
+MIN_BUDGET_TOKENS: Final = 256
+"""The smallest budget: below it, the frame of the text leaves no room for a passage."""
 
 
 @dataclass(frozen=True, slots=True)
-class PackRequest:
-    """What to pack.
+class PackedFile:
+    """One file that was weighed for the question: how much of it is shown, and why.
 
     Attributes:
-        query: The question or task.
-        folders: Resolved folders, by what their paths are shown with in front ("", or ending with a slash).
-        files: Files that the caller named, by the path to show.
-        budget_tokens: Most tokens of the packed text.
-        choice: Which files of the folders to look at.
-        cache_dir: Where indexes are kept.
+        path: The path that the text shows.
+        form: `whole`; `passages`: the parts that fit the question best; `excerpt`: head and tail; `summary`: an outline
+            of definitions; `pointer`: one line that names the file; `left_out`: nothing.
+        tokens: Tokens of the part that is shown; 0 when the file is left out.
+        score: Higher is better; compares within one pack.
+        parts: The summands of the score: `words`, `code`, `recent`, `test`.
+        reason: Shown: `mentioned` by the caller or the question, `share` (worth its tokens) or `spare` (tokens were
+            left). Left out: `no_room` or `below_cut_off`.
     """
 
-    query: str
-    folders: Mapping[str, Path]
-    files: Mapping[str, Path]
-    budget_tokens: int
-    choice: FileChoice
-    cache_dir: Path
+    path: str
+    form: Form
+    tokens: int
+    score: float
+    parts: Mapping[str, float]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FolderPack:
-    """What was packed, and from what; `seconds` is wall time by step."""
+    """The packed text, and what was searched, weighed, chosen and left out.
 
-    request: PackRequest
-    intent: str
+    Attributes:
+        query: The question, without surrounding blanks.
+        folders: The folders that were searched, resolved; a folder inside another one is not repeated.
+        text: For the prompt: fenced, never over the budget; empty when no file has to do with the question.
+        budget_tokens: Most tokens that `text` may take.
+        counter: What counted the tokens, in words.
+        intent: What kind of request the question was classified as.
+        searched: Number of files that were searched.
+        read: Number of files that were read because the index did not hold them as they are now.
+        left_out: Number of files that were not searched, by reason.
+        notes: Problems that cost time but did not change the result, such as a damaged index.
+        seconds: Wall time by step.
+        bundle: The choice as the context packer made it, with its full account.
+    """
+
+    query: str
+    folders: tuple[Path, ...]
+    text: str = field(repr=False)
+    budget_tokens: int
     counter: str
+    intent: str
     searched: int
     read: int
     left_out: Mapping[str, int]
-    weighed: int
-    bundle: ContextBundle
-    packed: str
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
+    bundle: ContextBundle = field(repr=False)
+
+    @property
+    def files(self) -> tuple[PackedFile, ...]:
+        """The files that the text shows: mentioned ones first, then by falling score."""
+        return tuple(map(_packed_file, self.bundle.kept))
+
+    @property
+    def dropped(self) -> tuple[PackedFile, ...]:
+        """The files that were weighed and are not shown, best first."""
+        return tuple(map(_packed_file, self.bundle.dropped))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of `text`, by the counter."""
+        return self.bundle.metadata.total_tokens
 
 
-def pack_folders(request: PackRequest, *, counter: tuple[TokenCounter, str], tell: Tell) -> FolderPack:
-    """The text that answers the query best within the budget, by a ranking on this machine alone.
+def pack_folder(
+    query: str,
+    *paths: Path | str,
+    budget_tokens: int = 8_000,
+    hidden: bool = False,
+    generated: bool = False,
+    exclude: Sequence[str | Path] = (),
+    cache_dir: Path | None = None,
+    counter: TokenCounter | None = None,
+    progress: ProgressCallback | None = None,
+) -> FolderPack:
+    """The parts of folders and files that answer a question, as text for a prompt.
+
+    Ranks on this machine: asks no model and sends nothing. The text never takes more than the budget. The best files
+    get tokens first: whole where they fit, else their best passages, else an outline of their definitions. The same
+    files, question and options give the same text, but for the weeks after a file's change, when it counts more.
+
+    Blocks until it is done. From a coroutine, call it in a thread: `await asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
-        request: What to pack.
-        counter: What counts the tokens, and how it does, in words.
-        tell: Told before and during each step.
+        query: The question or task. Files that it names are packed first.
+        paths: Folders to search, and text files to pack first, whatever their kind; none means the working directory.
+            The text shows paths relative to the working directory, or to the only folder where that lies elsewhere.
+        budget_tokens: Most tokens of the text, at least 256.
+        hidden: True searches hidden files and folders too.
+        generated: True searches generated files too: lock files, minified and compiled sources.
+        exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one file.
+        cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's cache folder.
+        counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`, else an upper bound.
+        progress: Called in the calling thread, as `ProgressCallback` says.
 
     Raises:
-        ConfigError: SQLite was built without FTS5.
+        ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
+            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, or a
+            `.gitignore` file outside of git without the extra `cli`.
     """
-    begin = time.perf_counter()
-    indexes = IndexFolder(request.cache_dir)
-    folders = [
-        search_folder(
-            root,
-            request.query,
-            prefix=prefix,
-            choice=request.choice,
-            limit=MAX_RANKED,
-            indexes=indexes,
-            progress=lambda done, total: tell("Reading what changed", done, total),
-        )
-        for prefix, root in request.folders.items()
+    _check(query, budget_tokens, exclude)
+    folders, files = _resolve(paths or (Path(),))
+    patterns = [
+        each if isinstance(each, str) else "/" + glob.escape(_shown(each.resolve(), folders)) for each in exclude
     ]
-    searched = time.perf_counter()
-    tell("Weighing the best files", 0, 0)
-    now = datetime.now(UTC)
-    candidates = candidate_files(request.query, folders, request.files, now=now)
-    token_counter, label = counter
-    selection = ContextSelectionRequest(
-        intent=classify_intent(request.query),
-        token_budget=request.budget_tokens,
-        counter=token_counter,
-        now=now,
-    )
-    pool = DataPoolSnapshot(context_files=candidates.files)
-    bundle = pack(pool, candidates.scores, selection, allocate_budget(selection), texts={})
-    packed = time.perf_counter()
-    return FolderPack(
-        request=request,
-        intent=selection.intent.classification.value,
-        counter=label,
-        searched=sum(len(folder.paths) for folder in folders),
-        read=sum(folder.read for folder in folders),
-        left_out=sum((Counter(folder.left_out) for folder in folders), Counter[str]()),
-        weighed=len(candidates.files),
-        bundle=bundle,
-        packed=bundle.render(),
+    file_filter = FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
+    indexes = IndexCache(cache_dir or default_cache_dir())
+    progress = progress or (lambda *_: None)
+    begin = time.perf_counter()
+    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=progress)
+    seconds = {"searching": round(time.perf_counter() - begin, 3)}
+    progress("Weighing the best files", 0, 0)
+    return _pack(
+        query.strip(),
+        folders,
+        files,
+        found,
+        budget_tokens=budget_tokens,
+        counter=counter,
         notes=tuple(indexes.notes),
-        seconds={"searching": round(searched - begin, 3), "packing": round(packed - searched, 3)},
+        seconds=seconds,
     )
+
+
+def _pack(
+    query: str,
+    folders: Mapping[str, Path],
+    files: Mapping[str, Path],
+    found: FolderSearch,
+    *,
+    budget_tokens: int,
+    counter: TokenCounter | None,
+    notes: tuple[str, ...],
+    seconds: Mapping[str, float],
+) -> FolderPack:
+    begin = time.perf_counter()
+    now = datetime.now(UTC)
+    candidates, scores = candidate_files(query, found, files, now=now)
+    token_counter, label = _counter(counter)
+    request = ContextSelectionRequest(
+        intent=classify_intent(query), token_budget=budget_tokens, counter=token_counter, now=now
+    )
+    bundle = pack(DataPoolSnapshot(context_files=candidates), scores, request, allocate_budget(request), texts={})
+    return FolderPack(
+        query=query,
+        folders=tuple(folders.values()),
+        text=bundle.render(),
+        budget_tokens=budget_tokens,
+        counter=label,
+        intent=request.intent.classification.value,
+        searched=len(found.places),
+        read=found.read,
+        left_out=dict(found.left_out),
+        notes=notes,
+        seconds={**seconds, "packing": round(time.perf_counter() - begin, 3)},
+        bundle=bundle,
+    )
+
+
+def _check(query: str, budget_tokens: int, exclude: Sequence[str | Path]) -> None:
+    if not query.strip():
+        raise ConfigError("the question is empty; say what the packed text is for", variable="query", value=query)
+    # True and 8e3 pass for numbers of tokens, but stand for a mistake.
+    if type(budget_tokens) is not int or budget_tokens < MIN_BUDGET_TOKENS:
+        raise ConfigError(
+            f"a budget is a whole number of tokens, at least {MIN_BUDGET_TOKENS}; not {budget_tokens!r}",
+            variable="budget_tokens",
+            value=repr(budget_tokens),
+        )
+    if isinstance(exclude, str):
+        raise ConfigError("exclude takes a list of globs; put the one in a list", variable="exclude", value=exclude)
+
+
+def _counter(counter: TokenCounter | None) -> tuple[TokenCounter, str]:
+    """What counts the tokens, and how it does, in words."""
+    if counter is not None:
+        return counter, f"counted by {type(counter).__name__}"
+    try:
+        return ExactCounter(), "counted exactly, as o200k_base"
+    except ConfigError:
+        return UpperBoundCounter(), "an upper bound; for exact counts pip install 'llm-common[tokens]'"
+
+
+def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Path]]:
+    """The folders by the prefix of their shown paths, and the other files by their shown path, all resolved.
+
+    Drops a folder that lies within another one. A shown path can be opened from the working directory. Paths below a
+    single folder elsewhere are relative to it; paths below several begin with the folder's name.
+    """
+    resolved: dict[Path | str, Path] = {}
+    for path in paths:
+        try:
+            resolved[path] = Path(path).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as exc:  # absent; a circle of links; a zero character
+            raise ConfigError(f"{path} does not exist or cannot be read", variable="paths", value=str(path)) from exc
+    roots = {path for path in resolved.values() if path.is_dir()}
+    outermost = sorted(root for root in roots if roots.isdisjoint(root.parents))
+    folders: dict[str, Path] = {}
+    for root in outermost:
+        folders[_prefix(root, folders, alone=len(outermost) == 1)] = root
+    files = {_shown(path, folders): path for path in resolved.values() if path not in roots}
+    for given, path in resolved.items():
+        if path not in roots and read_file(str(given), path) is None:
+            raise ConfigError(
+                f"{path} is no text file of at most 1 MB; leave it out", variable="paths", value=str(given)
+            )
+    return folders, files
+
+
+def _prefix(root: Path, taken: Mapping[str, Path], *, alone: bool) -> str:
+    if root.is_relative_to(here := Path.cwd()):
+        below = root.relative_to(here).as_posix()
+        return "" if below == "." else f"{below}/"
+    if alone:
+        return ""
+    return f"{root.as_posix()}/" if f"{root.name}/" in taken else f"{root.name}/"
+
+
+def _shown(file: Path, folders: Mapping[str, Path]) -> str:
+    """The path to show for a resolved file."""
+    for prefix, root in folders.items():
+        if file.is_relative_to(root):
+            return prefix + file.relative_to(root).as_posix()
+    here = Path.cwd()
+    return file.relative_to(here).as_posix() if file.is_relative_to(here) else file.as_posix()
+
+
+def _packed_file(account: ItemAccount) -> PackedFile:
+    return PackedFile(account.id, account.form, account.tokens, account.score, dict(account.parts), account.reason)

@@ -43,7 +43,7 @@ _NAMES: Final[Mapping[str, str]] = {"makefile": "make", "dockerfile": "docker", 
 
 
 def language_of(path: str) -> str | None:
-    """The language by the file's name, in lower case; None when the name does not tell."""
+    """The language by the file's name, in lower case; None for a name that is not known."""
     name = PurePosixPath(path).name.lower()
     return _NAMES.get(name) or _SUFFIXES.get(name.rpartition(".")[2])
 

@@ -1,10 +1,10 @@
-"""What a source file defines: names for ranking, and an outline that stands for the file where it does not fit."""
+"""What a source file defines: names for ranking, and an outline that stands for a file that does not fit."""
 
 import ast
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Set as AbstractSet
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_common.folders.languages import DEFINITIONS, language_of
@@ -39,16 +39,16 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
     Args:
         path: Names the language.
         text: The file.
-        parse: True reads Python by its grammar, which finds signatures of several lines whole; what does not parse,
-            and every other language, is read line by line.
+        parse: True reads Python by its grammar, which finds signatures of several lines whole. Text that does not
+            parse, and every other language, is read line by line.
     """
     if parse and language_of(path) == "python":
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)  # of a stranger's string escapes
+                warnings.simplefilter("ignore", SyntaxWarning)  # string escapes of third-party code
                 return sorted(_python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass  # what follows reads it without a grammar
+            pass  # read below, without a grammar
     ends = [match.start() for match in _LINE_END.finditer(text)]
     found: dict[int, Symbol] = {}
     for match in _definitions(path, text):
@@ -63,15 +63,14 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
 def outline(symbols: list[Symbol], query: str) -> str:
     """The signatures with their line numbers, one a line, at most 40: "" when there are none.
 
-    Where there are more, those go first whose names share a word with the query, then the outermost; `…` stands for
-    what is left out.
+    Of more than 40, keeps those whose names share a word with the query, then the outermost; `…` marks each gap.
 
     Args:
         symbols: In the order of their lines.
         query: What the reader is after.
     """
     wanted = set(query_terms(query))
-    ranked = sorted(symbols, key=lambda symbol: (not _shares_word(symbol, wanted), symbol.indent, symbol.line))
+    ranked = sorted(symbols, key=lambda each: (wanted.isdisjoint(query_terms(each.name)), each.indent, each.line))
     kept = {symbol.line for symbol in ranked[:_MAX_OUTLINE_LINES]}
     width = len(str(max(kept, default=0)))
     lines: list[str] = []
@@ -91,7 +90,10 @@ def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
 def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield Symbol(node.name, node.lineno, indent, _function_signature(node))
+            keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+            returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+            signature = _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
+            yield Symbol(node.name, node.lineno, indent, signature)
         elif isinstance(node, ast.ClassDef):
             bases = ", ".join(map(ast.unparse, [*node.bases, *node.keywords]))
             signature = _one_line(f"class {node.name}({bases})" if bases else f"class {node.name}")
@@ -103,16 +105,6 @@ def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
                 yield Symbol(target.id, node.lineno, 0, target.id)
         elif isinstance(node, ast.If | ast.Try):
             yield from _python_symbols(node, indent=indent)
-
-
-def _function_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
-
-
-def _shares_word(symbol: Symbol, wanted: AbstractSet[str]) -> bool:
-    return not wanted.isdisjoint(query_terms(symbol.name))
 
 
 def _one_line(text: str) -> str:

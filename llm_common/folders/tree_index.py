@@ -1,37 +1,46 @@
-"""`TreeIndex`: the files of one folder in a full-text index on disk, brought up to date by what changed."""
+"""`TreeIndex`: the files of one folder in a full-text index on disk, updated by what changed."""
 
+import hashlib
+import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-from llm_common.folders.file_words import FileReader, FileWords
-from llm_common.folders.listing import ListedFile
-from llm_common.ranking.lexical import Hit, fts5_is_missing, query_terms
+from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
+from llm_common.folders.file_listing import ListedFile
+from llm_common.folders.symbols import defined_names
+from llm_common.ranking.lexical import Hit, fts5_is_missing, query_terms, split_identifiers
+from llm_common.storage.sqlite_file import open_sqlite, transaction
 
-__all__ = ["Progress", "TreeIndex"]
+__all__ = ["ProgressCallback", "TreeIndex"]
 
-Progress = Callable[[int, int], object]
-"""Called with how many files of how many have been read."""
+ProgressCallback = Callable[[str, int, int], object]
+"""Called with the step, how many of its files are done, and how many there are; 0 of 0 if the number is not known."""
 
 _WEIGHTS: Final[Mapping[str, float]] = {"contents": 1.0, "paths": 0.5, "symbols": 0.3}
 _TYPICAL_FILES: Final = 100
 _TYPICAL_WORDS: Final[Mapping[str, int]] = {"contents": 800, "paths": 5, "symbols": 25}
 _NO_WORD = "0nowordofanyfile0"
-_BATCH = 200  # files of one transaction: what was read before an interruption stays
-_LOCK_TIMEOUT_S = 20.0
+_APPLICATION_ID: Final = 0x4C435449  # "LCTI"
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
-_SCHEMA: Final = (
+_BATCH = 200  # files of one transaction: what was read before an interruption stays
+_TABLES: Final = (
     (
-        "CREATE TABLE IF NOT EXISTS files (row INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, "
-        "mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, sha256 BLOB NOT NULL, left_out TEXT)"
+        "CREATE TABLE files (row INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, "
+        "mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, sha256 BLOB NOT NULL, skip_reason TEXT)"
     ),
-    *(
-        f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(words, content = '', tokenize = '{_TOKENIZER}')"
-        for table in _WEIGHTS
-    ),
+    *(f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '', tokenize = '{_TOKENIZER}')" for table in _WEIGHTS),
+)
+# Rows of no file, which no search returns. BM25 gives no weight to a word that half of the rows have: these rows make
+# the words of a small folder as rare as they are in a large one, and count for little in a large one.
+_TYPICAL_ROWS: Final = tuple(
+    f"INSERT INTO {table} (rowid, words) WITH RECURSIVE numbers (n) AS "  # noqa: S608 - our own tables
+    f"(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {_TYPICAL_FILES}) "
+    f"SELECT -n, '{' '.join([_NO_WORD] * words)}' FROM numbers"
+    for table, words in _TYPICAL_WORDS.items()
 )
 _FOUND = " UNION ALL ".join(
     f"SELECT rowid AS row, {-weight} * bm25({table}) AS score FROM {table} WHERE {table} MATCH :words"  # noqa: S608
@@ -41,12 +50,14 @@ _SEARCH: Final = (
     f"SELECT path, sum(score) AS total FROM ({_FOUND}) JOIN files USING (row) "  # noqa: S608 - our own tables
     "GROUP BY path ORDER BY total DESC, path LIMIT :limit"
 )
+_WORD = re.compile(r"\w+")
+_MAX_INDEXED_BYTES = 250_000  # the rest of so long a file repeats its words
+_CLOCK_TICK_NS = 2_000_000_000  # a file may change again within one tick of its clock without a trace in its times
+_MAX_SPLIT_WORDS = 500_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    mtime_ns: int
-    size: int
+class _Known(NamedTuple):
+    file: ListedFile
     sha256: bytes
 
 
@@ -57,69 +68,78 @@ class TreeIndex:
     length, and a long file's name would count for little. Measured on 450 commits of three public repositories, subject
     against changed files: .65 of them in the first five, where weighted fields find .60.
 
-    Kept in one SQLite file, readable by its owner alone. It holds words and where they stand, not the texts. Several
-    processes may use it at once: readers never wait, writers take turns for a batch of files each. What a reader finds
-    is at least as new as its own last `refresh`.
+    Kept in one SQLite file, readable by its owner alone. It holds words and their places, not the texts. Several
+    processes may use it at once: readers never wait, writers take turns for a batch of files each. A reader finds what
+    its own last `refresh` stored, or newer.
 
     Args:
-        file: Where it is kept, in an existing folder; None keeps it in memory.
-        generated: Whether generated files are taken in; an index is made with one answer for all its life.
+        file: Where it is kept; None keeps it in memory.
+        generated: Whether generated files are indexed; every user of one file gives the same answer.
+        lock_timeout_s: Seconds to wait while another process writes.
 
     Raises:
-        ConfigError: SQLite was built without FTS5.
-        sqlite3.Error: The file is no index, is damaged, or cannot be opened or written; so may every method.
+        ConfigError: SQLite was built without FTS5; of an index in memory.
+        StoreError: The file is no index, is damaged, or cannot be opened. Every method may raise `sqlite3.Error`.
     """
 
-    def __init__(self, file: Path | None, *, generated: bool = False) -> None:
+    def __init__(self, file: Path | None, *, generated: bool = False, lock_timeout_s: float = 20.0) -> None:
         self._generated = generated
-        if file is not None:
-            file.touch(mode=0o600)
-        self._connection = sqlite3.connect(file or ":memory:", timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        schema = (*_TABLES, *_TYPICAL_ROWS)
+        if file:
+            self._connection = open_sqlite(
+                file, application_id=_APPLICATION_ID, migrations=(schema,), lock_timeout_s=lock_timeout_s
+            )
+            return
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
         try:
-            self._prepare()
-        except BaseException as exc:
+            for statement in schema:
+                self._connection.execute(statement)
+        except sqlite3.OperationalError as exc:
             self.close()
-            if isinstance(exc, sqlite3.OperationalError) and "fts5" in str(exc):
+            if "fts5" in str(exc):
                 raise fts5_is_missing() from exc
             raise
 
-    def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: Progress) -> int:
-        """Makes the index that of these files, and says how many had to be read.
+    def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback) -> int:
+        """Updates the index to hold exactly these files, and returns how many had to be read.
 
-        A file whose size and time of change are as they were is not opened; one that was touched but holds what it held
-        is not indexed again. Interrupted, the index holds what was done so far and is whole.
+        Does not open a file whose size and time of change are the same, nor index one again that holds the same bytes.
+        Each batch of files is one transaction: an interruption leaves a whole index with the batches done so far.
 
         Args:
             root: The folder.
             files: What it holds.
-            progress: Told before the first file and after each batch.
+            progress: Called before the first file and after each batch.
         """
         known = self._known()
-        if len(known) * 3 + 1000 < self._last_row():
-            self._forget_all()  # rows of files that are gone count in every average
+        [last_row] = self._connection.execute("SELECT coalesce(max(row), 0) FROM files").fetchone()
+        if len(known) * 3 + 1000 < last_row:  # rows of files that are gone count in every average
+            clear = (f"INSERT INTO {table}({table}) VALUES ('delete-all')" for table in _WEIGHTS)  # noqa: S608 - ours
+            with transaction(self._connection):
+                for statement in ("DELETE FROM files", "DELETE FROM sqlite_sequence", *clear, *_TYPICAL_ROWS):
+                    self._connection.execute(statement)
             known = {}
         wanted = {file.path for file in files}
         if gone := [(path,) for path in known if path not in wanted]:
-            with self._transaction():
+            with transaction(self._connection):
                 self._connection.executemany("DELETE FROM files WHERE path = ?", gone)
         stale = _changed(files, known)
-        reader = FileReader(root, generated=self._generated)
+        split = lru_cache(_MAX_SPLIT_WORDS)(_split)  # the files of a folder share words
         for start in range(0, len(stale), _BATCH):
-            progress(start, len(stale))
+            progress("Reading what changed", start, len(stale))
             batch = stale[start : start + _BATCH]
-            with self._transaction():
+            with transaction(self._connection):
                 known = self._known(batch)
                 for file in _changed(batch, known):  # another process may have been faster
-                    record = known.get(file.path)
-                    self._take_in(reader.read(file, record.sha256 if record else None), record)
-        progress(len(stale), len(stale))
+                    self._upsert(root, file, known.get(file.path), split)
+        progress("Reading what changed", len(stale), len(stale))
         return len(stale)
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
         """The files that share a word with the query, best first, ties in the order of their paths.
 
         Args:
-            query: Any text; its first 64 words count, stop words aside.
+            query: Any text; its first 64 words count, except stop words.
             limit: Most files to return.
         """
         terms = query_terms(query)
@@ -129,83 +149,49 @@ class TreeIndex:
         found = self._connection.execute(_SEARCH, {"words": match, "limit": limit})
         return [Hit(path, score) for path, score in found]
 
-    def left_out(self) -> dict[str, str]:
-        """The files that are not searched for what they hold, with the reason."""
-        return dict(self._connection.execute("SELECT path, left_out FROM files WHERE left_out IS NOT NULL"))
+    def skip_reasons(self) -> dict[str, str]:
+        """The files that are not searched because of what they hold, with the reason."""
+        return dict(self._connection.execute("SELECT path, skip_reason FROM files WHERE skip_reason IS NOT NULL"))
 
     def close(self) -> None:
         """Closes the file; safe to call twice."""
         self._connection.close()
 
-    def _prepare(self) -> None:
-        if self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            with suppress(sqlite3.OperationalError):  # another process is just doing it
-                self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        tables = self._connection.execute(
-            "SELECT count(*) FROM sqlite_master WHERE name IN ('files', 'contents', 'paths', 'symbols')"
-        )
-        if tables.fetchone()[0] < len(_SCHEMA):
-            with self._transaction():
-                for statement in _SCHEMA:
-                    self._connection.execute(statement)
-                self._add_typical_files()
-
     def _known(self, files: Sequence[ListedFile] | None = None) -> dict[str, _Known]:
-        """What the index has of these files, or of all."""
+        """What the index holds of these files, or of all."""
         marks = "" if files is None else f" WHERE path IN ({', '.join('?' * len(files))})"
         rows = self._connection.execute(
-            f"SELECT path, mtime_ns, size, sha256 FROM files{marks}",  # noqa: S608 - question marks
+            f"SELECT path, size, mtime_ns, sha256 FROM files{marks}",  # noqa: S608 - question marks
             [file.path for file in files or ()],
         )
-        return {path: _Known(*record) for path, *record in rows}
+        return {path: _Known(ListedFile(path, size, mtime_ns), sha256) for path, size, mtime_ns, sha256 in rows}
 
-    def _last_row(self) -> int:
-        return int(self._connection.execute("SELECT coalesce(max(row), 0) FROM files").fetchone()[0])
-
-    def _add_typical_files(self) -> None:
-        """Rows of no file, which no search returns: BM25 gives no weight to a word that half of the rows have.
-
-        They make words of a small folder as rare as they are in a large one, and count for little in that.
-        """
-        if self._connection.execute("SELECT count(*) FROM contents").fetchone()[0]:
-            return  # another process was faster
-        for table, words in _TYPICAL_WORDS.items():
-            rows = ((-number, f"{_NO_WORD} " * words) for number in range(1, _TYPICAL_FILES + 1))
-            self._connection.executemany(f"INSERT INTO {table} (rowid, words) VALUES (?, ?)", rows)  # noqa: S608
-
-    def _forget_all(self) -> None:
-        with self._transaction():
-            self._connection.execute("DELETE FROM files")
-            self._connection.execute("DELETE FROM sqlite_sequence")
-            for table in _WEIGHTS:
-                self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")  # noqa: S608 - ours
-            self._add_typical_files()
-
-    def _take_in(self, entry: FileWords, known: _Known | None) -> None:
-        path, size, mtime_ns = entry.file.path, entry.file.size, entry.file.mtime_ns
-        if known and known.sha256 == entry.sha256:
-            self._connection.execute("UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", (mtime_ns, size, path))
-            return
-        self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
-        row = self._connection.execute(
-            "INSERT INTO files (path, mtime_ns, size, sha256, left_out) VALUES (?, ?, ?, ?, ?)",
-            (path, mtime_ns, size, entry.sha256, entry.left_out),
-        ).lastrowid
-        for table, words in (entry.words or {}).items():
-            self._connection.execute(f"INSERT INTO {table} (rowid, words) VALUES (?, ?)", (row, words))  # noqa: S608
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """A write transaction: all or nothing, also when interrupted."""
-        self._connection.execute("BEGIN IMMEDIATE")
+    def _upsert(self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]) -> None:
+        reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
+        # Time 0 makes the next refresh read the file again.
+        mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _CLOCK_TICK_NS else 0
         try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            raise
+            content = b"" if reason else (root / file.path).read_bytes()
+        except OSError:
+            content, reason, mtime_ns = b"", "unreadable", 0
+        digest = hashlib.sha256(content + bool(reason).to_bytes()).digest()
+        if known and known.sha256 == digest:
+            times = (mtime_ns, file.size, file.path)
+            self._connection.execute("UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", times)
+            return
+        reason = reason or skip_reason_by_content(content, generated=self._generated)
+        self._connection.execute("DELETE FROM files WHERE path = ?", (file.path,))
+        row = self._connection.execute(
+            "INSERT INTO files (path, mtime_ns, size, sha256, skip_reason) VALUES (?, ?, ?, ?, ?)",
+            (file.path, mtime_ns, file.size, digest, reason),
+        ).lastrowid
+        if reason:
+            return
+        text = content[:_MAX_INDEXED_BYTES].decode("utf-8", errors="replace")
+        texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
+        for table, value in texts.items():
+            words = " ".join(map(split, _WORD.findall(value)))
+            self._connection.execute(f"INSERT INTO {table} (rowid, words) VALUES (?, ?)", (row, words))  # noqa: S608
 
     def __enter__(self) -> Self:
         return self
@@ -215,8 +201,10 @@ class TreeIndex:
 
 
 def _changed(files: Sequence[ListedFile], known: Mapping[str, _Known]) -> list[ListedFile]:
-    return [
-        file
-        for file in files
-        if not (record := known.get(file.path)) or (record.mtime_ns, record.size) != (file.mtime_ns, file.size)
-    ]
+    return [file for file in files if file.path not in known or known[file.path].file != file]
+
+
+def _split(word: str) -> str:
+    """`split_identifiers` of one word; most words have nothing to split, and numbers should not be."""
+    plain = word.isascii() and ((word.isalpha() and word.islower()) or word[0].isdigit())
+    return word if plain else split_identifiers(word)

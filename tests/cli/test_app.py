@@ -28,7 +28,7 @@ def test_help_names_every_option_of_the_demo() -> None:
         assert text in shown
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich", "pathspec"])
+@pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_without_its_extras_it_says_how_to_get_them(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; from llm_common.cli import main; main()"
     result = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +18,6 @@ from typing import Any, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-import llm_common
 from llm_common.cli.app import app
 from tests.folders.tree import PROGRAM
 
@@ -88,7 +86,7 @@ def test_people_see_the_same_facts(escaping: dict[str, Any]) -> None:
         assert text in shown
 
 
-@pytest.mark.parametrize("budget", [0, 80, 700, 20_000])
+@pytest.mark.parametrize("budget", [0, 700, 20_000])
 def test_the_budget_is_a_limit(budget: int) -> None:
     document = run_json(STANDARD_JSON, "--query", QUESTION, "--budget", str(budget))
     assert len(document["packed"]) <= budget
@@ -98,13 +96,6 @@ def test_the_budget_is_a_limit(budget: int) -> None:
 def test_without_a_question_the_folder_is_asked_what_it_is_about() -> None:
     document = run_json(STANDARD_JSON)
     assert document["question"].startswith("Where is this done: JSON (JavaScript Object Notation)")
-    assert document["packed"]
-
-
-def test_this_repository_is_explored_quickly() -> None:
-    begin = time.perf_counter()
-    document = run_json(Path(llm_common.__file__).parent.parent)
-    assert time.perf_counter() - begin < 5
     assert document["packed"]
 
 
@@ -246,15 +237,7 @@ def test_a_failing_endpoint_selects_nothing_and_ends_with_1(monkeypatch: pytest.
     assert list(temporary.iterdir()) == []
 
 
-def test_the_installed_command_runs_as_a_process() -> None:
-    result = subprocess.run(
-        [*RUN, "demo", str(STANDARD_JSON), "--query", QUESTION, "--json"], capture_output=True, text=True, check=True
-    )
-    assert "py_encode_basestring" in json.loads(result.stdout)["packed"]
-    assert result.stderr == ""
-
-
-def test_a_terminal_without_the_characters_of_a_file_shows_others(tmp_path: Path) -> None:
+def test_a_process_shows_replacements_where_the_terminal_lacks_characters(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("caf\xe9 escape\n", encoding="utf-8")
     result = subprocess.run(
         [*RUN, "demo", str(tmp_path), "--query", "caf\xe9"],
@@ -264,6 +247,7 @@ def test_a_terminal_without_the_characters_of_a_file_shows_others(tmp_path: Path
         check=True,
     )
     assert "caf? escape" in result.stdout
+    assert result.stderr == ""
 
 
 def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path) -> None:

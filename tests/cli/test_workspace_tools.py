@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.cli.workspace import Workspace
-from llm_common.cli.workspace_tools import WorkspaceTools, word_beginnings
+from llm_common.cli.workspace import Workspace, WorkspaceTools, word_beginnings
 from llm_common.errors import ToolFailedError
 
 STANDARD_JSON = Path(json.__file__).parent

@@ -108,9 +108,17 @@ def test_an_outline_has_line_numbers_and_keeps_what_the_question_names() -> None
     assert outline([], "x") == ""
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("path", SOURCES)
 @pytest.mark.parametrize("hostile", [" " * 200_000, "export const " + "a" * 200_000, "f(" * 60_000, "public " * 30_000])
 def test_no_text_takes_long(path: str, hostile: str) -> None:
     begin = time.process_time()
     defined_names(path, hostile)
     assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize("hostile", [" " * 9_000, "export const " + "a" * 9_000, "f(" * 3_000, "public " * 2_000])
+def test_a_definition_behind_hostile_text_is_found(hostile: str) -> None:
+    for path, (source, names) in SOURCES.items():
+        found = defined_names(path, f"{hostile}\n{source}").split()
+        assert set(names.split()) <= set(found), path

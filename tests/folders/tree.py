@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from llm_common.folders.listing import ListedFile, list_paths, stat_files
+from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 
 # The command as a process. A parent that ignores SIGINT, as a shell does for what it starts in the background, must not
 # make the child ignore it.

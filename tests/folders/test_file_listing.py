@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.folders.listing import list_paths, stat_files
+from llm_common.folders.file_listing import list_paths, stat_files
 from tests.folders.tree import git, listed, write
 
 RULES: dict[str, str | bytes] = {

@@ -1,16 +1,23 @@
-"""Why a file is not packed: for its name, and for what is in it."""
+"""Why a file is not searched: because of its name, or because of what it holds."""
 
 import re
 from pathlib import PurePosixPath
 from typing import Literal
 
-__all__ = ["MAX_FILE_BYTES", "LeftOut", "is_binary", "is_hidden", "left_out_by_content", "left_out_by_name"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "SkipReason",
+    "is_binary",
+    "is_hidden",
+    "skip_reason_by_content",
+    "skip_reason_by_name",
+]
 
-LeftOut = Literal["hidden", "secret", "generated", "binary", "too large", "unreadable"]
-"""Why a file is not packed."""
+SkipReason = Literal["hidden", "secret", "generated", "binary", "too large", "unreadable"]
+"""Why a file is not searched."""
 
 MAX_FILE_BYTES = 1024 * 1024
-"""What is larger is data or generated: no hand writes a megabyte into one file."""
+"""Larger files are data or generated: no megabyte in one file is written by hand."""
 
 _SNIFFED_BYTES = 8192
 _HEAD_BYTES = 1000
@@ -34,15 +41,15 @@ _GENERATED_NOTE = re.compile(
 )
 
 
-def left_out_by_name(path: str, *, hidden: bool, generated: bool) -> LeftOut | None:
-    """Why a file is left out whatever it holds, or None.
+def skip_reason_by_name(path: str, *, hidden: bool, generated: bool) -> SkipReason | None:
+    """Why a file is skipped whatever it holds, or None.
 
-    Files that usually hold secrets (`.env`, keys, credentials) are left out always.
+    Files that usually hold secrets (`.env`, keys, credentials) are always skipped.
 
     Args:
         path: Relative, with forward slashes.
-        hidden: True lets hidden files and folders in.
-        generated: True lets in what a tool wrote: lock files, minified and compiled sources, snapshots.
+        hidden: True accepts hidden files and folders.
+        generated: True accepts files that a tool wrote: lock files, minified and compiled sources, snapshots.
     """
     name = PurePosixPath(path).name
     if _SECRETS.fullmatch(name) and not _SAMPLE.fullmatch(name):
@@ -54,12 +61,12 @@ def left_out_by_name(path: str, *, hidden: bool, generated: bool) -> LeftOut | N
     return None
 
 
-def left_out_by_content(content: bytes, *, generated: bool) -> LeftOut | None:
-    """Why a file is left out for what it holds, or None.
+def skip_reason_by_content(content: bytes, *, generated: bool) -> SkipReason | None:
+    """Why a file is skipped for what it holds, or None.
 
     Args:
         content: All of it.
-        generated: True lets in what says that it was generated, and what has very long lines, as minified text has.
+        generated: True accepts text that says it was generated, and text with very long lines, as minified text has.
     """
     if is_binary(content):
         return "binary"
@@ -75,5 +82,5 @@ def is_hidden(path: str) -> bool:
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether it is no text, told as git does by a zero byte near the beginning."""
+    """Whether the content is no text: as in git, a zero byte near the beginning decides."""
     return b"\0" in content[:_SNIFFED_BYTES]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.folders.left_out import left_out_by_content, left_out_by_name
+from llm_common.folders.exclusion import skip_reason_by_content, skip_reason_by_name
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ from llm_common.folders.left_out import left_out_by_content, left_out_by_name
     ],
 )
 def test_a_name_may_speak_against_a_file(path: str, reason: str | None) -> None:
-    assert left_out_by_name(path, hidden=False, generated=False) == reason
+    assert skip_reason_by_name(path, hidden=False, generated=False) == reason
 
 
 @pytest.mark.parametrize("path", [".github/ci.yml", ".env.example", "yarn.lock"])
 def test_hidden_and_generated_files_come_in_when_asked_for(path: str) -> None:
-    assert left_out_by_name(path, hidden=True, generated=True) is None
+    assert skip_reason_by_name(path, hidden=True, generated=True) is None
 
 
 @pytest.mark.parametrize("path", [".env", "server.key", ".ssh/id_rsa"])
 def test_secrets_never_do(path: str) -> None:
-    assert left_out_by_name(path, hidden=True, generated=True) == "secret"
+    assert skip_reason_by_name(path, hidden=True, generated=True) == "secret"
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_secrets_never_do(path: str) -> None:
     ],
 )
 def test_what_a_file_holds_may_speak_against_it(content: bytes, reason: str | None) -> None:
-    assert left_out_by_content(content, generated=False) == reason
-    assert left_out_by_content(content, generated=True) == (reason if reason == "binary" else None)
+    assert skip_reason_by_content(content, generated=False) == reason
+    assert skip_reason_by_content(content, generated=True) == (reason if reason == "binary" else None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import given, strategies as st
 
-from llm_common.folders.passages import nearest_passages, split_passages
+from llm_common.cli.workspace import nearest_passages, split_passages
 
 LINES = st.lists(st.sampled_from(["", "    body", "def f():", "text with words", "  "]), max_size=120)
 
@@ -14,9 +14,9 @@ LINES = st.lists(st.sampled_from(["", "    body", "def f():", "text with words",
 @given(LINES)
 def test_passages_are_the_whole_text_in_order(lines: list[str]) -> None:
     passages = split_passages("\n".join(lines))
-    assert [line for passage in passages for line in passage.lines] == "\n".join(lines).splitlines()
-    assert all(len(passage.lines) <= 28 for passage in passages)
-    assert all(len(passage.lines) >= 6 for passage in passages[:-1])
+    assert [line for passage in passages for line in passage.text.split("\n")] == "\n".join(lines).splitlines()
+    assert all(passage.last_line - passage.first_line + 1 <= 28 for passage in passages)
+    assert all(passage.last_line - passage.first_line + 1 >= 6 for passage in passages[:-1])
     numbers = [(passage.first_line, passage.last_line) for passage in passages]
     assert all(after[0] == before[1] + 1 for before, after in pairwise(numbers))
 
@@ -25,7 +25,11 @@ def test_a_passage_begins_at_a_definition() -> None:
     text = "\n".join(
         ["import a", *["x = 1"] * 6, "", "def first():", *["    pass"] * 7, "", "def second():", "    pass"]
     )
-    assert [passage.lines[0] for passage in split_passages(text)] == ["import a", "def first():", "def second():"]
+    assert [passage.text.split("\n")[0] for passage in split_passages(text)] == [
+        "import a",
+        "def first():",
+        "def second():",
+    ]
 
 
 def test_the_passages_of_the_question_come_first() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.folders.index_folder import IndexFolder, default_cache_dir
+from llm_common.folders.index_cache import IndexCache, default_cache_dir
 from llm_common.folders.tree_index import TreeIndex
 from tests.folders.tree import listed, write
 
@@ -16,7 +16,7 @@ def tree(tmp_path: Path) -> Path:
     return write(tmp_path / "tree", {"a.py": "def cookies(): ...\n"})
 
 
-def search(indexes: IndexFolder, tree: Path, *, hidden: bool = False) -> list[str]:
+def search(indexes: IndexCache, tree: Path, *, hidden: bool = False) -> list[str]:
     def work(index: TreeIndex) -> list[str]:
         index.refresh(tree, listed(tree), progress=lambda *_: None)
         return [hit.key for hit in index.search("cookies", limit=5)]
@@ -29,7 +29,7 @@ def files(cache: Path) -> list[str]:
 
 
 def test_an_index_is_kept_by_folder_and_by_choice_of_files(tmp_path: Path, tree: Path) -> None:
-    indexes = IndexFolder(tmp_path / "cache")
+    indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == search(indexes, tree) == search(indexes, tree, hidden=True) == ["a.py"]
     assert search(indexes, write(tmp_path / "other", {"b.py": "cookies"})) == ["b.py"]
     assert files(tmp_path / "cache") == ["1.sqlite"] * 3
@@ -39,7 +39,7 @@ def test_an_index_is_kept_by_folder_and_by_choice_of_files(tmp_path: Path, tree:
 
 @pytest.mark.parametrize("damage", ["text", "zeros", "middle", "table"])
 def test_a_damaged_index_is_built_anew_with_a_note(tmp_path: Path, tree: Path, damage: str) -> None:
-    search(IndexFolder(tmp_path / "cache"), tree)
+    search(IndexCache(tmp_path / "cache"), tree)
     file = next((tmp_path / "cache/indexes").glob("*.sqlite"))
     content = file.read_bytes()
     if damage == "table":
@@ -50,31 +50,28 @@ def test_a_damaged_index_is_built_anew_with_a_note(tmp_path: Path, tree: Path, d
     else:
         half = content[:4096] + b"\xff" * (len(content) - 4096)
         file.write_bytes({"text": b"text" * 999, "zeros": bytes(len(content)), "middle": half}[damage])
-    indexes = IndexFolder(tmp_path / "cache")
+    indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == ["a.py"]
     assert indexes.notes == ["the index of the folder was damaged; it was built anew"]
     assert files(tmp_path / "cache") == ["2.sqlite"]
-    assert search(later := IndexFolder(tmp_path / "cache"), tree) == ["a.py"]
+    assert search(later := IndexCache(tmp_path / "cache"), tree) == ["a.py"]
     assert later.notes == []
 
 
 def test_without_a_cache_folder_an_index_in_memory_serves(tmp_path: Path, tree: Path) -> None:
     write(tmp_path, {"cache": "a file"})
-    indexes = IndexFolder(tmp_path / "cache")
+    indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == ["a.py"]
     assert "built in memory" in indexes.notes[0]
 
 
-def test_an_index_that_another_process_holds_too_long_is_not_waited_for(
-    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llm_common.folders.tree_index._LOCK_TIMEOUT_S", 0.05)
-    search(IndexFolder(tmp_path / "cache"), tree)
+def test_an_index_locked_too_long_is_replaced_in_memory(tmp_path: Path, tree: Path) -> None:
+    search(IndexCache(tmp_path / "cache"), tree)
     write(tree, {"b.py": "cookies"})
     file = next((tmp_path / "cache/indexes").glob("*.sqlite"))
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    indexes = IndexFolder(tmp_path / "cache")
+    indexes = IndexCache(tmp_path / "cache", lock_timeout_s=0.05)
     assert sorted(search(indexes, tree)) == ["a.py", "b.py"]
     other.close()
     assert "built in memory" in indexes.notes[0]
@@ -86,7 +83,7 @@ def test_errors_of_the_work_itself_are_not_taken_for_damage(tmp_path: Path, tree
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        IndexFolder(tmp_path / "cache").use(tree, generated=False, hidden=False, work=work)
+        IndexCache(tmp_path / "cache").use(tree, generated=False, hidden=False, work=work)
 
 
 def test_the_cache_folder_is_the_platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.cli.plan import default_question, plan_for, promising_files
+from llm_common.cli.demo_plan import default_question, plan_for, promising_files
 from llm_common.cli.workspace import Workspace
 
 STANDARD_JSON = Workspace(Path(json.__file__).parent)
@@ -32,7 +32,7 @@ def test_the_file_that_answers_promises_most(question: str, first: str) -> None:
     assert promising_files(STANDARD_JSON, question, limit=1) == [first]
 
 
-def test_a_question_without_known_words_reads_the_starting_points(tmp_path: Path) -> None:
+def test_a_question_without_known_words_reads_the_introductions(tmp_path: Path) -> None:
     for name in ("zz.py", "main.py", "README.md"):
         (tmp_path / name).write_text("text\n")
     assert promising_files(Workspace(tmp_path), "zebra", limit=2) == ["README.md", "main.py"]

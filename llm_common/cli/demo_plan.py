@@ -4,10 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from llm_common.cli.workspace import Workspace
-from llm_common.cli.workspace_tools import word_beginnings
-from llm_common.folders.passages import split_passages
-from llm_common.folders.starting_points import starting_point
+from llm_common.cli.workspace import Workspace, split_passages, word_beginnings
+from llm_common.folders.candidates import readme_rank
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 
@@ -44,13 +42,15 @@ def plan_for(workspace: Workspace, question: str) -> ExecutionPlan:
             f'Read file "{path}"' for path in promising_files(workspace, question, limit=_READ_FILES)
         ],
     }
-    return ExecutionPlan(
-        tasks=[_task(number, name, parts) for number, (name, parts) in enumerate(steps.items(), start=1) if parts]
-    )
+    tasks = []
+    for number, (name, parts) in enumerate(steps.items(), start=1):
+        sub_tasks = [SubTask(id=place, description=step) for place, step in enumerate(parts, start=1)]
+        tasks += [PlannedTask(id=number, description=name, sub_tasks=sub_tasks)] if parts else []
+    return ExecutionPlan(tasks=tasks)
 
 
 def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[str]:
-    """The files whose passages rank best for the question; where no file has a word of it, the starting points.
+    """The files whose passages rank best for the question; where no file has a word of it, the introductions.
 
     Files that hold most of the question's words are searched, 200 of them and a million characters at most. Each of
     their passages gives its file `1 / (5 + rank)`, so that several good passages count for more than one.
@@ -67,7 +67,7 @@ def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[
     for rank, hit in enumerate(hits):
         scores[hit.key.rpartition(":")[0]] += 1 / (5 + rank)
     ranked = sorted(scores, key=lambda path: (-scores[path], path))
-    return (ranked or sorted(workspace.paths, key=lambda path: (starting_point(path), path)))[:limit]
+    return (ranked or sorted(workspace.paths, key=lambda path: (readme_rank(path), path)))[:limit]
 
 
 def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]:
@@ -85,11 +85,6 @@ def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]
             texts[path] = text
             room -= len(text)
     return texts
-
-
-def _task(number: int, description: str, steps: Sequence[str]) -> PlannedTask:
-    sub_tasks = [SubTask(id=place, description=step) for place, step in enumerate(steps, start=1)]
-    return PlannedTask(id=number, description=description, sub_tasks=sub_tasks)
 
 
 def _description(workspace: Workspace) -> str:

@@ -1,0 +1,81 @@
+"""Which files are weighed for a question, and their scores."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from llm_common.context.request import Score
+from llm_common.folders.candidates import candidate_files
+from llm_common.folders.folder_search import FolderSearch
+from tests.folders.tree import write
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LONG_AGO = timedelta(days=999)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def weigh(
+    tree: Path, ranked: Mapping[str, float], query: str = "q", ages: Mapping[str, timedelta] | None = None
+) -> dict[str, Score]:
+    """The scores of the candidates, in their order, where a search gave these."""
+    write(tree, dict.fromkeys(ranked, "text\n"))
+    for path in ranked:
+        changed = (NOW - (ages or {}).get(path, LONG_AGO)).timestamp()
+        os.utime(tree / path, (changed, changed))
+    search = FolderSearch(places={path: tree / path for path in ranked}, scores=dict(ranked))
+    files, scores = candidate_files(query, search, {}, now=NOW)
+    assert len(scores) == len(files)
+    return {file.path: scores["file", file.path] for file in files}
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/a.py", "src/__tests__/a.ts", "a_test.go", "x/test_a.py", "a.spec.ts", "conftest.py", "t/unit/a.py"]
+)
+def test_tests_count_less_unless_they_are_asked_for(tree: Path, path: str) -> None:
+    ranked = {path: 1.0, "zz.py": 0.95}
+    assert list(weigh(tree, ranked)) == ["zz.py", path]
+    assert list(weigh(tree, ranked, "which test covers this")) == [path, "zz.py"]
+
+
+def test_code_counts_more_than_prose(tree: Path) -> None:
+    assert list(weigh(tree, {"a.md": 1.0, "contest.py": 0.9, "latest/b.py": 0.9})) == [
+        "contest.py",
+        "latest/b.py",
+        "a.md",
+    ]
+
+
+def test_what_is_half_as_good_is_worth_a_quarter(tree: Path) -> None:
+    scores = weigh(tree, {"a.md": 1.0, "b.md": 0.5})
+    assert scores["b.md"].value == pytest.approx(scores["a.md"].value / 4)
+
+
+def test_what_the_question_names_comes_first(tree: Path) -> None:
+    scores = weigh(tree, {"a.md": 1.0, "named.py": 0.1}, "what does named.py do")
+    assert {path: score.rule for path, score in scores.items()} == {"named.py": "mentioned", "a.md": "ranked"}
+    assert next(iter(scores)) == "named.py"
+
+
+def test_the_parts_of_a_score_sum_up_to_it(tree: Path) -> None:
+    score = weigh(tree, {"tests/a.py": 1.0})["tests/a.py"]
+    assert sum(score.parts.values()) == pytest.approx(score.value) == pytest.approx((0.4 * 1.2) ** 2)
+    assert score.parts == pytest.approx({"words": 0.48, "code": 0.096, "recent": 0.0, "test": -0.3456})
+
+
+def test_a_test_is_worth_all_where_tests_are_asked_for(tree: Path) -> None:
+    scores = weigh(tree, {"tests/a.py": 1.0, "a.py": 1.0}, "which test covers this")
+    assert len({score.value for score in scores.values()}) == 1
+
+
+def test_a_recent_change_counts_at_the_scale_of_a_week(tree: Path) -> None:
+    ages = {"new.md": timedelta(0), "week.md": timedelta(days=7), "future.md": -timedelta(days=9)}
+    scores = weigh(tree, dict.fromkeys(ages, 1.0), ages=ages)
+    roots = {path: score.value**0.5 - 1 for path, score in scores.items()}
+    assert roots == pytest.approx({"new.md": 0.2, "week.md": 0.2 / 2.71828, "future.md": 0.2}, rel=1e-4)
