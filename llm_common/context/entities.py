@@ -2,14 +2,15 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
 from llm_common.context.mentions import FILE_EXTENSIONS
 from llm_common.context.request import EntityKind, ExtractedEntity
 from llm_common.ranking.lexical import STOP_WORDS
+from llm_common.ranking.scan import stem
 
 __all__ = [
     "MAX_ENTITIES",
@@ -27,27 +28,6 @@ MAX_KEYWORDS: Final = 64
 """Most keywords of a text: each is looked for in every file, and what matters comes early."""
 
 _WORD: Final = re.compile(r"\w+")
-_LONGEST_STEMMED: Final = 32
-_SHORTEST_STEM: Final = 3
-_OFTEN_DOUBLE: Final = "aeiouls"  # `pass`, `call`; but `running` is of `run`
-# Longest first; `ss`, `us` and `is` stand for no plural. What replaces an ending keeps families together:
-# query, queries; parse, parser, parsing, parsed.
-_ENDINGS: Final = (
-    ("ss", "ss"),
-    ("us", "us"),
-    ("is", "is"),
-    ("ies", "i"),
-    ("ied", "i"),
-    ("ings", ""),
-    ("ers", ""),
-    ("ing", ""),
-    ("es", ""),
-    ("ed", ""),
-    ("er", ""),
-    ("s", ""),
-    ("e", ""),
-    ("y", "i"),
-)
 
 
 def extract_keywords(text: str) -> tuple[str, ...]:
@@ -70,12 +50,7 @@ def stem_counts(text: str) -> dict[str, int]:
 
     Stems lack the commonest endings of English inflection, so that `parsers` and `parsed` are one.
     """
-    counts: dict[str, int] = {}
-    for word in _WORD.findall(text.lower()):
-        stem = _stem(word) if len(word) <= _LONGEST_STEMMED else word  # what is longer is data, and not to be cached
-        counts[stem] = counts.get(stem, 0) + 1
-    counts.pop("", None)
-    return counts
+    return Counter(stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS)
 
 
 def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
@@ -90,18 +65,6 @@ def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
         return 0.0
     lengths = sum(times * times for times in left.values()) * sum(times * times for times in right.values())
     return min(1.0, shared / math.sqrt(lengths))
-
-
-@lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    if word in STOP_WORDS:
-        return ""
-    for ending, replacement in _ENDINGS:
-        stem = word[: -len(ending)] + replacement
-        if len(stem) >= _SHORTEST_STEM and word.endswith(ending):
-            doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in _OFTEN_DOUBLE
-            return stem[:-1] if doubled else stem
-    return word
 
 
 MAX_ENTITIES: Final = 64

@@ -11,7 +11,7 @@ from llm_common.ranking.lexical import (
     split_identifiers,
     split_request,
 )
-from llm_common.ranking.scan import TermScanner, folded, scan, search_stems
+from llm_common.ranking.scan import TermScanner, folded, scan, search_stems, stem
 
 __all__ = [
     "MAX_QUERY_TERMS",
@@ -31,5 +31,6 @@ __all__ = [
     "split_identifiers",
     "split_request",
     "standing_out",
+    "stem",
     "weighted_sum",
 ]

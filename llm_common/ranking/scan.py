@@ -14,7 +14,7 @@ from typing import Final
 
 from llm_common.ranking.lexical import query_terms, split_request
 
-__all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems"]
+__all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems", "stem"]
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
@@ -24,7 +24,8 @@ _REMEMBERED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
-_SHORTEST_STEM: Final = 4  # what is shorter counts as a whole word only
+_MIN_STEM_CHARS: Final = 4  # a shorter word counts only as a whole word
+_MAX_STEMMED_CHARS: Final = 32  # a longer word is encoded data, which would fill the cache
 _TELLING: Final = 6  # stems of so many letters hardly stand within other words by chance
 # Longest first. A stem finds whatever begins with it, so that a short one finds all forms of a word.
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
@@ -47,9 +48,26 @@ def folded(text: str) -> str:
     return text.lower()
 
 
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """The word without its English ending: `pars` for parser, parsing and parsed; never under four letters.
+
+    Every stem is the beginning of its word, so a search for the stem finds all forms. Other than ASCII letters, and
+    words of over 32 characters, come back unchanged.
+    """
+    if not (word.isascii() and word.isalpha()) or len(word) > _MAX_STEMMED_CHARS or word.endswith("ss"):
+        return word
+    for ending in _ENDINGS:
+        start = word.removesuffix(ending)
+        if start != word and len(start) >= _MIN_STEM_CHARS:
+            doubled = len(start) > _MIN_STEM_CHARS and start[-1] == start[-2] and start[-1] not in _OFTEN_DOUBLE
+            return start[:-1] if doubled else start
+    return word
+
+
 def search_stems(text: str) -> tuple[str, ...]:
     """The words of a text to look for, folded and without endings, once each; see `query_terms`."""
-    return tuple(dict.fromkeys(_stem(folded(term)) for term in query_terms(text)))
+    return tuple(dict.fromkeys(stem(folded(term)) for term in query_terms(text)))
 
 
 class TermScanner:
@@ -209,19 +227,8 @@ def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
     find = re.compile(
-        rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
+        rf"{word}(?<![a-z]{word})" if len(stem) >= _MIN_STEM_CHARS else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
     return lambda texts: {
         place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
     }
-
-
-def _stem(word: str) -> str:
-    if not (word.isascii() and word.isalpha()):
-        return word
-    for ending in _ENDINGS:
-        stem = word.removesuffix(ending)
-        if stem != word and len(stem) >= _SHORTEST_STEM:
-            doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in _OFTEN_DOUBLE
-            return stem[:-1] if doubled else stem
-    return word
