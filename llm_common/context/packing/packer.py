@@ -20,7 +20,7 @@ from operator import attrgetter
 from llm_common.context.bundle import FRACTIONS, KINDS, BundleMetadata, ContextBundle, ItemAccount, frame, render_blocks
 from llm_common.context.packing.candidate import FIRST, REFUSED, Candidate, LeftOut, Placed, candidates_of
 from llm_common.context.packing.knapsack import choose, offers_of
-from llm_common.context.packing.ladder import LEAST_CUT, SAMPLE_CHARS, Ladder, Meter
+from llm_common.context.packing.forms import LEAST_CUT, SAMPLE_CHARS, Ladder, Meter
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
 from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores
 from llm_common.pointers.pointer import ContextPointer

@@ -5,7 +5,7 @@ import time
 
 from hypothesis import given, strategies as st
 
-from llm_common.context.packing.ladder import RankedPassages
+from llm_common.context.packing.forms import RankedPassages
 from llm_common.ranking import search_stems
 from tests.context.samples import texts_of
 
