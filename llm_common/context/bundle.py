@@ -98,25 +98,25 @@ FRACTIONS: Mapping[Form, float] = {
     "pointer": 0.1,
     "left_out": 0.0,
 }
-"""What part of its worth an item keeps in each form."""
+"""What part of its value an item keeps in each form."""
 
 _ID_CHARS = 48
 
 
 class ItemAccount(NamedTuple):
-    """What became of one item, and why.
+    """Whether one item is in the bundle, in which form, and why.
 
     Attributes:
         kind: Kind of the item.
         id: Its id; a pointer id for an output.
         rule: Where its score puts it; see `Score`.
-        reason: Kept: `newest` (the reserve), `mentioned`, `pinned`, `share` (of its kind's room) or `spare` (room that
-            others left). Dropped: `no_room`, `enough` (five memories are in), or the rule that keeps it out.
+        reason: Kept: `newest` (the reserve), `mentioned`, `pinned`, `share` (within its kind's quota) or `spare` (of
+            what others left). Dropped: `no_room`, `limit_reached` (five memories are in), or the rule that bars it.
         form: `whole`; `passages`: the parts that fit the request best; `excerpt`: head and tail; `summary`; `pointer`:
             one line that names it; `left_out`.
         tokens: Tokens of its block, by the request's counter; 0 when left out.
         score: Its score.
-        worth: What packing made as large as it could: the square of the score, by the form's share in `FRACTIONS`.
+        value: What packing maximises: the square of the score, times the form's fraction in `FRACTIONS`.
         parts: The score's summands.
     """
 
@@ -127,7 +127,7 @@ class ItemAccount(NamedTuple):
     form: Form
     tokens: int
     score: float
-    worth: float
+    value: float
     parts: Mapping[str, float]
 
 

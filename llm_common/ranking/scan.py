@@ -227,7 +227,9 @@ def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
     # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
     word = re.escape(stem)
     find = re.compile(
-        rf"{word}(?<![a-z]{word})" if len(stem) >= _MIN_STEM_CHARS else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
+        rf"{word}(?<![a-z]{word})"
+        if len(stem) >= _MIN_STEM_CHARS
+        else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
     return lambda texts: {
         place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))

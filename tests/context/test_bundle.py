@@ -38,7 +38,7 @@ def test_every_item_is_explained_as_plain_data_s1_11() -> None:
 def test_a_degraded_item_keeps_a_part_of_its_worth() -> None:
     account = next(each for each in packed(POOL, request_of(900), SCORES).kept if each.kind == "output")
     assert account.form == "pointer"
-    assert account.worth == pytest.approx(0.25**2 * 0.1)
+    assert account.value == pytest.approx(0.25**2 * 0.1)
 
 
 def test_the_figures_count_what_is_in() -> None:

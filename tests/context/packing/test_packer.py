@@ -190,7 +190,7 @@ class TestUse:
 
 
 class TestKnapsack:
-    def test_packed_worth_is_near_the_optimum_on_a_thousand_small_instances(self) -> None:
+    def test_packed_value_is_near_the_optimum_on_a_thousand_small_instances(self) -> None:
         source = random.Random(5)
         counter = CharacterCounter()
         ratios = []
@@ -203,7 +203,7 @@ class TestKnapsack:
             scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
             request = request_of(source.randrange(500, 1_600), "nothing in them", counter=counter)
             bundle = packed(pool, request, scores)
-            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+            ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
         assert min(ratios) >= 0.95
         assert sum(ratios) / len(ratios) >= 0.99
 
@@ -229,7 +229,7 @@ class TestKnapsack:
         without = packed(DataPoolSnapshot(context_files=small), request, scores)
         assert reason_of(bundle, "large.py") == "share"
         assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
-        assert sum(each.worth for each in bundle.kept) >= 0.95 * sum(each.worth for each in without.kept)
+        assert sum(each.value for each in bundle.kept) >= 0.95 * sum(each.value for each in without.kept)
 
     def test_a_large_item_that_is_no_better_than_what_fits_is_whole_or_waits_for_spare_room(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
@@ -237,7 +237,7 @@ class TestKnapsack:
         bundle = packed(pool, request_of(4_000, "wind over the bridge"), even_scores(pool, 0.4))
         assert reason_of(bundle, "large.py") != "share"
 
-    def test_packed_worth_of_items_that_can_be_cut_is_near_that_of_whole_ones_or_more(self) -> None:
+    def test_packed_value_of_items_that_can_be_cut_is_near_that_of_whole_ones_or_more(self) -> None:
         source = random.Random(8)
         counter = CharacterCounter()
         ratios = []
@@ -251,13 +251,13 @@ class TestKnapsack:
             scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
             request = request_of(source.randrange(1_000, 6_000), "wind over the bridge", counter=counter)
             bundle = packed(pool, request, scores)
-            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+            ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
         assert min(ratios) >= 0.95
         assert sum(ratios) / len(ratios) >= 1.0
 
 
 def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budget: int) -> float:
-    """The largest worth that whole files can have in the budget, by trying every choice of them."""
+    """The largest value that whole files can have in the budget, by trying every choice of them."""
     items = [
         (
             len(item_block("file", each.id, heading=each.path, body=each.content).text),
@@ -268,7 +268,7 @@ def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budge
     room = budget - len(frame(["file"]))
     return (
         max(
-            sum(worth for _, worth in chosen)
+            sum(value for _, value in chosen)
             for size in range(len(items) + 1)
             for chosen in combinations(items, size)
             if sum(tokens for tokens, _ in chosen) <= room
@@ -359,7 +359,7 @@ class TestMemoryProjectOutputs:
         scores: dict[tuple[Kind, str], Score] = {("memory", f"m{number}"): Score(number / 10) for number in range(8)}
         bundle = packed(pool, request_of(5_000), scores)
         assert [each.id for each in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
-        assert {account.reason for account in bundle.dropped} == {"enough"}
+        assert {account.reason for account in bundle.dropped} == {"limit_reached"}
 
     def test_the_project_is_in_whole_or_not_at_all_s1_10(self) -> None:
         pool = DataPoolSnapshot(project_state=PROJECT)
