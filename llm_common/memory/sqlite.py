@@ -29,7 +29,7 @@ from llm_common.memory.recall import (
     scoped_words,
     shortlist,
 )
-from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 from llm_common.text.canonical import stable_json
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteMemory"]
@@ -131,7 +131,7 @@ class SqliteMemory:
             raise StoreError("this memory is closed; make another one")
 
         def run() -> T:
-            with as_store_errors(self._path):
+            with sqlite_errors_as_store_errors(self._path):
                 return work(self._opened())
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import IntentType, Kind
-from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
 __all__ = ["HALF_LIFE", "MAX_FACTOR", "MIN_FACTOR", "STEP", "AdaptiveWeights", "bounded", "faded", "pushes"]
 
@@ -194,7 +194,7 @@ class AdaptiveWeights:
 
         def run() -> T:
             with (
-                as_store_errors(self._path),
+                sqlite_errors_as_store_errors(self._path),
                 closing(
                     open_sqlite(
                         self._path,
