@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from llm_common.context.mentions import is_code, is_test
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
-from llm_common.ranking import Embedder, TermScanner, folded, scan, standing_out
+from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
 from llm_common.selection.relevance_ranking import rank_pointers
 
 __all__ = ["MeasuredStrategy", "TextCache", "defined_symbols"]
@@ -162,7 +162,7 @@ class MeasuredStrategy:
     def _likeness(self, query: str, texts: Sequence[str], weight: float = _VECTOR_WEIGHT) -> list[float]:
         if self._embedder is None:
             return [0.0] * len(texts)
-        return [weight * value for value in standing_out(self._embedder.similarities(query, texts))]
+        return [weight * value for value in prominence(self._embedder.similarities(query, texts))]
 
 
 def _turn_texts(turn: TurnEntry) -> tuple[str, str]:

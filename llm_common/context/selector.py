@@ -1,4 +1,4 @@
-"""`ContextSelector`: chooses what a prompt holds; `select_and_pack_context`: the same without store and events."""
+"""`ContextSelector` chooses what a prompt holds; `select_and_pack_context` does so without store and events."""
 
 import asyncio
 import inspect
@@ -59,7 +59,7 @@ class ContextEvent:
 
     Attributes:
         name: Which step.
-        data: Its figures; the functions of this module tell which.
+        data: Its figures, as the functions of this module name them.
     """
 
     name: EventName
@@ -67,7 +67,7 @@ class ContextEvent:
 
 
 Listener = Callable[[ContextEvent], None]
-"""Called within the selection, so a slow one slows it down; what it returns or raises changes nothing."""
+"""Called within the selection: a slow one slows it down. Its result and its errors change nothing."""
 
 
 def selection_start(*, intent: str, budget: int) -> ContextEvent:
@@ -81,7 +81,7 @@ def file_scored(*, file_id: str, score: float) -> ContextEvent:
 
 
 def budget_exceeded(*, requested: int, available: int) -> ContextEvent:
-    """The event of a budget that the system's tokens take up: how many those are, and how many there are."""
+    """The event of a budget that leaves nothing beside the system part: its tokens, and those available."""
     return ContextEvent("context.budget.exceeded", {"requested": requested, "available": available})
 
 
@@ -102,9 +102,9 @@ def selection_complete(
 
 
 def emit(event: ContextEvent, listeners: Iterable[Listener]) -> None:
-    """Tells every listener, in their order; one that raises is logged and the others hear the event all the same.
+    """Calls every listener, in order; an error of one is logged, and the others are still called.
 
-    A listener is not awaited: of an async one nothing runs.
+    A listener is not awaited: an async one never runs.
     """
     for listener in listeners:
         try:
@@ -120,22 +120,21 @@ def emit(event: ContextEvent, listeners: Iterable[Listener]) -> None:
 _MAX_LOADED = 12
 _MAX_LOADED_BYTES = 2_000_000  # of one output; a larger one is named, to be read in parts by its id
 _CHARS_PER_TOKEN = 4
-_LOADED_BUDGETS = 2  # so many budgets' worth of text leaves the packing a choice
+_LOADED_BUDGETS = 2  # times the budget in text leaves the packing a choice
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Keeps nothing between selections but what it counted and folded of texts, which makes the next one fast, so that
-    selections may run at the same time and give what they give one after the other.
+    Keeps nothing between selections but token counts and folded texts, which never change a result: selections may run
+    at the same time.
 
     Args:
         store: Where the stored outputs are; without one they can be named but not shown.
-        listeners: Told of every selection, in the order of `ContextEvent`, on the caller's own thread.
-        strategies: Those that a request may name. None takes `measured`, without vectors and with a memory of its own
-            (see `MeasuredStrategy`), and `spec`. With vectors of the extra `embeddings`:
-            `{"measured": MeasuredStrategy(embedder=StaticVectors())}`.
+        listeners: Called at every selection, in the order of `ContextEvent`, on the caller's thread.
+        strategies: The strategies that a request may name. None takes `measured`, without vectors and with a cache,
+            and `spec`; `MeasuredStrategy` shows how to use vectors.
     """
 
     def __init__(
@@ -155,8 +154,8 @@ class ContextSelector:
     ) -> ContextBundle:
         """The bundle for the request, never over its budget; empty when that leaves nothing beside the system text.
 
-        Scoring, packing and the store run in a thread, so that the event loop stays free. Only the best outputs that
-        could be shown are loaded: at most twelve, of at most 2 MB each.
+        Scoring, packing and the store run in a thread. Only the best outputs that could be shown are loaded: at most
+        twelve, of at most 2 MB each.
 
         Args:
             request: What to select for. Its `now`, where None, is the present moment.
@@ -177,7 +176,7 @@ class ContextSelector:
         with span("llm_common.context.select") as current:
             scores, bundle = await asyncio.to_thread(self._select, asked, pool, allocation, now, previous)
             current.set_attribute("tokens", bundle.metadata.total_tokens)
-        self._tell(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
+        self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
 
     def _select(
@@ -224,7 +223,7 @@ class ContextSelector:
             self._counts = kind, meter
         return meter
 
-    def _tell(
+    def _emit_figures(
         self,
         pool: DataPoolSnapshot,
         scores: Scores,
@@ -261,7 +260,7 @@ def select_and_pack_context(
     previous: ContextBundle | None = None,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> ContextBundle:
-    """The bundle for an intent within an allocation; pure: neither clock nor store nor event.
+    """The bundle for an intent within an allocation; pure: no clock, no store, no events.
 
     Args:
         pool: The candidates.
@@ -269,9 +268,9 @@ def select_and_pack_context(
         intent: What to select for; see `classify_intent`.
         request: Strategy, hints, patterns, counter and moment; None takes the defaults. Its intent and budget are not
             read. Without a moment, ages are measured from the newest item of the pool.
-        texts: Texts of stored outputs by pointer id; others can only be named.
+        texts: Texts of stored outputs by pointer id; other outputs can only be named.
         previous: The bundle of the turn before.
-        strategies: Those that the request may name.
+        strategies: The strategies that the request may name.
     """
     request = request or ContextSelectionRequest(intent=intent, token_budget=max(allocation.total_budget, 1))
     request = request.model_copy(update={"intent": intent})

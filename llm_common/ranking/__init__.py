@@ -1,6 +1,6 @@
 """Orders text: full-text ranking and the fusion of rankings, without a model."""
 
-from llm_common.ranking.embeddings import Embedder, StaticVectors, standing_out
+from llm_common.ranking.embeddings import Embedder, StaticVectors, prominence
 from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
 from llm_common.ranking.lexical import (
     MAX_QUERY_TERMS,
@@ -24,13 +24,13 @@ __all__ = [
     "folded",
     "max_normalised",
     "min_max_normalised",
+    "prominence",
     "query_terms",
     "reciprocal_rank_fusion",
     "scan",
     "search_stems",
     "split_identifiers",
     "split_request",
-    "standing_out",
     "stem",
     "weighted_sum",
 ]

@@ -11,7 +11,7 @@ from cachetools import LRUCache
 
 from llm_common.errors import ConfigError
 
-__all__ = ["Embedder", "StaticVectors", "standing_out"]
+__all__ = ["Embedder", "StaticVectors", "prominence"]
 
 _MAX_CHARS: Final = 4_000  # the mean of more words says no more about a text
 _MAX_CACHED: Final = 20_000  # texts; a vector takes a kilobyte
@@ -26,7 +26,7 @@ class Embedder(Protocol):
         """The cosine of each text with the query, in the order of the texts; equal input gives equal output."""
 
 
-def standing_out(similarities: Sequence[float]) -> list[float]:
+def prominence(similarities: Sequence[float]) -> list[float]:
     """How far each similarity stands out from the others, from 0 to 1.
 
     The cosines of a pool lie close together, and only the best are informative. A value less than a standard deviation

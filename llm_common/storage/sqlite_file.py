@@ -64,9 +64,7 @@ def sqlite_errors_as_store_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as exc:
         raise _store_error(getattr(exc, "sqlite_errorcode", 0) & _PRIMARY_CODE, path) from exc
     except OSError as exc:
-        raise StoreError(
-            f"{path} cannot be opened ({type(exc).__name__}); check the folder's permissions"
-        ) from exc
+        raise StoreError(f"{path} cannot be opened ({type(exc).__name__}); check the folder's permissions") from exc
 
 
 def _store_error(code: int, path: Path) -> StoreError:
@@ -75,17 +73,13 @@ def _store_error(code: int, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(f"no room left for {path}; free some, nothing was written")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LockTimeoutError(
-            f"{path} stayed locked; raise lock_timeout_s, or stop the process that hangs"
-        )
+        return LockTimeoutError(f"{path} stayed locked; raise lock_timeout_s, or stop the process that hangs")
     return StoreError(f"SQLite cannot use {path} (error {code}); check the file, its folder and their permissions")
 
 
 def _migrate(connection: sqlite3.Connection, application_id: int, migrations: Sequence[Sequence[str]]) -> None:
     with transaction(connection):
-        version = _version(
-            connection, application_id, len(migrations)
-        )  # another process may have been first
+        version = _version(connection, application_id, len(migrations))  # another process may have been first
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
