@@ -234,7 +234,7 @@ def test_a_text_that_changed_under_its_id_is_read_again() -> None:
 
 
 @given(cases())
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=25)
 def test_every_item_gets_one_finite_score_s1_11(case: Case) -> None:
     pool, _, _ = case
     scores = scored(pool, "where does the rain of 日本語 come from? And what does f(x) return?")

@@ -1,7 +1,8 @@
 """One selection from a pool to a bundle, with store and listeners."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -23,6 +24,13 @@ from llm_common.context import (
     select_and_pack_context,
 )
 from llm_common.context.request import Kind
+from llm_common.context.selector import (
+    budget_exceeded,
+    emit,
+    file_scored,
+    selection_complete,
+    selection_start,
+)
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 from tests.context.samples import NOON, PROJECT, file, intent, memory, output, request_of, turn
@@ -222,3 +230,52 @@ async def test_vectors_reach_the_default_strategy_s1_16() -> None:
     selector = ContextSelector(strategies={"measured": MeasuredStrategy(embedder=Synonyms())})
     assert [each.id for each in (await ContextSelector().select(request, pool)).memory] == ["m0", "m1", "m2"]
     assert [each.id for each in (await selector.select(request, pool)).memory] == ["m2", "m0", "m1"]
+
+
+EVENT = selection_start(intent=IntentType.CODE_WRITING, budget=500)
+
+
+def test_events_hold_the_figures_of_the_specification_s1_12() -> None:
+    events = [
+        EVENT,
+        file_scored(file_id="f1", score=1.5),
+        budget_exceeded(requested=200, available=100),
+        selection_complete(duration_ms=1.5, files_selected=1, turns_selected=2, tokens_used=3, budget_utilization=0.5),
+    ]
+    assert [(event.name, dict(event.data)) for event in events] == [
+        ("context.selection.start", {"intent": "code_writing", "budget": 500}),
+        ("context.file.scored", {"file": "f1", "score": 1.5}),
+        ("context.budget.exceeded", {"requested": 200, "available": 100}),
+        (
+            "context.selection.complete",
+            {"duration_ms": 1.5, "files_selected": 1, "turns_selected": 2, "tokens_used": 3, "budget_utilization": 0.5},
+        ),
+    ]
+
+
+def raises(_: ContextEvent) -> None:
+    raise RuntimeError("secret of the listener")
+
+
+async def waits(_: ContextEvent) -> None:
+    raise AssertionError("is never run")
+
+
+@pytest.mark.parametrize("listener", [raises, waits], ids=["F-143-raises", "F-143-async"])
+def test_a_bad_listener_keeps_no_other_from_hearing_s1_12(
+    listener: Callable[[ContextEvent], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[ContextEvent] = []
+    with caplog.at_level(logging.WARNING):
+        emit(EVENT, [heard.append, listener, heard.append])
+    assert heard == [EVENT, EVENT]
+    assert "context listener" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_an_interrupt_within_a_listener_is_not_swallowed() -> None:
+    def interrupted(_: ContextEvent) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        emit(EVENT, [interrupted])

@@ -38,7 +38,7 @@ def test_refuses_weights_that_do_not_match_and_a_negative_k() -> None:
         reciprocal_rank_fusion([["a"]], k=-1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(KEYS, max_size=4))
 @example([list("abcdghef")] * 2 + [list("abcdefgh")] * 2)  # sums that plain addition rounds by their order
 def test_the_order_of_the_rankings_never_matters(rankings: list[list[str]]) -> None:
