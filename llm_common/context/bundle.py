@@ -161,8 +161,8 @@ class ContextBundle:
         outputs: The stored outputs that are in, ordered alike.
         blocks: The blocks of all of these, in the order of the prompt.
         kept: The accounts of the items that are in, in the order of the prompt.
-        dropped: The accounts of the others, by kind, best first, each made when it is read. `kept` and `dropped`
-            together hold every item of the pool exactly once.
+        dropped: The accounts of the others, by kind, best first. `kept` and `dropped` together hold every item of the
+            pool exactly once.
         metadata: The bundle in figures.
     """
 
@@ -173,7 +173,7 @@ class ContextBundle:
     outputs: tuple[ContextPointer, ...]
     blocks: tuple[Block, ...]
     kept: tuple[ItemAccount, ...]
-    dropped: Sequence[ItemAccount]
+    dropped: tuple[ItemAccount, ...]
     metadata: BundleMetadata
 
     def render(self) -> str:

@@ -33,17 +33,11 @@ from llm_common.tools.tool import foreign_code
 __all__ = [
     "ContextEvent",
     "ContextSelector",
-    "EventName",
     "Listener",
-    "budget_exceeded",
-    "emit",
-    "file_scored",
     "select_and_pack_context",
-    "selection_complete",
-    "selection_start",
 ]
 
-EventName = Literal[
+_EventName = Literal[
     "context.selection.start", "context.file.scored", "context.budget.exceeded", "context.selection.complete"
 ]
 
@@ -59,62 +53,17 @@ class ContextEvent:
 
     Attributes:
         name: Which step.
-        data: Its figures, as the functions of this module name them.
+        data: Its figures: `intent` and `budget` in effect; `file` and `score`; `requested` tokens of the system part
+            and `available` ones; `duration_ms`, `files_selected`, `turns_selected`, `tokens_used` and
+            `budget_utilization`.
     """
 
-    name: EventName
+    name: _EventName
     data: Mapping[str, str | int | float]
 
 
 Listener = Callable[[ContextEvent], None]
 """Called within the selection: a slow one slows it down. Its result and its errors change nothing."""
-
-
-def selection_start(*, intent: str, budget: int) -> ContextEvent:
-    """The event that opens a selection, with the tokens that it may take in effect."""
-    return ContextEvent("context.selection.start", {"intent": str(intent), "budget": budget})
-
-
-def file_scored(*, file_id: str, score: float) -> ContextEvent:
-    """The event of one scored file."""
-    return ContextEvent("context.file.scored", {"file": file_id, "score": score})
-
-
-def budget_exceeded(*, requested: int, available: int) -> ContextEvent:
-    """The event of a budget that leaves nothing beside the system part: its tokens, and those available."""
-    return ContextEvent("context.budget.exceeded", {"requested": requested, "available": available})
-
-
-def selection_complete(
-    *, duration_ms: float, files_selected: int, turns_selected: int, tokens_used: int, budget_utilization: float
-) -> ContextEvent:
-    """The event that closes a selection."""
-    return ContextEvent(
-        "context.selection.complete",
-        {
-            "duration_ms": duration_ms,
-            "files_selected": files_selected,
-            "turns_selected": turns_selected,
-            "tokens_used": tokens_used,
-            "budget_utilization": budget_utilization,
-        },
-    )
-
-
-def emit(event: ContextEvent, listeners: Iterable[Listener]) -> None:
-    """Calls every listener, in order; an error of one is logged, and the others are still called.
-
-    A listener is not awaited: an async one never runs.
-    """
-    for listener in listeners:
-        try:
-            with foreign_code("a context listener"):
-                answer: object = listener(event)
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                    _log.warning("a context listener is async and was not run; give a plain function")
-        except ToolFailedError as exc:
-            _log.warning("a context listener failed on %s: %s", event.name, type(exc.__cause__).__name__)
 
 
 _MAX_LOADED = 12
@@ -170,7 +119,8 @@ class ContextSelector:
         """
         started = perf_counter()
         allocation = allocate_budget(request)
-        emit(selection_start(intent=request.intent.classification, budget=allocation.total_budget), self._listeners)
+        intent = str(request.intent.classification)
+        self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
         now = request.now or datetime.now(UTC)
         asked = request.model_copy(update={"counter": self._metered(request.counter)})
         with span("llm_common.context.select") as current:
@@ -234,20 +184,33 @@ class ContextSelector:
         if not self._listeners:
             return
         for file_id in sorted(file.id for file in pool.context_files):
-            emit(file_scored(file_id=file_id, score=scores["file", file_id].value), self._listeners)
+            self._emit("context.file.scored", file=file_id, score=scores["file", file_id].value)
         if allocation.total_budget <= allocation.system:
-            emit(budget_exceeded(requested=allocation.system, available=allocation.total_budget), self._listeners)
+            self._emit("context.budget.exceeded", requested=allocation.system, available=allocation.total_budget)
         figures = bundle.metadata
-        emit(
-            selection_complete(
-                duration_ms=duration_ms,
-                files_selected=figures.files_selected,
-                turns_selected=figures.turns_selected,
-                tokens_used=figures.total_tokens,
-                budget_utilization=figures.budget_utilization,
-            ),
-            self._listeners,
+        self._emit(
+            "context.selection.complete",
+            duration_ms=duration_ms,
+            files_selected=figures.files_selected,
+            turns_selected=figures.turns_selected,
+            tokens_used=figures.total_tokens,
+            budget_utilization=figures.budget_utilization,
         )
+
+    def _emit(self, name: _EventName, **data: str | float) -> None:
+        """Calls every listener, in order; an error of one is logged, and the others are still called.
+
+        A listener is not awaited: an async one never runs.
+        """
+        for listener in self._listeners:
+            try:
+                with foreign_code("a context listener"):
+                    answer: object = listener(ContextEvent(name, data))
+                    if inspect.iscoroutine(answer):
+                        answer.close()
+                        _log.warning("a context listener is async and was not run; give a plain function")
+            except ToolFailedError as exc:
+                _log.warning("a context listener failed on %s: %s", name, type(exc.__cause__).__name__)
 
 
 def select_and_pack_context(

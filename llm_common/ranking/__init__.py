@@ -1,7 +1,7 @@
 """Orders text: full-text ranking and the fusion of rankings, without a model."""
 
 from llm_common.ranking.embeddings import Embedder, StaticVectors, prominence
-from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
+from llm_common.ranking.fusion import max_normalised, reciprocal_rank_fusion, weighted_sum
 from llm_common.ranking.lexical import (
     MAX_QUERY_TERMS,
     Hit,
@@ -23,7 +23,6 @@ __all__ = [
     "best_first",
     "folded",
     "max_normalised",
-    "min_max_normalised",
     "prominence",
     "query_terms",
     "reciprocal_rank_fusion",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from llm_common.ranking.lexical import Hit, best_first
 
-__all__ = ["max_normalised", "min_max_normalised", "reciprocal_rank_fusion", "weighted_sum"]
+__all__ = ["max_normalised", "reciprocal_rank_fusion", "weighted_sum"]
 
 
 def reciprocal_rank_fusion(
@@ -56,9 +56,3 @@ def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
     """The scores divided by the largest, so that the best is 1 and zero stays zero; all 0 when none is positive."""
     top = max(scores.values(), default=0.0)
     return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}
-
-
-def min_max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores stretched over 0 to 1; all 1 when they are equal."""
-    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
-    return {key: (score - low) / (high - low) if high > low else 1.0 for key, score in scores.items()}

@@ -1,17 +1,16 @@
 """The items of a pool on their way into a bundle: scored, in one order, and placed in a form or left out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
-from typing import overload
 
 from llm_common.context.bundle import FRACTIONS, KINDS, Block, ContextBundle, Form, ItemAccount, item_block
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
 from llm_common.context.request import Kind, Score, Scores
 from llm_common.pointers.pointer import ContextPointer
 
-__all__ = ["FIRST", "REFUSED", "Candidate", "LeftOut", "Placed", "candidates_of"]
+__all__ = ["FIRST", "REFUSED", "Candidate", "Placed", "candidates_of"]
 
 _HYSTERESIS = 0.5  # added to the value of an item of the previous bundle: what replaces it must score a fifth higher
 
@@ -51,6 +50,12 @@ class Candidate:
     before: int | None
     tier: int
     chars: int
+
+    def left_out(self, reason: str) -> ItemAccount:
+        """The account of the item where it is not in the bundle: for its rule, or else for that reason."""
+        value, parts, rule = self.score
+        reason = rule if rule in REFUSED else reason
+        return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts)
 
     def block(self, body: str, note: str = "") -> Block:
         """Its block with that body and, where not all is shown, a note behind the heading."""
@@ -98,49 +103,6 @@ def _value_of(score: Score) -> float:
     .24.
     """
     return min(score.value, _MAX_SCORE) ** 2 if score.value > 0 else 0.0
-
-
-class LeftOut(Sequence[ItemAccount]):
-    """The accounts of candidates that are not in the bundle, each made when it is read: there may be thousands.
-
-    Args:
-        candidates: These candidates, in their order.
-        reasons: By kind, why a candidate is out though its rule would let it in.
-    """
-
-    __slots__ = ("_candidates", "_reasons")
-
-    def __init__(self, candidates: Sequence[Candidate], reasons: Mapping[Kind, str]) -> None:
-        self._candidates = candidates
-        self._reasons = reasons
-
-    def __len__(self) -> int:
-        return len(self._candidates)
-
-    @overload
-    def __getitem__(self, index: int) -> ItemAccount: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[ItemAccount, ...]: ...
-    def __getitem__(self, index: int | slice) -> ItemAccount | tuple[ItemAccount, ...]:
-        if isinstance(index, slice):
-            return tuple(map(self._account, self._candidates[index]))
-        return self._account(self._candidates[index])
-
-    def __iter__(self) -> Iterator[ItemAccount]:
-        return map(self._account, self._candidates)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LeftOut | tuple) and tuple(self) == tuple(other)
-
-    __hash__ = None  # type: ignore[assignment]  # as of any tuple with a dict in it
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
-    def _account(self, candidate: Candidate) -> ItemAccount:
-        value, parts, rule = candidate.score
-        reason = rule if rule in REFUSED else self._reasons[candidate.kind]
-        return ItemAccount(candidate.kind, candidate.id, rule, reason, "left_out", 0, value, 0.0, parts)
 
 
 def candidates_of(

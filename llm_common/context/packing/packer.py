@@ -18,7 +18,7 @@ from math import inf
 from operator import attrgetter
 
 from llm_common.context.bundle import FRACTIONS, KINDS, BundleMetadata, ContextBundle, ItemAccount, frame, render_blocks
-from llm_common.context.packing.candidate import FIRST, REFUSED, Candidate, LeftOut, Placed, candidates_of
+from llm_common.context.packing.candidate import FIRST, REFUSED, Candidate, Placed, candidates_of
 from llm_common.context.packing.forms import MIN_CUT_TOKENS, SAMPLE_CHARS, Degradation, Meter
 from llm_common.context.packing.knapsack import best_of
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
@@ -119,10 +119,10 @@ class _Packer:
 
     def bundle(self) -> ContextBundle:
         """The bundle of the items placed so far."""
-        reasons = {kind: "limit_reached" if self._limit_reached(kind) else "no_room" for kind in KINDS}
-        out = [candidate for candidate in self._candidates if candidate not in self._placed]
+        reasons: dict[Kind, str] = {kind: "limit_reached" if self._limit_reached(kind) else "no_room" for kind in KINDS}
+        dropped = tuple(each.left_out(reasons[each.kind]) for each in self._candidates if each not in self._placed)
         placed = _in_bundle_order(self._placed.values())
-        return _assemble(placed, LeftOut(out, reasons), self._request, self._allocation, total_tokens=self._total)
+        return _assemble(placed, dropped, self._request, self._allocation, total_tokens=self._total)
 
     def _place_newest(self) -> None:
         turns = [
@@ -325,7 +325,7 @@ def _in_bundle_order(placed: Iterable[Placed]) -> list[Placed]:
 
 def _assemble(
     placed: Sequence[Placed],
-    dropped: Sequence[ItemAccount],
+    dropped: tuple[ItemAccount, ...],
     request: ContextSelectionRequest,
     allocation: BudgetAllocation,
     *,
