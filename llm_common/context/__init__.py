@@ -1,4 +1,4 @@
-"""Packs turns, files, memories, project state and stored outputs under one hard budget, and says why."""
+"""Packs turns, files, memories and stored outputs under one hard budget."""
 
 from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
 from llm_common.context.entities import extract_entities, extract_keywords

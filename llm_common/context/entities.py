@@ -1,4 +1,4 @@
-"""The keywords of a text, and what it names: files, paths, symbols, URLs and quoted phrases."""
+"""The keywords of a text, and the files, symbols, URLs and phrases that it names."""
 
 import math
 import re
@@ -31,7 +31,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def extract_keywords(text: str) -> tuple[str, ...]:
-    """The words of a text in lower case, once each, in their order, without English stop words; at most 64.
+    """The first 64 distinct words of a text, in lower case, without stop words.
 
     An identifier such as `get_user` is one word. Single ASCII characters are left out, since every text holds them.
     """
@@ -102,7 +102,7 @@ _CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}"
 
 
 def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
-    """The entities that the text names, in the order of their first mention, once each; at most 64.
+    """The first 64 distinct entities that the text names, in their order.
 
     URLs; paths and file names with an extension that is known; symbols, which are names such as `HttpClient`,
     `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless such a phrase is
@@ -117,7 +117,7 @@ def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
 
 
 def head_and_tail(text: str) -> str:
-    """The text, or the beginning and the end of a long one: a request comes before or after pasted text."""
+    """The text, or the beginning and the end of a long one, around pasted text."""
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"

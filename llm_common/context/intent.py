@@ -246,7 +246,7 @@ CONFIDENCES: Final[Mapping[IntentType, float]] = {
     IntentType.DOCUMENTATION: 0.75,
     IntentType.COMMAND_EXECUTION: 0.8,
 }
-"""The confidence of a classification by words (specification, "Intent Classification", which gives four of them)."""
+"""Confidence by intent (four from the specification, "Intent Classification")."""
 
 _NEEDS: Final[Mapping[IntentType, IntentMetadata]] = {
     IntentType.CODE_WRITING: IntentMetadata(requires_code=True, requires_files=True, requires_project=True),
@@ -290,7 +290,7 @@ _ANY_VERB: Final = re.compile(r"(?:\A|[BCJLTtMUSQ])F{0,6}[VW]|(?:\A|[BCJS])F{0,6
 
 
 def classify_intent(text: str, *, current_project: str | None = None) -> UserIntent:
-    """The request with its intent, its needs and its entities, by English words; pure, without a model.
+    """The request with its intent, needs and entities, by its English words; pure.
 
     Words are compared whole. The first verb that asks for something decides; without one the first word that shows the
     subject, such as "bug" or "roadmap"; then any other verb; then a question about code is file analysis. Everything

@@ -88,7 +88,7 @@ class MeasuredStrategy:
         )
 
     def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
-        """Value and parts of every item of the pool; linear in the pool, the same for any order of its items."""
+        """Value and parts of every item; linear in the pool, in any order of its items."""
         query = "\n".join([request.intent.text, *request.priority_hints])
         turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"))
         project = request.intent.metadata.current_project

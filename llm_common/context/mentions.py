@@ -1,4 +1,4 @@
-"""Which files a request mentions, which items its patterns exclude, and what kind of file a path is."""
+"""Which files a request mentions, which items it excludes, and kinds of files."""
 
 import math
 import re
@@ -23,7 +23,7 @@ _ANY_DEPTH: Final = "**"
 
 
 def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
-    """Kind and id of the items whose path, name or id one of the patterns matches, in any case.
+    """Kind and id of the items whose path, name or id matches a pattern, in any case.
 
     As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the root on, `*` stays
     within a component, `**` spans any number of them, and a pattern that matches a folder covers its content. Only
@@ -107,7 +107,7 @@ _NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "pla
 
 
 def is_code(path: str, language: str | None = None) -> bool:
-    """Whether a file holds program text: by its extension or name, else by its declared language."""
+    """Whether a file holds code: by its extension or name, else by its language."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     extension = name.rpartition(".")[2] if "." in name else ""
     if extension in FILE_EXTENSIONS:
@@ -132,7 +132,7 @@ _ACRONYM_CHARS: Final = 3
 
 
 def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionRequest) -> frozenset[str]:
-    """Ids of the files that the request's text or one of its priority hints names; see `MentionFinder`."""
+    """Ids of the files that the request's text or a priority hint names."""
     hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
     text = f"{request.intent.text}\n{hints}"
     lowered = text.lower()
@@ -145,7 +145,7 @@ class _Named(NamedTuple):
 
 
 class MentionFinder:
-    """Finds the files that a text names by path or by name, at token boundaries, in any case (S1-09).
+    """Finds the files that a text names by path or name, as whole tokens (S1-09).
 
     A name without an extension that may be a word, such as `build`, counts only within quotes or after a folder;
     `README` and `Makefile` are no such words. A name after a path, as in `src/config.ts`, means the files whose path

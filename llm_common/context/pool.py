@@ -55,7 +55,7 @@ class FileMetadata(_Shape):
 
 
 class ContextFile(_Shape):
-    """One file with its text. `tokens` is never used; `summary` replaces a text that does not fit."""
+    """One file with its text. `tokens` is never used; `summary` may replace the text."""
 
     id: str
     path: str
@@ -75,7 +75,7 @@ class MemoryMetadata(_Shape):
 
 
 class MemorySnippet(_Shape):
-    """One remembered text, with the relevance that the memory store gave it. `tokens` is never used."""
+    """One remembered text, with its store's relevance. `tokens` is never used."""
 
     id: str
     text: Text

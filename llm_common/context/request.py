@@ -1,4 +1,4 @@
-"""The request to the context selector, its token budget, and the values that its stages exchange."""
+"""The request to the context selector, its budget, and its stages' values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -178,11 +178,11 @@ SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
     IntentType.DOCUMENTATION: (15, 60, 10, 15),
     IntentType.COMMAND_EXECUTION: (40, 25, 15, 20),
 }
-"""Percent of the tokens beside the system's that turns, files, memory and project get, by intent."""
+"""Percent for turns, files, memory and project, after the system part, by intent."""
 
 
 def effective_budget(request: ContextSelectionRequest) -> int:
-    """The tokens that a bundle may take: the request's budget, or the window of its target where that is smaller."""
+    """The request's budget, or the window of its target where that is smaller."""
     return min(request.token_budget, API_CAPS.get(request.target_api, request.token_budget))
 
 

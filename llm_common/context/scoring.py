@@ -1,4 +1,4 @@
-"""Scores every item of a pool by a named strategy, and gives each the rule that decides its place."""
+"""Scores every item of a pool by a named strategy, and sets its rule."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ class Strategy(Protocol):
         """The minimum score of each kind; a kind without one accepts any score."""
 
     def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
-        """Value and parts of every item of the pool, keyed by kind and id; the project's id is its name.
+        """Value and parts of every item, keyed by kind and id; a project's id is its name.
 
         `score_pool` sets the rule of a score. The order of the pool must not matter.
         """
@@ -51,7 +51,7 @@ def score_pool(
     now: datetime,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> Scores:
-    """The score of every item of the pool, exactly once, each with a finite value and its rule.
+    """The score of every item of the pool, once each, with a finite value and a rule.
 
     The first rule that holds counts: `excluded` (by a pattern of the request), `not_required` (a project that the
     intent does not need), `mentioned` (a file that the query or a hint names), `pinned`, `below_cut_off`, `ranked`

@@ -1,4 +1,4 @@
-"""`ContextSelector` chooses what a prompt holds; `select_and_pack_context` does so without store and events."""
+"""`ContextSelector`: chooses what a prompt holds, within a token budget."""
 
 import asyncio
 import inspect
@@ -63,7 +63,7 @@ class ContextEvent:
 
 
 Listener = Callable[[ContextEvent], None]
-"""Called within the selection: a slow one slows it down. Its result and its errors change nothing."""
+"""Called within the selection, which waits; its result and errors change nothing."""
 
 
 _MAX_LOADED = 12
@@ -101,7 +101,7 @@ class ContextSelector:
     async def select(
         self, request: ContextSelectionRequest, pool: DataPoolSnapshot, *, previous: ContextBundle | None = None
     ) -> ContextBundle:
-        """The bundle for the request, never over its budget; empty when that leaves nothing beside the system text.
+        """The bundle for the request, never over its budget; empty if that is too small.
 
         Scoring, packing and the store run in a thread. Only the best outputs that could be shown are loaded: at most
         twelve, of at most 2 MB each.

@@ -1,4 +1,4 @@
-"""The specification's three formulas (section "Phase 2: Relevance Scoring"), and the strategy `spec` made of them."""
+"""The strategy `spec`: the formulas of "Phase 2: Relevance Scoring"."""
 
 import math
 import re
@@ -56,7 +56,7 @@ def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime) 
 
 
 def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime) -> float:
-    """The memory store's own relevance `+ .2 * exp(-age in days)`, and .3 more for the same project; finite.
+    """The store's relevance `+ .2 * exp(-age in days)`, `+ .3` for the same project.
 
     A relevance that is no finite number counts as 0.
 

@@ -29,7 +29,7 @@ class _Line:
 
 
 class InMemoryMemory:
-    """A `Memory` that lives as long as its process. For one event loop; calls may be concurrent.
+    """A `Memory` that lives as long as its process; for one event loop.
 
     An event matches when it contains a word of the query, inside other words too. A query of stop words alone must be
     contained as a whole. A search reads every event of the session.

@@ -1,4 +1,4 @@
-"""`PostgresMemory`: events on a PostgreSQL server, shared by many machines; needs the extra `postgres`."""
+"""`PostgresMemory`: events on a PostgreSQL server; needs the extra `postgres`."""
 
 import asyncio
 import logging
@@ -152,7 +152,7 @@ _NEAREST_LINES = """
 
 
 class PostgresMemory:
-    """A `Memory` on a PostgreSQL server, for any number of machines; tested with versions 15 and 18.
+    """A `Memory` on a PostgreSQL server (tested: 15 and 18), for many machines.
 
     English is stemmed by the server, case does not count, accents do, identifiers are found by their parts; the
     ranking is that of `recall`. An event is kept when `append_event` returns, as far as the server's own

@@ -1,4 +1,4 @@
-"""The protocols of a memory: `MemoryWriter` keeps events in sessions, `MemoryReader` finds them again."""
+"""The protocols of a memory, which keeps events in sessions and finds them again."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -87,7 +87,7 @@ class MemoryFilters(BaseModel):
 
 
 class MemoryHit(BaseModel):
-    """An event that was found; a higher score is better, and scores compare within one answer only."""
+    """An event that was found, and its score; higher is better within one answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -97,7 +97,7 @@ class MemoryHit(BaseModel):
 
 
 Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
-"""Makes a summary of a session's newest events, which come oldest first; a blank one or None counts as none."""
+"""Summarises a session's newest events, oldest first; blank or None is none."""
 
 
 @runtime_checkable
@@ -190,7 +190,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")  # noqa: RUF001 
 
 
 async def summarised(events: Sequence[Event], summariser: Summariser | None) -> str | None:
-    """The caller's summary of the events, or `episode_summary`; None without events, and for a blank summary."""
+    """The caller's summary of the events, or `episode_summary`; None for a blank one."""
     if not events:
         return None
     if summariser is None:
@@ -199,7 +199,7 @@ async def summarised(events: Sequence[Event], summariser: Summariser | None) -> 
 
 
 def episode_summary(events: Sequence[Event]) -> str | None:
-    """Role and first sentence of each event, one a line, oldest first; the same events give the same text.
+    """Role and first sentence of each event, one a line, oldest first; deterministic.
 
     A line takes at most 160 characters, the whole at most 1,200: the newest lines that fit. None when no event has
     words.

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 INDEXED_CHARS = 16_000
-"""Characters of a text that are indexed; a longer text's vector could exceed PostgreSQL's limit (1 MB)."""
+"""Indexed characters of a text; PostgreSQL limits a longer text's vector (1 MB)."""
 
 _PREFIX_DIGITS = 12
 _TAG_DIGITS = 32

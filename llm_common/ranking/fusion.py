@@ -38,7 +38,7 @@ def reciprocal_rank_fusion(
 
 
 def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit]:
-    """The keys of all parts by the sum of `weight * score`, best first, ties in the order of the keys.
+    """The keys of all parts by the sum of `weight * score`, best first, ties by key.
 
     A part that lacks a key adds nothing to it. Normalise the parts first when their scales differ.
 
@@ -53,6 +53,6 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
 
 
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores divided by the largest, so that the best is 1 and zero stays zero; all 0 when none is positive."""
+    """The scores divided by the largest; all 0 when none is positive."""
     top = max(scores.values(), default=0.0)
     return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}

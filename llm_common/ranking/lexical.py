@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A key and how well it matched; higher is better, and scores compare only within one ranking."""
+    """A key and its score; higher is better, and compares within one ranking only."""
 
     key: str
     score: float
@@ -58,7 +58,7 @@ STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
 
 
 MAX_QUERY_TERMS = 64
-"""Most distinct words of a query that are looked up: time grows with them, and the first say most."""
+"""Most distinct words of a query that are looked up; time grows with them."""
 
 _MAX_IDENTIFIER_CHARS = 64  # a longer word is encoded data, whose parts would be noise
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
@@ -90,7 +90,7 @@ def fts5_is_missing() -> ConfigError:
 
 
 def query_terms(query: str) -> list[str]:
-    """The words of a query that are looked up: in lower case, once each, no English stop words, the first 64."""
+    """The first 64 distinct words of a query, in lower case, without stop words."""
     terms = dict.fromkeys(word.lower() for word in _words(query))
     return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
 
@@ -241,7 +241,7 @@ def _stored(key: str) -> bytes:
 
 
 MAX_PARTS: Final = 4
-"""Most parts of a request; a text with more parts is prose, whose sentences are no separate wishes."""
+"""Most parts of a request; a text with more parts is prose."""
 
 _MIN_TERMS: Final = 2
 _PART_SEAM: Final = re.compile(
@@ -252,7 +252,7 @@ _PART_SEAM: Final = re.compile(
 
 
 def split_request(text: str) -> tuple[str, ...]:
-    """The sentences, lines and "and then" parts of a request, two to four; none when it is one part, or prose.
+    """The two to four sentences, lines or "and then" parts of a request, if any.
 
     Each part is searched for separately, since the words of one wish drown those of another. A piece with fewer than
     two words to look up, such as "Thanks!", is no part.

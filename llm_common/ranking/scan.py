@@ -42,7 +42,7 @@ Gains = dict[int, float]
 
 
 def folded(text: str) -> str:
-    """The text in the form to compare: lower case, no accents, compatibility form. Quick for ASCII."""
+    """The text to compare: lower case, no accents, compatibility form."""
     if not text.isascii():
         text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
     return text.lower()
@@ -50,10 +50,10 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The word without its English ending: `pars` for parser, parsing and parsed; never under four letters.
+    """The word without its English ending: `pars` for parser, parsing and parsed.
 
-    Every stem is the beginning of its word, so a search for the stem finds all forms. Other than ASCII letters, and
-    words of over 32 characters, come back unchanged.
+    A stem is the beginning of its word, at least four letters long, so a search for the stem finds all forms. Other
+    than ASCII letters, and words of over 32 characters, come back unchanged.
     """
     if not (word.isascii() and word.isalpha()) or len(word) > _MAX_STEMMED_CHARS or word.endswith("ss"):
         return word
@@ -71,7 +71,7 @@ def search_stems(text: str) -> tuple[str, ...]:
 
 
 class TermScanner:
-    """Scores documents by the words of a request, and caches the places where it found each word.
+    """Scores documents by the words of a request, and caches where each word is.
 
     BM25 over the fields of the documents, counted together as in BM25F. A word is found by its stem (`deliver` in
     `delivery`), a long one within other words too (`connection` in `getConnection`), one of fewer than four letters
@@ -94,7 +94,7 @@ class TermScanner:
         self._searched = _Searched([], {}, weights=tuple(weights), length_share=length_share)
 
     def scan(self, request: str, documents: Sequence[Sequence[str]]) -> list[float]:
-        """How well each document matches the request, from 0 to 1; the best has 1, one without a shared word 0.
+        """How well each document matches, from 0 (no shared word) to 1 (the best).
 
         Args:
             request: Any text; its first 64 words count.
@@ -117,7 +117,7 @@ def scan(request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[
 
 
 def scan_columns(request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
-    """As `scan`, with the documents given by field: all first fields, all second fields; faster for thousands."""
+    """As `scan`, given all first fields, all second fields …; faster for thousands."""
     return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(request)
 
 

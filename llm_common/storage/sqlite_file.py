@@ -1,4 +1,4 @@
-"""A private SQLite file: opened, migrated to the newest version, its errors raised as `StoreError`."""
+"""A private SQLite file: opened and migrated, with errors as `StoreError`."""
 
 import os
 import sqlite3
@@ -17,7 +17,7 @@ _PRIMARY_CODE: Final = 0xFF  # an extended error code's lowest byte is the plain
 def open_sqlite(
     path: Path, *, application_id: int, migrations: Sequence[Sequence[str]], lock_timeout_s: float
 ) -> sqlite3.Connection:
-    """A connection to the file, which is made if it is missing, with mode 0600, and migrated to the newest version.
+    """A connection to the file, made with mode 0600 if missing, and migrated.
 
     Any number of processes of one machine may read it while one of them writes (write-ahead log).
 
@@ -58,7 +58,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def sqlite_errors_as_store_errors(path: Path) -> Iterator[None]:
-    """A block whose SQLite and system errors are raised as `StoreError`, with the path and no content of the file."""
+    """A block whose SQLite and system errors are raised as `StoreError`."""
     try:
         yield
     except sqlite3.Error as exc:

@@ -1,1 +1,1 @@
-"""Optional stages around the context selector: compression, feedback, comparison, prefetch, an intent model."""
+"""Optional stages around the context selector."""

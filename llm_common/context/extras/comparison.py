@@ -1,4 +1,4 @@
-"""`compare_strategies`: what different strategies choose from the same pool for the same request."""
+"""`compare_strategies`: what different strategies choose from the same pool."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ _ID_CHARS = 48
 
 @dataclass(frozen=True, slots=True)
 class StrategyOutcome:
-    """What one strategy chose: its name, its bundle, and the items, by kind and id, that no other one kept."""
+    """The bundle of one strategy, and the items that no other strategy kept."""
 
     strategy: str
     bundle: ContextBundle
@@ -61,7 +61,7 @@ class StrategyComparison:
         }
 
     def explain_text(self) -> str:
-        """The same for people: a line per strategy, what it alone kept below it, and a line per pair."""
+        """The same as a text: a line per strategy, its own items, and a line per pair."""
         lines = []
         for each in self.outcomes:
             figures = each.bundle.metadata

@@ -1,4 +1,4 @@
-"""`compress_turns`: replaces each group of old turns of a conversation by one summary turn."""
+"""`compress_turns`: replaces groups of old turns by summary turns."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ SUMMARY_ROLE: Final = "summary"
 """Role of a turn that summarises others."""
 
 COMPRESSED_IDS: Final = "compressed_ids"
-"""Key in the metadata of a summary turn: the ids of the turns that it replaces, oldest first."""
+"""Metadata key of a summary turn: ids of the turns that it replaces, oldest first."""
 
 Summarise = Callable[[Sequence[TurnEntry]], Awaitable[str | None]]
 """Summarises the turns, which come oldest first; called for one group at a time."""
@@ -34,7 +34,7 @@ async def compress_turns(
     target_tokens: int = 400,
     counter: TokenCounter | None = None,
 ) -> tuple[TurnEntry, ...]:
-    """Summaries of whole groups of old turns, then the turns without a summary, both oldest first.
+    """Summaries of groups of old turns, then the other turns, both oldest first.
 
     The oldest turns form a group as soon as they hold `group_tokens`; the rest, and the newest turns, stay word for
     word. A summary is made once, and nothing before the last group changes while turns arrive: a prompt that begins

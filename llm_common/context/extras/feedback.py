@@ -1,4 +1,4 @@
-"""`AdaptiveWeights`: weights for a selection that learn from which items helped, kept in one SQLite file."""
+"""`AdaptiveWeights`: weights that learn which items helped, in one SQLite file."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ MAX_FACTOR: Final = 2.0
 """The weight of a part is at least half and at most twice that of the strategy."""
 
 STEP: Final = 0.1
-"""The most that one verdict adds to the logarithm of a factor: small, so no single verdict decides."""
+"""Most that one verdict adds to the logarithm of a factor: none decides alone."""
 
 HALF_LIFE: Final = timedelta(days=30)
 """Time without a new verdict after which a logarithm has half its size."""
@@ -110,7 +110,7 @@ _MAX_VERDICTS: Final = 10_000  # about 1 MB; an older one given again counts as 
 
 
 class AdaptiveWeights:
-    """Factors for the parts of a score, by intent and strategy, that follow the feedback on what was selected.
+    """Factors for the parts of a score, by intent and strategy, learned from feedback.
 
     Nothing uses them unless the caller puts them into a request:
 
@@ -146,7 +146,7 @@ class AdaptiveWeights:
         kind: Kind | None = None,
         now: datetime | None = None,
     ) -> bool:
-        """Learns whether an item helped, or would have; the weights of the bundle's intent and strategy move at once.
+        """Learns whether an item helped; moves the weights of the bundle's intent at once.
 
         The same verdict on the same bundle counts once. The opposite one undoes it and counts itself.
 
@@ -171,7 +171,7 @@ class AdaptiveWeights:
     async def weights(
         self, intent: IntentType, *, strategy: str = "measured", now: datetime | None = None
     ) -> dict[str, float]:
-        """The factors for requests of this intent, by part, in hundredths; parts whose factor is 1 are left out.
+        """The factors for requests of this intent, by part, without those of 1.
 
         They are rounded to hundredths: otherwise the decay would change every bundle a little.
 

@@ -43,7 +43,7 @@ class _Reply(BaseModel):
 
 
 class LLMIntentClassifier:
-    """Classifies a request by one model call, or by its words (`classify_intent`) if that fails.
+    """Classifies a request by one model call, or by its words if that fails.
 
     Tasks may share it.
 

@@ -36,7 +36,7 @@ class PrefetchHint:
 
 
 def prefetch_hints(bundles: Sequence[ContextBundle], *, limit: int = 10) -> tuple[PrefetchHint, ...]:
-    """The items that the next selection of the conversation is likely to need, most likely first.
+    """The items that the next selection is likely to need, most likely first.
 
     Ordered by reason as in `PrefetchHint`, then by the number of bundles, then the newest; ties by kind and id. Only
     the five newest bundles count, and only items that the newest one could show. An item that was shown after it had

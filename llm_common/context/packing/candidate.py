@@ -1,4 +1,4 @@
-"""The items of a pool on their way into a bundle: scored, in one order, and placed in a form or left out."""
+"""The items of a pool on their way into a bundle: scored, then placed or left out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Candidate:
     chars: int
 
     def left_out(self, reason: str) -> ItemAccount:
-        """The account of the item where it is not in the bundle: for its rule, or else for that reason."""
+        """The account of the item left out: for its rule, or else for that reason."""
         value, parts, rule = self.score
         reason = rule if rule in REFUSED else reason
         return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts)
@@ -96,7 +96,7 @@ class Placed:
 
 
 def _value_of(score: Score) -> float:
-    """The value of a whole item: the square of its score, and 0 for a score that is negative or not a number.
+    """The value of a whole item: the square of its score; 0 if negative or NaN.
 
     By score per token, many short items that touch on a request would drive out the one that answers it. Share of the
     gold turns within 1,000 exact tokens, by the score's power 1, 2 and 3: bfcl_memory .94, .96, .97, qmsum .29, .26,
@@ -108,7 +108,7 @@ def _value_of(score: Score) -> float:
 def candidates_of(
     pool: DataPoolSnapshot, scores: Scores, texts: Mapping[str, str], previous: ContextBundle | None
 ) -> list[Candidate]:
-    """Every item of the pool: by section, the mentioned and the pinned first, then by score; ties by id.
+    """Every item of the pool: by section, mentioned and pinned first, then by score.
 
     Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter.
     """

@@ -1,4 +1,4 @@
-"""The forms that an item can take where there is no room for all of it, from the fullest down, measured in tokens."""
+"""The forms of an item where there is no room for all of it, with their tokens."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -36,7 +36,7 @@ _MAX_MISSES = 4
 
 
 class Meter:
-    """Counts with another counter, and caches the counts until the texts have eight million characters together.
+    """Caches the counts of another counter, for texts of up to 8 million characters.
 
     Assumes only that the counter counts equal texts alike. An estimate decides what to count, and replaces no count.
     """
@@ -71,7 +71,7 @@ class Passages(NamedTuple):
 
 
 class RankedPassages:
-    """A text in passages, ranked once for a request, of which the best can then be taken for any room.
+    """A text in passages, ranked once for a request.
 
     Args:
         text: The text that is too long.
@@ -178,7 +178,7 @@ def _mark(count: int, after: Sequence[str] = ()) -> str:
 
 
 class Degradation:
-    """Puts candidates into a form that fits: whole, passages, excerpt, summary, or one line that names it.
+    """Puts candidates into a form that fits: whole, a part, a summary or one line.
 
     Args:
         meter: Counts the blocks.
@@ -204,7 +204,7 @@ class Degradation:
         return next(filter(None, (form(candidate, room, reason) for form in forms)), None)
 
     def cut(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The passages that match the request, or head and tail, within `room` tokens; None when neither fits."""
+        """The passages that match the request, or head and tail; None when neither fits."""
         text = candidate.text
         if not text or room < MIN_CUT_TOKENS or candidate.kind not in _CUTTABLE:
             return None
@@ -228,7 +228,7 @@ class Degradation:
         return best
 
     def line(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The summary, else one line that names the item; None when neither fits, and for all but files and outputs."""
+        """The summary or a line that names a file or output; None when neither fits."""
         item = candidate.item
         if isinstance(item, ContextFile):
             note, summary = f"{len(item.content):,} characters, not shown", item.summary or ""

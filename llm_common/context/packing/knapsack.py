@@ -1,4 +1,4 @@
-"""Which items together have the highest value within a capacity: a 0/1 knapsack, solved nearly exactly, and quickly.
+"""A 0/1 knapsack: the items with the highest value within a capacity, nearly.
 
 Items are taken by value per token. Where that may leave more than half a percent of the possible value, a bounded
 branch-and-bound search over the items around the break improves it (Horowitz and Sahni 1974; Pisinger 1997 on cores).
@@ -39,7 +39,7 @@ class Option(NamedTuple):
 
 
 def best_of(wholes: Sequence[Placed], parts: Sequence[Placed], capacity: int) -> list[Placed]:
-    """The forms that together have the highest value within the capacity, at most one for each candidate.
+    """The forms with the highest value within the capacity, one for each candidate.
 
     Args:
         wholes: As for `options_of`.
@@ -52,7 +52,7 @@ def best_of(wholes: Sequence[Placed], parts: Sequence[Placed], capacity: int) ->
 
 
 def options_of(wholes: Sequence[Placed], parts: Sequence[Placed]) -> list[Option]:
-    """The forms to choose among; where two of one candidate are taken, the later one stands for both.
+    """The forms to choose among; of two of one candidate the later stands for both.
 
     A part with no more value per token than its whole is no option, since the whole uses any capacity as well.
 
@@ -79,7 +79,7 @@ def _is_denser(part: Placed, whole: Placed | None) -> bool:
 
 
 def choose(items: Sequence[KnapsackItem], capacity: int) -> list[int]:
-    """The positions of the items to take, in ascending order; their sizes together never exceed the capacity.
+    """The positions of the items to take, ascending, never over the capacity.
 
     Up to 40 items that fit give at least 99.5 % of the highest possible value, unless the search reaches its bound of
     3,000 steps. More items give at least the greedy choice. The first of equals is taken.

@@ -61,7 +61,7 @@ def pack(
     texts: Mapping[str, str],
     previous: ContextBundle | None = None,
 ) -> ContextBundle:
-    """The bundle of the highest value whose `render()` is within the budget, by the request's counter.
+    """The bundle of the highest value whose `render()` is within the budget.
 
     The system part of the allocation pays for headings and fences; the tokens that these do not need go to the items.
     Pure: the same values give the same bundle, and the order of the pool does not matter. Items of a kind are chosen
@@ -384,7 +384,7 @@ def _place(placed: Placed) -> tuple[int, bool, float, int, float, str]:
 def quotas(
     allocation: BudgetAllocation, wanted: Mapping[Kind, int], used: Mapping[Kind, int], left: int
 ) -> dict[Kind, int]:
-    """Tokens for each kind that wants some: at most `left` together, and no kind more than it wants.
+    """Tokens for each kind: at most `left` together, and none more than it wants.
 
     The ceilings are the allocation's, less the tokens that a kind has used, scaled down where the rest of the budget is
     too small for them. They are cumulative: tokens that turns leave go on to files and outputs, which share theirs
