@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session import ToolContextManager
-from llm_common.context.packing.ladder import RankedPassages
+from llm_common.context.packing.forms import RankedPassages
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.pointers.format import heading_of
 from llm_common.pointers.reading import READER_NAME, ContextReading

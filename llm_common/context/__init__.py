@@ -1,11 +1,11 @@
-"""Packs turns, files, memories, project state and stored outputs under one hard budget, and says why."""
+"""Packs turns, files, memories and stored outputs under one hard budget."""
 
 from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
 from llm_common.context.entities import extract_entities, extract_keywords
 from llm_common.context.extras.comparison import StrategyComparison, StrategyOutcome, compare_strategies
 from llm_common.context.extras.compression import COMPRESSED_IDS, SUMMARY_ROLE, Summarise, compress_turns
 from llm_common.context.extras.feedback import AdaptiveWeights
-from llm_common.context.extras.intent_classifier import LLMIntentClassifier
+from llm_common.context.extras.llm_intent import LLMIntentClassifier
 from llm_common.context.extras.prefetch import PrefetchHint, PrefetchReason, prefetch_hints
 from llm_common.context.intent import classify_intent
 from llm_common.context.measured_scoring import MeasuredStrategy

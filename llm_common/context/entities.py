@@ -1,15 +1,16 @@
-"""What a text names: files, paths, symbols, URLs and quoted phrases."""
+"""The keywords of a text, and the files, symbols, URLs and phrases that it names."""
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
 from llm_common.context.mentions import FILE_EXTENSIONS
 from llm_common.context.request import EntityKind, ExtractedEntity
 from llm_common.ranking.lexical import STOP_WORDS
+from llm_common.ranking.scan import stem
 
 __all__ = [
     "MAX_ENTITIES",
@@ -24,34 +25,13 @@ __all__ = [
 ]
 
 MAX_KEYWORDS: Final = 64
-"""Most keywords of a text: each is looked for in every file, and what matters comes early."""
+"""Most keywords of a text: each is searched for in every file, and the first say most."""
 
 _WORD: Final = re.compile(r"\w+")
-_LONGEST_STEMMED: Final = 32
-_SHORTEST_STEM: Final = 3
-_OFTEN_DOUBLE: Final = "aeiouls"  # `pass`, `call`; but `running` is of `run`
-# Longest first; `ss`, `us` and `is` stand for no plural. What replaces an ending keeps families together:
-# query, queries; parse, parser, parsing, parsed.
-_ENDINGS: Final = (
-    ("ss", "ss"),
-    ("us", "us"),
-    ("is", "is"),
-    ("ies", "i"),
-    ("ied", "i"),
-    ("ings", ""),
-    ("ers", ""),
-    ("ing", ""),
-    ("es", ""),
-    ("ed", ""),
-    ("er", ""),
-    ("s", ""),
-    ("e", ""),
-    ("y", "i"),
-)
 
 
 def extract_keywords(text: str) -> tuple[str, ...]:
-    """The words of a text in lower case, once each, in their order, without English stop words; at most 64.
+    """The first 64 distinct words of a text, in lower case, without stop words.
 
     An identifier such as `get_user` is one word. Single ASCII characters are left out, since every text holds them.
     """
@@ -66,22 +46,14 @@ def extract_keywords(text: str) -> tuple[str, ...]:
 
 
 def stem_counts(text: str) -> dict[str, int]:
-    """How often each word stands in the text, by its stem, without English stop words; linear in the text.
-
-    Stems lack the commonest endings of English inflection, so that `parsers` and `parsed` are one.
-    """
-    counts: dict[str, int] = {}
-    for word in _WORD.findall(text.lower()):
-        stem = _stem(word) if len(word) <= _LONGEST_STEMMED else word  # what is longer is data, and not to be cached
-        counts[stem] = counts.get(stem, 0) + 1
-    counts.pop("", None)
-    return counts
+    """How often each word occurs, by its stem, without English stop words; linear in the text."""
+    return Counter(stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS)
 
 
 def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
     """The cosine of two `stem_counts`, within [0, 1] and symmetric; 0 when either is empty.
 
-    A cheap stand-in where no embeddings are at hand (Salton's vector space model, without weights of rarity).
+    A cheap measure without embeddings (Salton's vector space model, without weights of rarity).
     """
     if len(left) > len(right):
         left, right = right, left
@@ -92,20 +64,8 @@ def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
     return min(1.0, shared / math.sqrt(lengths))
 
 
-@lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    if word in STOP_WORDS:
-        return ""
-    for ending, replacement in _ENDINGS:
-        stem = word[: -len(ending)] + replacement
-        if len(stem) >= _SHORTEST_STEM and word.endswith(ending):
-            doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in _OFTEN_DOUBLE
-            return stem[:-1] if doubled else stem
-    return word
-
-
 MAX_ENTITIES: Final = 64
-"""Most entities of a text: every turn is searched for each, and what matters comes early."""
+"""Most entities of a text: every turn is searched for each, and the first say most."""
 
 URL: Final = re.compile(r"(?:https?|ftp|file|ssh|git)://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
 QUOTED: Final = re.compile(
@@ -128,7 +88,7 @@ _FOLDERS: Final = frozenset(  # a paragraph, since a list would take a page
     .github app apps bin cmd config docs examples include internal lib packages pkg scripts src test tests tools
     """.split()  # noqa: SIM905
 )
-_FEWEST_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is
+_MIN_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is
 _FILE_NAMES: Final = frozenset(  # a paragraph, since a list would take a page
     """
     CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile
@@ -142,11 +102,11 @@ _CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}"
 
 
 def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
-    """What the text names, in the order of its first mention, once each; at most 64.
+    """The first 64 distinct entities that the text names, in their order.
 
     URLs; paths and file names with an extension that is known; symbols, which are names such as `HttpClient`,
-    `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless they hold one of the
-    former and nothing else. Of a text over 6,000 characters the first 4,000 and the last 2,000 are read.
+    `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless such a phrase is
+    itself one of the former. Reads the first 4,000 and the last 2,000 characters of a longer text.
     """
     text = head_and_tail(text)
     urls: list[_Found] = [(match.start(), "url", _url(match.group())) for match in URL.finditer(text)]
@@ -157,7 +117,7 @@ def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
 
 
 def head_and_tail(text: str) -> str:
-    """The text, or where it is long its beginning and its end: a request stands before or after what is pasted."""
+    """The text, or the beginning and the end of a long one, around pasted text."""
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
@@ -204,6 +164,4 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
 
 def _leads_somewhere(path: str) -> bool:
     folders = [part for part in _SEPARATORS.split(path) if part]
-    return (
-        bool(_ROOTED.match(path)) or len(folders) >= _FEWEST_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)
-    )
+    return bool(_ROOTED.match(path)) or len(folders) >= _MIN_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)

@@ -1,8 +1,8 @@
-"""What a request asks for, told by its words alone.
+"""Classifies what a request asks for by its words, without a model.
 
-The first verb of the request decides. A request is read as a row of roles, one letter a word, in which regular
+The first verb of the request decides. A request becomes a string of roles, one letter a word, in which regular
 expressions find the verbs that ask for something: those that begin a clause, or follow "could you", "I want you to",
-"let's" and their like; not "the build", "a fix", "don't run" or "when I run".
+"let's" and the like; not "the build", "a fix", "don't run" or "when I run".
 """
 
 import re
@@ -38,7 +38,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _first_wins(words: Mapping[IntentType, str]) -> dict[str, IntentType]:
-    """Each word or phrase with its intent; one that stands in two lists belongs to the first, as in the specification.
+    """Each word or phrase with its intent; of two lists the first wins, as in the specification.
 
     A phrase is written with underscores.
     """
@@ -126,7 +126,7 @@ CUES: Final = _first_wins(
         IntentType.COMMAND_EXECUTION: "deployment rollback",
     }
 )
-"""Words that tell the matter of a request without a verb."""
+"""Words that show the subject of a request without a verb."""
 
 OBJECTS: Final = _first_wins(
     {
@@ -152,7 +152,7 @@ OBJECTS: Final = _first_wins(
         """,
     }
 )
-"""What a verb is about, where that tells more than the verb."""
+"""Objects of a verb that say more than the verb."""
 
 _REFINED: Final[tuple[tuple[str, str], ...]] = (
     ("create build make generate", "project_planning documentation command_execution"),
@@ -169,10 +169,10 @@ REFINED_BY_OBJECT: Final[Mapping[str, frozenset[IntentType]]] = {
     for verbs, intents in _REFINED
     for verb in verbs.split()
 }
-"""The intents that the object of a verb may turn it to: who writes documentation wants no code written."""
+"""The intents that the object of a verb may change it to: "write the docs" asks for no code."""
 
 NOTHING_WITHOUT_OBJECT: Final = frozenset({"give me", "need a", "need an", "want a", "want an"})
-"""Verbs that ask for something of ours only if their object does."""
+"""Verbs that ask for one of the intents only if their object does."""
 
 CODE_NOUNS: Final = _words("""
     code codebase repo repository file variable parameter argument interface algorithm loop implementation logic
@@ -222,7 +222,7 @@ _ROLES: Final[Mapping[str, str]] = {
 }
 
 ROLES: Final = {word.replace("_", " "): role for role, words in _ROLES.items() for word in words.split()}
-"""What a word or phrase does in a sentence, as the letter that stands for it in `intent`."""
+"""The role of a word or phrase in a sentence, as a letter."""
 
 
 def _by_first_word(*tables: Iterable[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -246,7 +246,7 @@ CONFIDENCES: Final[Mapping[IntentType, float]] = {
     IntentType.DOCUMENTATION: 0.75,
     IntentType.COMMAND_EXECUTION: 0.8,
 }
-"""How sure a classification by words is (specification, "Intent Classification"; for the four it has none, ours)."""
+"""Confidence by intent (four from the specification, "Intent Classification")."""
 
 _NEEDS: Final[Mapping[IntentType, IntentMetadata]] = {
     IntentType.CODE_WRITING: IntentMetadata(requires_code=True, requires_files=True, requires_project=True),
@@ -269,12 +269,12 @@ _WRAPPING: Final = "*_#>[]{}<\"'`\u201c\u201d\u2018\u2019"
 _ENDS: Final = ".!?:;"
 _BREAK, _PAUSE, _QUESTION, _NAME, _OTHER = ".", ",", "?", "@", "0"
 _MARKS: Final = {_BREAK: "B", _QUESTION: "B", _PAUSE: "C"}
-_MOST_OBJECT_WORDS: Final = 12
+_MAX_OBJECT_WORDS: Final = 12
 _DENIALS: Final = frozenset({"no", "without", "zero"})
 
-# One letter a word; `intent_lexicon.ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is "need a"
-# and its like, T and t are "to" that does and does not ask for something, x is a word that is out of the reckoning.
-# Repetitions are bounded, so that no row takes more than linear time.
+# One letter a word; `ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is "need a" and the like,
+# T and t are "to" that does and does not ask for something, x is a word that does not count. Repetitions are bounded,
+# so matching takes linear time.
 _SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")
 _NEGATED: Final = re.compile(r"N[XFMUPYTt]{0,3}[VWG]")
 _NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")
@@ -290,16 +290,16 @@ _ANY_VERB: Final = re.compile(r"(?:\A|[BCJLTtMUSQ])F{0,6}[VW]|(?:\A|[BCJS])F{0,6
 
 
 def classify_intent(text: str, *, current_project: str | None = None) -> UserIntent:
-    """The request with its intent, what that needs and what it names, told by English words; pure, without a model.
+    """The request with its intent, needs and entities, by its English words; pure.
 
-    Words are compared whole. The first verb that asks for something decides; without one the first word that tells the
-    matter, such as "bug" or "roadmap"; then any other verb; then a question about code is file analysis. Everything
-    else, other languages and nothing at all are conversational. A word of two intents has that which comes first in the
-    specification. Of a text over 6,000 characters the first 4,000 and the last 2,000 are read.
+    Words are compared whole. The first verb that asks for something decides; without one the first word that shows the
+    subject, such as "bug" or "roadmap"; then any other verb; then a question about code is file analysis. Everything
+    else is conversational: other languages and empty texts too. A word of two intents has the one that comes first in
+    the specification. Reads the first 4,000 and the last 2,000 characters of a longer text.
 
     Args:
         text: What the user wrote.
-        current_project: Name of the project at hand, which memories of the same project are preferred by.
+        current_project: Name of the current project, whose memories are preferred.
     """
     return intent_of(text, _classified(text), current_project=current_project)
 
@@ -307,13 +307,13 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
 def intent_of(
     text: str, classification: IntentType, *, confidence: float | None = None, current_project: str | None = None
 ) -> UserIntent:
-    """The request with an intent that is known already.
+    """The request with a known intent.
 
     Args:
         text: What the user wrote.
         classification: What it asks for.
         confidence: Within [0, 1]; None takes that of `CONFIDENCES`.
-        current_project: Name of the project at hand.
+        current_project: Name of the current project.
     """
     return UserIntent(
         text=text,
@@ -326,8 +326,8 @@ def intent_of(
 
 def _classified(text: str) -> IntentType:
     words = list(_spoken_words(head_and_tail(text)))
-    roles = _NOUN.sub("x", _NEGATED.sub(_struck_out, _roles(words)))
-    main_clauses = _SUBORDINATE.sub(_struck_out, roles)
+    roles = _NOUN.sub("x", _NEGATED.sub(_blanked, _roles(words)))
+    main_clauses = _SUBORDINATE.sub(_blanked, roles)
     return (
         _verb_intent(words, _REQUEST.search(main_clauses))
         or _first_cue(words)
@@ -363,7 +363,7 @@ def _read(stem: str) -> list[str]:
 
 
 def _roles(words: Sequence[str]) -> str:
-    """One letter a word; of a phrase the first word has its role, the others are out of the reckoning."""
+    """One letter a word; the first word of a phrase has its role, the others do not count."""
     roles = ""
     while len(roles) < len(words):
         place = len(roles)
@@ -386,7 +386,7 @@ def _role(words: Sequence[str], place: int, entry: str) -> str:
     return "R" if word in COMMANDS else role
 
 
-def _struck_out(match: re.Match[str]) -> str:
+def _blanked(match: re.Match[str]) -> str:
     return "x" * len(match.group())
 
 
@@ -399,7 +399,7 @@ def _entry(words: Sequence[str], place: int) -> str:
 
 
 def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentType | None:
-    """The intent of the verb that a match ends with, or the one that its object turns it to."""
+    """The intent of the verb that a match ends with, or the one that its object changes it to."""
     if match is None:
         return None
     place = match.end() - 1
@@ -407,14 +407,14 @@ def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentTyp
     if entry not in VERBS:
         entry = GERUNDS.get(entry, entry)
     intent = _intent_of_object(words, place, entry) or VERBS.get(entry, IntentType.COMMAND_EXECUTION)
-    following = words[place + 1 : place + 1 + _MOST_OBJECT_WORDS]
+    following = words[place + 1 : place + 1 + _MAX_OBJECT_WORDS]
     if entry == "make" and intent is IntentType.CODE_WRITING and not BETTER.isdisjoint(following):
         return IntentType.CODE_REFACTORING
     return intent
 
 
 def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType | None:
-    """The intent that what a verb is about turns it to, if any; "add a section to the readme" is about the readme."""
+    """The intent of the object of a verb, if it has one; "add a section to the readme" is about the readme."""
     allowed = REFINED_BY_OBJECT.get(verb, frozenset())
     heads = _heads(words, place + verb.count(" ") + 1) if allowed else ()
     for number, head in enumerate(heads):
@@ -427,7 +427,7 @@ def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType
 def _heads(words: Sequence[str], start: int) -> Iterator[str]:
     """The last word of the object that begins there, then those of the places that follow it."""
     head = ""
-    for word in words[start : start + _MOST_OBJECT_WORDS]:
+    for word in words[start : start + _MAX_OBJECT_WORDS]:
         if word in _MARKS or word in OBJECT_ENDS:
             yield head
             if word not in PLACES:

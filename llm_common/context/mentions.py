@@ -1,4 +1,4 @@
-"""Which files a request names."""
+"""Which files a request mentions, which items it excludes, and kinds of files."""
 
 import math
 import re
@@ -23,11 +23,11 @@ _ANY_DEPTH: Final = "**"
 
 
 def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
-    """Kind and id of the items whose path, name or id one of the patterns matches, in any case.
+    """Kind and id of the items whose path, name or id matches a pattern, in any case.
 
     As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the root on, `*` stays
-    within a component, `**` spans any number of them, and what matches a folder covers what it holds. Only files have
-    paths and names; the project's id is its name.
+    within a component, `**` spans any number of them, and a pattern that matches a folder covers its content. Only
+    files have paths and names; the project's id is its name.
     """
     globs = [glob for pattern in patterns if (glob := _glob(pattern))]
     if not globs:
@@ -52,7 +52,7 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
         yield "project", pool.project_state.name, {pool.project_state.name}
 
 
-# A component's test; None stands for `**`.
+# The test of each component; None is `**`.
 _Glob = tuple[Callable[[str], object] | None, ...]
 
 
@@ -97,7 +97,7 @@ FILE_EXTENSIONS: Final = CODE_EXTENSIONS | frozenset(
     sqlite svg tar tex toml tsv txt wav webp whl xls xlsx xml yaml yml zip
     """.split()  # noqa: SIM905
 )
-"""Extensions that tell a file from other words with a dot in them."""
+"""Extensions that distinguish a file from other words with a dot."""
 
 _CODE_NAMES: Final = frozenset({"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"})
 _TEST: Final = re.compile(
@@ -107,7 +107,7 @@ _NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "pla
 
 
 def is_code(path: str, language: str | None = None) -> bool:
-    """Whether a file holds program text: by its extension or name, else by the language that it is said to be in."""
+    """Whether a file holds code: by its extension or name, else by its language."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     extension = name.rpartition(".")[2] if "." in name else ""
     if extension in FILE_EXTENSIONS:
@@ -123,7 +123,7 @@ def is_test(path: str) -> bool:
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _NO_PATH: Final = re.compile(r"[^\w.@+~$/\\-]")
-_LONGEST_PATH: Final = 1_024
+_MAX_PATH_CHARS: Final = 1_024
 # What continues a name: `my-config.ts`, `config.ts.bak`, `config.ts~` and `main.c++` do not name `config.ts`, `main.c`.
 _CONTINUED_BEFORE: Final = re.compile(r"[0-9a-z_~.]\Z|[0-9a-z_]-\Z")
 _CONTINUED_AFTER: Final = re.compile(r"[0-9a-z_/\\~]|[.@-][0-9a-z_]|\+\+")
@@ -132,7 +132,7 @@ _ACRONYM_CHARS: Final = 3
 
 
 def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionRequest) -> frozenset[str]:
-    """Ids of the files that the request's text or one of its priority hints names; see `MentionFinder`."""
+    """Ids of the files that the request's text or a priority hint names."""
     hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
     text = f"{request.intent.text}\n{hints}"
     lowered = text.lower()
@@ -145,7 +145,7 @@ class _Named(NamedTuple):
 
 
 class MentionFinder:
-    """Finds the files that a text names by path or by name, at token boundaries, in any case (S1-09).
+    """Finds the files that a text names by path or name, as whole tokens (S1-09).
 
     A name without an extension that may be a word, such as `build`, counts only within quotes or after a folder;
     `README` and `Makefile` are no such words. A name after a path, as in `src/config.ts`, means the files whose path
@@ -202,7 +202,7 @@ def _may_be_a_word(name: str) -> bool:
 
 
 def _longest_run(name: str) -> re.Match[str] | None:
-    """The run of word characters that a name is looked up by; an extension is shared by too many names."""
+    """The run of word characters that is the index key of a name; too many names share an extension."""
     stem = name.rpartition(".")[0] or name
     return max(_RUN.finditer(stem), key=lambda run: len(run.group()), default=None)
 
@@ -212,8 +212,8 @@ def _is_whole(text: str, start: int, end: int) -> bool:
 
 
 def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> list[str]:
-    """Of files of one name the ones that the path before the name leads to, the closest fit alone."""
-    folder = _NO_PATH.split(text[max(0, start - _LONGEST_PATH) : start])[-1]
+    """The files of one name that the path before the name leads to; only the closest fit."""
+    folder = _NO_PATH.split(text[max(0, start - _MAX_PATH_CHARS) : start])[-1]
     components = _path_parts(folder + text[start:end])
     fits = [(_fit(components, file, text, end), file.file_id) for file in files]
     closest = max(fit for fit, _ in fits)
@@ -221,7 +221,7 @@ def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> 
 
 
 def _fit(components: tuple[str, ...], file: _Named, text: str, end: int) -> float:
-    """Best where the text's path ends the file's, then the longer the file's path that ends the text's; else 0."""
+    """Infinite where the file's path ends with the text's; else the length of the file's path if it ends the text's."""
     own = _path_parts(file.path)
     if own[-len(components) :] == components:
         return math.inf

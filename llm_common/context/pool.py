@@ -1,4 +1,4 @@
-"""The pool: everything that a prompt could hold, as plain frozen values. Nothing that uses it ever changes it."""
+"""The pool: everything that a prompt could hold, as frozen values."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
@@ -36,7 +36,7 @@ class _Shape(BaseModel):
 
 
 class TurnEntry(_Shape):
-    """One turn of the conversation. `tokens` is what its owner believes; it is never trusted."""
+    """One turn of the conversation. `tokens` is the owner's count, which is never used."""
 
     id: str
     timestamp: Moment
@@ -55,7 +55,7 @@ class FileMetadata(_Shape):
 
 
 class ContextFile(_Shape):
-    """One file with its text. `tokens` is never trusted; `summary` stands in for a text that does not fit."""
+    """One file with its text. `tokens` is never used; `summary` may replace the text."""
 
     id: str
     path: str
@@ -75,7 +75,7 @@ class MemoryMetadata(_Shape):
 
 
 class MemorySnippet(_Shape):
-    """One remembered text, with the relevance that the memory store gave it. `tokens` is never trusted."""
+    """One remembered text, with its store's relevance. `tokens` is never used."""
 
     id: str
     text: Text
@@ -87,7 +87,7 @@ class MemorySnippet(_Shape):
 
 
 class ProjectState(_Shape):
-    """What the project is."""
+    """Name, place and purpose of the project."""
 
     name: str
     root_path: str
@@ -103,7 +103,7 @@ class DataPoolSnapshot(_Shape):
     """All candidates at one moment; the order within a kind never matters.
 
     Raises:
-        ValueError: Two items of a kind share an id, so that nothing could be said of one of them.
+        ValueError: Two items of a kind share an id.
     """
 
     session_log: tuple[TurnEntry, ...] = ()

@@ -1,4 +1,4 @@
-"""What is asked of the context selector, and the values that pass between its stages."""
+"""The request to the context selector, its budget, and its stages' values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class APIType(StrEnum):
 
 
 class ExtractedEntity(BaseModel):
-    """Something that the request names: its kind, and the text as it stands there."""
+    """Something that the request names: its kind, and its text in the request."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,7 +66,7 @@ class ExtractedEntity(BaseModel):
 
 
 class IntentMetadata(BaseModel):
-    """What an intent needs, and the project it is about."""
+    """The kinds of items that an intent needs, and the current project."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -97,14 +97,14 @@ def _whole_tokens(value: object) -> object:
 
 
 class ContextSelectionRequest(BaseModel):
-    """What to select for, and how much room there is.
+    """What to select for, and within how many tokens.
 
     Attributes:
         intent: The classified request; see `classify_intent`.
-        token_budget: Most tokens that the rendered bundle may take, positive; an int and nothing else.
+        token_budget: Most tokens that the rendered bundle may take, positive; only an int is accepted.
         target_api: Caps the budget.
         priority_hints: Paths, names or topics that the user called important; they count as mentioned.
-        exclude_patterns: Globs of paths and ids that stay out, whatever else speaks for them.
+        exclude_patterns: Globs of paths and ids that stay out in any case.
         min_relevance: Items that score less are left out; None takes the strategy's own cut-off.
         strategy: Name of the scoring strategy: `measured`, the default, or `spec`.
         weights: Factors for parts of the strategy's score, by name.
@@ -139,12 +139,12 @@ class BudgetAllocation:
 
 
 class Score(NamedTuple):
-    """How much an item is worth to a request, and why.
+    """The relevance of an item to a request, and why.
 
     Attributes:
         value: Finite; higher is better; compares within a kind.
         parts: The summands by name.
-        rule: Why it stands where it stands: `mentioned`, `pinned`, `ranked`, `excluded`, `below_cut_off`,
+        rule: The rule that decides its place: `mentioned`, `pinned`, `ranked`, `excluded`, `below_cut_off`,
             `not_required`.
     """
 
@@ -158,10 +158,10 @@ Scores = Mapping[tuple[Kind, str], Score]
 
 
 SYSTEM_TOKENS: Final = 200
-"""What is kept back for what stands around the items: the frame, its headings and fences.
+"""Tokens reserved for the text around the items: headings and fences.
 
-The specification reserves it for a system prompt ("Phase 1: Budget Allocation"). Here the budget is that of the bundle
-alone, all of which `render()` may use: what the frame does not need of the reserve goes to the items.
+The specification reserves them for a system prompt ("Phase 1: Budget Allocation"). Here the budget is that of the
+bundle alone: the tokens of the reserve that headings and fences do not need go to the items.
 """
 
 API_CAPS: Final[Mapping[APIType, int]] = {APIType.REALTIME: 4_096}
@@ -178,19 +178,19 @@ SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
     IntentType.DOCUMENTATION: (15, 60, 10, 15),
     IntentType.COMMAND_EXECUTION: (40, 25, 15, 20),
 }
-"""Percent of the tokens beside the system's that turns, files, memory and project get, by intent."""
+"""Percent for turns, files, memory and project, after the system part, by intent."""
 
 
 def effective_budget(request: ContextSelectionRequest) -> int:
-    """The tokens that a bundle may take: the request's budget, or the window of its target where that is smaller."""
+    """The request's budget, or the window of its target where that is smaller."""
     return min(request.token_budget, API_CAPS.get(request.target_api, request.token_budget))
 
 
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
-    """Whole tokens for each part, which with the system's are the effective budget exactly.
+    """Whole tokens for each part, whose sum with the system's is exactly the effective budget.
 
-    What the percentages leave over in fractions goes to the parts that lost most by rounding down, the first of equals
-    first. A budget of at most 200 tokens is all the system's: the parts get nothing, and nothing can be selected.
+    The tokens that rounding down leaves over go to the parts that lost most by it, the first of equals first. A budget
+    of at most 200 tokens belongs to the system part: nothing can be selected.
 
     Args:
         request: Its intent decides the shares (specification, "Phase 1: Budget Allocation").

@@ -1,4 +1,4 @@
-"""Scores every item of a pool by a named strategy, and says by which rule each stands where it stands."""
+"""Scores every item of a pool by a named strategy, and sets its rule."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -31,17 +31,17 @@ class Strategy(Protocol):
 
     @property
     def cut_offs(self) -> Mapping[Kind, float]:
-        """The least score that an item of a kind is worth its tokens with; a kind without one takes any."""
+        """The minimum score of each kind; a kind without one accepts any score."""
 
     def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
-        """Value and parts of every item of the pool, keyed by kind and id; the project's id is its name.
+        """Value and parts of every item, keyed by kind and id; a project's id is its name.
 
-        The rule of a score is `score_pool`'s to give, and the order of the pool must not matter.
+        `score_pool` sets the rule of a score. The order of the pool must not matter.
         """
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {"measured": MeasuredStrategy(max_cached_chars=0), "spec": SpecStrategy()}
-"""The strategies by the name that a request asks for them by; they remember nothing of what they score."""
+"""The strategies by name; these cache no text."""
 
 
 def score_pool(
@@ -51,18 +51,18 @@ def score_pool(
     now: datetime,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> Scores:
-    """The score of every item of the pool, exactly once, each with a finite value and the rule that it falls under.
+    """The score of every item of the pool, once each, with a finite value and a rule.
 
-    Of the rules the first that holds counts: `excluded` (a pattern of the request), `not_required` (a project that the
-    intent has no use for), `mentioned` (a file that the query or a hint names), `pinned`, `below_cut_off`, `ranked`
-    (QR-1 and QR-3 of the specification, section "Quality Requirements"). What is mentioned or pinned has no cut-off.
+    The first rule that holds counts: `excluded` (by a pattern of the request), `not_required` (a project that the
+    intent does not need), `mentioned` (a file that the query or a hint names), `pinned`, `below_cut_off`, `ranked`
+    (QR-1 and QR-3 of the specification, section "Quality Requirements"). Mentioned and pinned items have no cut-off.
     Pure, linear in the pool, the same for any order of its items.
 
     Args:
         pool: The candidates.
-        request: Names the strategy; its `min_relevance`, where given, replaces the strategy's cut-offs.
+        request: Names the strategy; a `min_relevance` replaces the strategy's cut-offs.
         now: The moment that ages are measured from; UTC when it has no zone.
-        strategies: Those that the request may name.
+        strategies: The strategies that the request may name.
 
     Raises:
         ValueError: There is no strategy of that name.
@@ -84,7 +84,7 @@ def score_pool(
 
 
 def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> dict[tuple[Kind, str], str]:
-    """The rules that hold whatever an item scores; later ones beat earlier ones."""
+    """The rules that hold at any score; later ones override earlier ones."""
     mentioned = mentioned_files(pool.context_files, request)
     rules: dict[tuple[Kind, str], str] = {}
     rules |= {("file", file.id): "pinned" for file in pool.context_files if file.metadata.is_pinned}

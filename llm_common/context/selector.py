@@ -1,4 +1,4 @@
-"""`ContextSelector`: chooses what a prompt holds; `select_and_pack_context`: the same without store and events."""
+"""`ContextSelector`: chooses what a prompt holds, within a token budget."""
 
 import asyncio
 import inspect
@@ -33,17 +33,11 @@ from llm_common.tools.tool import foreign_code
 __all__ = [
     "ContextEvent",
     "ContextSelector",
-    "EventName",
     "Listener",
-    "budget_exceeded",
-    "emit",
-    "file_scored",
     "select_and_pack_context",
-    "selection_complete",
-    "selection_start",
 ]
 
-EventName = Literal[
+_EventName = Literal[
     "context.selection.start", "context.file.scored", "context.budget.exceeded", "context.selection.complete"
 ]
 
@@ -59,83 +53,37 @@ class ContextEvent:
 
     Attributes:
         name: Which step.
-        data: Its figures; the functions of this module tell which.
+        data: Its figures: `intent` and `budget` in effect; `file` and `score`; `requested` tokens of the system part
+            and `available` ones; `duration_ms`, `files_selected`, `turns_selected`, `tokens_used` and
+            `budget_utilization`.
     """
 
-    name: EventName
+    name: _EventName
     data: Mapping[str, str | int | float]
 
 
 Listener = Callable[[ContextEvent], None]
-"""Called within the selection, so a slow one slows it down; what it returns or raises changes nothing."""
-
-
-def selection_start(*, intent: str, budget: int) -> ContextEvent:
-    """The event that opens a selection, with the tokens that it may take in effect."""
-    return ContextEvent("context.selection.start", {"intent": str(intent), "budget": budget})
-
-
-def file_scored(*, file_id: str, score: float) -> ContextEvent:
-    """The event of one scored file."""
-    return ContextEvent("context.file.scored", {"file": file_id, "score": score})
-
-
-def budget_exceeded(*, requested: int, available: int) -> ContextEvent:
-    """The event of a budget that the system's tokens take up: how many those are, and how many there are."""
-    return ContextEvent("context.budget.exceeded", {"requested": requested, "available": available})
-
-
-def selection_complete(
-    *, duration_ms: float, files_selected: int, turns_selected: int, tokens_used: int, budget_utilization: float
-) -> ContextEvent:
-    """The event that closes a selection."""
-    return ContextEvent(
-        "context.selection.complete",
-        {
-            "duration_ms": duration_ms,
-            "files_selected": files_selected,
-            "turns_selected": turns_selected,
-            "tokens_used": tokens_used,
-            "budget_utilization": budget_utilization,
-        },
-    )
-
-
-def emit(event: ContextEvent, listeners: Iterable[Listener]) -> None:
-    """Tells every listener, in their order; one that raises is logged and the others hear the event all the same.
-
-    A listener is not awaited: of an async one nothing runs.
-    """
-    for listener in listeners:
-        try:
-            with foreign_code("a context listener"):
-                answer: object = listener(event)
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                    _log.warning("a context listener is async and was not run; give a plain function")
-        except ToolFailedError as exc:
-            _log.warning("a context listener failed on %s: %s", event.name, type(exc.__cause__).__name__)
+"""Called within the selection, which waits; its result and errors change nothing."""
 
 
 _MAX_LOADED = 12
 _MAX_LOADED_BYTES = 2_000_000  # of one output; a larger one is named, to be read in parts by its id
 _CHARS_PER_TOKEN = 4
-_LOADED_BUDGETS = 2  # so many budgets' worth of text leaves the packing a choice
+_LOADED_BUDGETS = 2  # times the budget in text leaves the packing a choice
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Keeps nothing between selections but what it counted and folded of texts, which makes the next one fast, so that
-    selections may run at the same time and give what they give one after the other.
+    Keeps nothing between selections but token counts and folded texts, which never change a result: selections may run
+    at the same time.
 
     Args:
         store: Where the stored outputs are; without one they can be named but not shown.
-        listeners: Told of every selection, in the order of `ContextEvent`, on the caller's own thread.
-        strategies: Those that a request may name. None takes `measured`, without vectors and with a memory of its own
-            (see `MeasuredStrategy`), and `spec`. With vectors of the extra `embeddings`:
-            `{"measured": MeasuredStrategy(embedder=StaticVectors())}`.
+        listeners: Called at every selection, in the order of `ContextEvent`, on the caller's thread.
+        strategies: The strategies that a request may name. None takes `measured`, without vectors and with a cache,
+            and `spec`; `MeasuredStrategy` shows how to use vectors.
     """
 
     def __init__(
@@ -153,10 +101,10 @@ class ContextSelector:
     async def select(
         self, request: ContextSelectionRequest, pool: DataPoolSnapshot, *, previous: ContextBundle | None = None
     ) -> ContextBundle:
-        """The bundle for the request, never over its budget; empty when that leaves nothing beside the system text.
+        """The bundle for the request, never over its budget; empty if that is too small.
 
-        Scoring, packing and the store run in a thread, so that the event loop stays free. Only the best outputs that
-        could be shown are loaded: at most twelve, of at most 2 MB each.
+        Scoring, packing and the store run in a thread. Only the best outputs that could be shown are loaded: at most
+        twelve, of at most 2 MB each.
 
         Args:
             request: What to select for. Its `now`, where None, is the present moment.
@@ -171,13 +119,14 @@ class ContextSelector:
         """
         started = perf_counter()
         allocation = allocate_budget(request)
-        emit(selection_start(intent=request.intent.classification, budget=allocation.total_budget), self._listeners)
+        intent = str(request.intent.classification)
+        self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
         now = request.now or datetime.now(UTC)
         asked = request.model_copy(update={"counter": self._metered(request.counter)})
         with span("llm_common.context.select") as current:
             scores, bundle = await asyncio.to_thread(self._select, asked, pool, allocation, now, previous)
             current.set_attribute("tokens", bundle.metadata.total_tokens)
-        self._tell(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
+        self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
 
     def _select(
@@ -224,7 +173,7 @@ class ContextSelector:
             self._counts = kind, meter
         return meter
 
-    def _tell(
+    def _emit_figures(
         self,
         pool: DataPoolSnapshot,
         scores: Scores,
@@ -235,20 +184,33 @@ class ContextSelector:
         if not self._listeners:
             return
         for file_id in sorted(file.id for file in pool.context_files):
-            emit(file_scored(file_id=file_id, score=scores["file", file_id].value), self._listeners)
+            self._emit("context.file.scored", file=file_id, score=scores["file", file_id].value)
         if allocation.total_budget <= allocation.system:
-            emit(budget_exceeded(requested=allocation.system, available=allocation.total_budget), self._listeners)
+            self._emit("context.budget.exceeded", requested=allocation.system, available=allocation.total_budget)
         figures = bundle.metadata
-        emit(
-            selection_complete(
-                duration_ms=duration_ms,
-                files_selected=figures.files_selected,
-                turns_selected=figures.turns_selected,
-                tokens_used=figures.total_tokens,
-                budget_utilization=figures.budget_utilization,
-            ),
-            self._listeners,
+        self._emit(
+            "context.selection.complete",
+            duration_ms=duration_ms,
+            files_selected=figures.files_selected,
+            turns_selected=figures.turns_selected,
+            tokens_used=figures.total_tokens,
+            budget_utilization=figures.budget_utilization,
         )
+
+    def _emit(self, name: _EventName, **data: str | float) -> None:
+        """Calls every listener, in order; an error of one is logged, and the others are still called.
+
+        A listener is not awaited: an async one never runs.
+        """
+        for listener in self._listeners:
+            try:
+                with foreign_code("a context listener"):
+                    answer: object = listener(ContextEvent(name, data))
+                    if inspect.iscoroutine(answer):
+                        answer.close()
+                        _log.warning("a context listener is async and was not run; give a plain function")
+            except ToolFailedError as exc:
+                _log.warning("a context listener failed on %s: %s", name, type(exc.__cause__).__name__)
 
 
 def select_and_pack_context(
@@ -261,7 +223,7 @@ def select_and_pack_context(
     previous: ContextBundle | None = None,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> ContextBundle:
-    """The bundle for an intent within an allocation; pure: neither clock nor store nor event.
+    """The bundle for an intent within an allocation; pure: no clock, no store, no events.
 
     Args:
         pool: The candidates.
@@ -269,9 +231,9 @@ def select_and_pack_context(
         intent: What to select for; see `classify_intent`.
         request: Strategy, hints, patterns, counter and moment; None takes the defaults. Its intent and budget are not
             read. Without a moment, ages are measured from the newest item of the pool.
-        texts: Texts of stored outputs by pointer id; others can only be named.
+        texts: Texts of stored outputs by pointer id; other outputs can only be named.
         previous: The bundle of the turn before.
-        strategies: Those that the request may name.
+        strategies: The strategies that the request may name.
     """
     request = request or ContextSelectionRequest(intent=intent, token_budget=max(allocation.total_budget, 1))
     request = request.model_copy(update={"intent": intent})

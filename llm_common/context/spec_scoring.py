@@ -1,4 +1,4 @@
-"""The specification's three formulas (section "Phase 2: Relevance Scoring"), and the strategy `spec` made of them."""
+"""The strategy `spec`: the formulas of "Phase 2: Relevance Scoring"."""
 
 import math
 import re
@@ -27,13 +27,13 @@ def score_conversation_turn(
 ) -> float:
     """`recency_weight * exp(-age in hours) + .2 * similarity + .1 * entity overlap`; finite.
 
-    The similarity is that of `terms.similarity`; the overlap is the share of the intent's entities that the turn
-    holds. A turn of the future has the age 0.
+    The similarity is `entities.similarity`; the overlap is the share of the intent's entities that the turn holds. A
+    turn of the future has the age 0.
 
     Args:
         turn: The turn.
         intent: What it is scored for.
-        recency_weight: Worth of a turn of this moment.
+        recency_weight: The recency of a turn of this moment.
         now: The moment that ages are measured from; UTC when it has no zone.
     """
     return _total(_turn_parts(turn.content, turn.timestamp, _Query.of(intent), _aware(now), recency_weight))
@@ -56,7 +56,7 @@ def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime) 
 
 
 def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime) -> float:
-    """The memory store's own relevance `+ .2 * exp(-age in days)`, and .3 more for the same project; finite.
+    """The store's relevance `+ .2 * exp(-age in days)`, `+ .3` for the same project.
 
     A relevance that is no finite number counts as 0.
 
@@ -69,10 +69,10 @@ def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: dat
 
 
 class SpecStrategy:
-    """The formulas of the specification, as they stand there.
+    """The formulas of the specification, unchanged.
 
-    Where it is silent: an output is scored as a turn is, by its summary, its digest and the time of its making; a
-    project scores 1; priority hints are read as part of the query; a request's weights are factors of the parts.
+    Beyond the specification: an output is scored as a turn, by its summary, its digest and its time; a project scores
+    1; priority hints are part of the query; a request's weights are factors of the parts.
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
@@ -98,7 +98,7 @@ class SpecStrategy:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """An intent with what the formulas read of its text, worked out once."""
+    """An intent with the words of its text, computed once for all items."""
 
     intent: UserIntent
     keywords: tuple[str, ...]
@@ -160,12 +160,12 @@ def _total(parts: Mapping[str, float]) -> float:
 
 
 def _decay(moment: datetime, now: datetime, unit: timedelta) -> float:
-    """`exp(-age)` in that unit; 1 for what lies in the future."""
+    """`exp(-age)` in that unit; 1 for a time in the future."""
     return math.exp(-max(0.0, (now - moment) / unit))
 
 
 def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    """The cosine of two vectors; 0 when they have no common length, no direction, or hold what is no number."""
+    """The cosine of two vectors; 0 without a common length or a direction, or with a value that is not finite."""
     if len(left) != len(right) or not all(map(math.isfinite, (*left, *right))):
         return 0.0
     scale_left, scale_right = (max(map(abs, vector), default=0.0) for vector in (left, right))
@@ -176,7 +176,7 @@ def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
 
 
 def _moment(text: str) -> datetime | None:
-    """The time that an ISO 8601 text tells; None for any other text."""
+    """The time of an ISO 8601 text; None for any other text."""
     try:
         return _aware(datetime.fromisoformat(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Memory: what was said and done in a session, kept and found again."""
+"""Memory: keeps the events of a session and finds them again."""
 
 from typing import TYPE_CHECKING
 

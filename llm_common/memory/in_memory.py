@@ -1,4 +1,4 @@
-"""`InMemoryMemory`: events in a dictionary, for tests and for sessions that leave nothing behind."""
+"""`InMemoryMemory`: events in a dictionary, for tests and for sessions that need no file."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ class _Line:
 
 
 class InMemoryMemory:
-    """A `Memory` that forgets everything with its process. For one event loop; calls may be made concurrently.
+    """A `Memory` that lives as long as its process; for one event loop.
 
-    An event matches when it contains a word of the query anywhere, inside other words too, or the query as a whole when
-    that has only stop words. Searching looks at every event of the session.
+    An event matches when it contains a word of the query, inside other words too. A query of stop words alone must be
+    contained as a whole. A search reads every event of the session.
 
     Args:
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.

@@ -1,4 +1,4 @@
-"""`PostgresMemory`: events on a PostgreSQL server, shared by many machines; needs the extra `postgres`."""
+"""`PostgresMemory`: events on a PostgreSQL server; needs the extra `postgres`."""
 
 import asyncio
 import logging
@@ -75,7 +75,7 @@ def qualified(statement: LiteralString, schema: str) -> Composed:
 
 
 async def migrate(connection: AsyncConnection, schema: str) -> None:
-    """Brings the tables up to date; one process does it while the others wait, and nothing happens when they are.
+    """Migrates the tables to the newest version; other processes wait meanwhile.
 
     Raises:
         StoreError: The tables are of a newer version.
@@ -101,7 +101,7 @@ async def prepare_vectors(connection: AsyncConnection, schema: str) -> bool:
     """Whether the server has pgvector; if so, its table is there afterwards.
 
     Raises:
-        psycopg.Error: The server refused, such as for want of the right to install the extension.
+        psycopg.Error: The server refused, for example because the role may not install the extension.
     """
     async with connection.transaction():
         await connection.execute(SQL("SELECT pg_advisory_xact_lock({})").format(Literal(_LOCK)))
@@ -152,17 +152,17 @@ _NEAREST_LINES = """
 
 
 class PostgresMemory:
-    """A `Memory` on a PostgreSQL server, for any number of machines; tested with versions 15 and 18.
+    """A `Memory` on a PostgreSQL server (tested: 15 and 18), for many machines.
 
     English is stemmed by the server, case does not count, accents do, identifiers are found by their parts; the
     ranking is that of `recall`. An event is kept when `append_event` returns, as far as the server's own
-    `synchronous_commit` goes. The tables are made at the first use, and brought up to date by one process while the
+    `synchronous_commit` goes. The tables are made at the first use, and migrated by one process while the
     others wait. Connections that broke are replaced; a call that was under way is not repeated, since its event may
     have been kept.
 
     Args:
         conninfo: `postgresql://user@host/name` or a libpq connection string. Its password is in no error and no log.
-        schema: Where the tables are; made if there is none.
+        schema: Where the tables are; made if it is missing.
         max_connections: How many the pool may open; a call beyond them waits.
         timeout_s: Seconds for getting a connection, and again for each statement.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
@@ -275,7 +275,7 @@ class PostgresMemory:
         if self._embedder is None:
             return None
         with _as_store_errors(self._timeout_s):
-            await self._opened()  # only a server tells whether it has pgvector
+            await self._opened()  # only the server knows whether it has pgvector
         if not self._has_vectors:
             return None
         [vector] = await self._embedder([text])
@@ -288,7 +288,7 @@ class PostgresMemory:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        """A connection of the pool for a block, whose database errors leave as ours."""
+        """A connection of the pool for a block, whose database errors are raised as `StoreError`."""
         with _as_store_errors(self._timeout_s):
             async with (await self._opened()).connection() as connection:
                 yield connection

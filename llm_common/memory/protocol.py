@@ -1,4 +1,4 @@
-"""What a memory is: events in sessions, written through one protocol and found again through another."""
+"""The protocols of a memory, which keeps events in sessions and finds them again."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ _MAX_SESSION_ID_CHARS = 200
 
 
 def _storable(text: str) -> str:
-    """The text as every store can hold it: no NUL, no lone surrogate."""
+    """The text without NUL and lone surrogates, which not every store can hold."""
     return printable(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -52,13 +52,13 @@ Scalar = Text | bool | int | FiniteFloat | None
 class Event(BaseModel):
     r"""One thing that was said or done in a session.
 
-    Texts are what every store can hold from the start: NUL becomes U+FFFD, a lone surrogate its `\udXXX` escape.
+    Texts are made storable at once: NUL becomes U+FFFD, a lone surrogate its `\udXXX` escape.
 
     Attributes:
         role: Who spoke or acted.
-        text: What was said, of any length; the first 16,000 characters are what `retrieve` looks at.
-        timestamp: When; a time without a zone is UTC. Kept and returned, but the order of a session is the order in
-            which its events were appended.
+        text: What was said, of any length; `retrieve` searches the first 16,000 characters.
+        timestamp: When; a time without a zone is UTC. It does not order a session: events are in the order in which
+            they were appended.
         metadata: Facts to filter by, flat.
     """
 
@@ -71,12 +71,12 @@ class Event(BaseModel):
 
 
 class MemoryFilters(BaseModel):
-    """Which events may be found: those of one session, and of these only the ones that agree with every other field.
+    """Which events may be found: those of one session that agree with every other field.
 
     Attributes:
         session_id: The session; there is no way to search several.
         role: Only what this role said; None for all.
-        metadata: Every one of these keys must be there with an equal value; `1`, `1.0`, `True` and `"1"` all differ.
+        metadata: An event must have each of these keys with an equal value; `1`, `1.0`, `True` and `"1"` all differ.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,7 +87,7 @@ class MemoryFilters(BaseModel):
 
 
 class MemoryHit(BaseModel):
-    """An event that was found; a higher score is better, and scores compare within one answer only."""
+    """An event that was found, and its score; higher is better within one answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -97,7 +97,7 @@ class MemoryHit(BaseModel):
 
 
 Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
-"""Makes a summary of a session's newest events, which come oldest first; a blank one or None counts as none."""
+"""Summarises a session's newest events, oldest first; blank or None is none."""
 
 
 @runtime_checkable
@@ -113,7 +113,7 @@ class MemoryWriter(Protocol):
         """
 
     async def summarize_episode(self, session_id: str) -> str | None:
-        """What the session was about lately; None for a session without events.
+        """A summary of the newest events; None for a session without events.
 
         Raises:
             InvalidIdError: As for `append_event`.
@@ -141,10 +141,10 @@ class MemoryReader(Protocol):
 
 @runtime_checkable
 class Memory(MemoryWriter, MemoryReader, Protocol):
-    """A writer and reader over the same events; an `async with` block closes what it holds open."""
+    """A writer and reader over the same events; an `async with` block closes it at the end."""
 
     async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
-        """The newest events of a session, oldest first; what a conversation is resumed from.
+        """The newest events of a session, oldest first, to resume a conversation from.
 
         Raises:
             InvalidIdError: As for `append_event`.
@@ -152,7 +152,7 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
         """
 
     async def aclose(self) -> None:
-        """Closes what the memory holds open; safe to call twice."""
+        """Closes files and connections; safe to call twice."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -190,7 +190,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")  # noqa: RUF001 
 
 
 async def summarised(events: Sequence[Event], summariser: Summariser | None) -> str | None:
-    """The caller's summary of the events, or `episode_summary`; None without events, and for a blank summary."""
+    """The caller's summary of the events, or `episode_summary`; None for a blank one."""
     if not events:
         return None
     if summariser is None:
@@ -199,7 +199,7 @@ async def summarised(events: Sequence[Event], summariser: Summariser | None) -> 
 
 
 def episode_summary(events: Sequence[Event]) -> str | None:
-    """Role and first sentence of each event, one a line, oldest first; the same events give the same text.
+    """Role and first sentence of each event, one a line, oldest first; deterministic.
 
     A line takes at most 160 characters, the whole at most 1,200: the newest lines that fit. None when no event has
     words.

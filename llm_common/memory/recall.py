@@ -1,15 +1,15 @@
 """How well each line of a session matches a query: one ranking for every store.
 
-A line is known by its position, 1 for the first of its session. A store looks up each word of the query by itself and
-tells the newest lines that hold it, at most `MAX_MATCHES`; how far back these reach says how common the word is. That
-bounds the work for a word that stands everywhere, which adds next to nothing anyhow, and finds a rare word however old.
+A line has a position, 1 for the first of its session. A store looks up each word of the query separately and gives the
+newest lines that hold it, at most `MAX_MATCHES`; how far back these reach shows how common the word is. That bounds the
+work for a word of every line, which adds next to nothing, and finds a rare word in any old line.
 
 The score is BM25's (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each word counted once
 a line. Lines of a conversation belong together, so a line gains from its neighbours; and between equals the newer wins.
 Recall of the first 4 on the sets in `turns/`: .337 qmsum, .948 bfcl_memory; plain FTS5 has .330 and .948.
 
-Every word carries a prefix made of the session id. An index then holds a list of lines per session and word: another
-session's lines are not filtered out, they are never met, and a search costs what its own session costs. The prefix is
+Every word carries a prefix made of the session id. An index then holds a list of lines per session and word: a
+search never reads another session's lines, and costs what its own session costs. The prefix is
 made of consonants, which leaves the measures of stemmers as they were (Porter 1980 counts from the first vowel on).
 """
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 INDEXED_CHARS = 16_000
-"""How much of a text is indexed; the vector of a longer one could outgrow what PostgreSQL stores (1 MB)."""
+"""Indexed characters of a text; PostgreSQL limits a longer text's vector (1 MB)."""
 
 _PREFIX_DIGITS = 12
 _TAG_DIGITS = 32
@@ -42,24 +42,24 @@ _CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
 
 
 def scoped_words(session_id: str, text: str) -> list[str]:
-    """The words of a line as they are indexed: in lower case, which not every database finds beyond ASCII."""
+    """The words of a line to index, in lower case: not every database lowers case beyond ASCII."""
     prefix = _consonants(session_id, _PREFIX_DIGITS)
     return [prefix + word for word in split_identifiers(text[:INDEXED_CHARS]).lower().split()]
 
 
 def scoped_terms(session_id: str, query: str) -> list[str]:
-    """The words of a query as they are looked up: at most 64, none of them a stop word."""
+    """The words of a query to look up: at most 64, no stop words."""
     prefix = _consonants(session_id, _PREFIX_DIGITS)
     return [prefix + term for term in query_terms(query[:INDEXED_CHARS])]
 
 
 def event_tags(session_id: str, event: Event) -> list[str]:
-    """What can be filtered by, one word for each fact of the event."""
+    """The tags to filter by: one word for each fact of the event."""
     return _tags(session_id, event.role, event.metadata)
 
 
 def filter_tags(filters: MemoryFilters) -> list[str]:
-    """The words that an event must have among its tags."""
+    """The tags that an event must have."""
     return _tags(filters.session_id, filters.role, filters.metadata)
 
 
@@ -75,7 +75,7 @@ def _consonants(text: str, digits: int) -> str:
 
 
 MAX_MATCHES = 200
-"""Lines that are looked at for one word of the query, newest first."""
+"""Most lines to read for one word of the query, newest first."""
 
 _SHORTLIST_LINES = 64
 _K1, _B = 1.2, 0.5
@@ -85,7 +85,7 @@ _RECENCY_HALF_LIFE_LINES = 20
 
 
 def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[int, float]:
-    """Summed weight of the query's words by position, for the lines that may come to be the best `k`.
+    """The summed weight of the query's words by position, for the lines that may be the best `k`.
 
     Args:
         matches: For each word the positions of lines that hold it, newest first, at most `MAX_MATCHES`.
@@ -107,7 +107,7 @@ def best_lines(
 
     Args:
         weights: From `shortlist`.
-        word_counts: How long each of these lines is; one that is missing here, since it is gone, is left out.
+        word_counts: The number of words of each of these lines; a line without one was removed, and is left out.
         lines: How many lines the session has.
         k: Most lines.
     """

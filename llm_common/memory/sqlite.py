@@ -29,7 +29,7 @@ from llm_common.memory.recall import (
     scoped_words,
     shortlist,
 )
-from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 from llm_common.text.canonical import stable_json
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteMemory"]
@@ -53,7 +53,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
     ),
 )
-APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": tells a memory from other programs' files
+APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
 
 
 T = TypeVar("T")
@@ -62,17 +62,17 @@ _EVENT = "role, text, timestamp, metadata"
 
 
 class SqliteMemory:
-    """A `Memory` in one file, which any number of processes of one machine may use at once.
+    """A `Memory` in one SQLite file, which many processes of one machine may use at once.
 
     English is stemmed (Porter), case and accents do not count, identifiers are found by their parts; the ranking is
-    that of `recall`. What `append_event` returned for survives the end of the process at any instant; the last events
-    before a power failure may be missing, but the file stays sound. A file of an older version is brought up to date.
+    that of `recall`. Once `append_event` returns, the event survives a kill of the process. A power failure may lose
+    the last events, but does not damage the file. A file of an older version is migrated.
 
-    The work is done in one thread of the memory's own, so the event loop never waits for the disk. Cancelling a call
-    does not undo what the thread has begun. Keep the file on a local disk: SQLite's locks need one.
+    One thread does the work, so the event loop never waits for the disk. Cancelling a call does not undo work that the
+    thread has begun. Keep the file on a local disk: SQLite's locks need one.
 
     Args:
-        path: The file, made at the first use, readable by its owner alone; `~` is expanded.
+        path: The file, made at the first use with mode 0600; `~` is expanded.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
         lock_timeout_s: Seconds to wait while another process writes; 10 outlasts any healthy write.
     """
@@ -126,12 +126,12 @@ class SqliteMemory:
         await self.aclose()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What the work returns, done in the memory's thread."""
+        """Runs the work in the memory's thread."""
         if self._closed:
             raise StoreError("this memory is closed; make another one")
 
         def run() -> T:
-            with as_store_errors(self._path):
+            with sqlite_errors_as_store_errors(self._path):
                 return work(self._opened())
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)

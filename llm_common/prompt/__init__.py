@@ -1,4 +1,4 @@
-"""The finished prompt: assembled from session, memory and packed context, and fitted to a budget."""
+"""The prompt, built from session, memory and context, and fitted to a budget."""
 
 from llm_common.prompt.builder import ContextBuilder, TriggerInput
 from llm_common.prompt.fitting import FittedPrompt, fit, fit_detailed

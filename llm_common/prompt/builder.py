@@ -1,4 +1,4 @@
-"""`ContextBuilder`: from a session and a goal to a prompt."""
+"""`ContextBuilder`: builds a prompt from a session and a goal."""
 
 import asyncio
 import logging
@@ -26,9 +26,9 @@ class TriggerInput(BaseModel):
     """What a prompt is built for.
 
     Attributes:
-        session_id: Whose memory may be used; no other session's is looked at.
+        session_id: The session whose memory may be used; other sessions are not read.
         goal: What to do: it becomes the instructions, and the query for the memory. Blank: nothing is retrieved.
-        tool_hints: Names of the tools whose schemas go along; unknown names are left out.
+        tool_hints: Names of the tools whose schemas are included; unknown names are left out.
         budget: What `fit` will keep to.
     """
 
@@ -41,7 +41,7 @@ class TriggerInput(BaseModel):
 
 
 class ContextBuilder:
-    """Builds prompts from what a session remembers. May be shared by concurrent builds.
+    """Builds prompts from the memory of a session. Concurrent builds may share it.
 
     Args:
         writer: Asked for the session's summary; None for none.
@@ -49,7 +49,7 @@ class ContextBuilder:
         system: System text of every prompt.
         tools: Where the tools of `tool_hints` are described.
         k: How many lines are retrieved.
-        memory_timeout_s: Seconds that the memory may take; a prompt without it is better than none.
+        memory_timeout_s: Seconds that the memory may take before the prompt goes without it.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class ContextBuilder:
         """The prompt for a goal, nothing cut; `fit` brings it within its budget.
 
         Its documents are the summary of the session's recent episode, if there is one, then the retrieved lines, if
-        there are any. A memory that is missing, raises, takes too long or answers with something else leaves out its
-        part and is named in the log; the build goes on. Summary and lines are asked for at the same time.
+        there are any. The part of a memory that is missing, raises, takes too long or returns something else is left
+        out, and the memory is named in the log. Summary and lines are requested at the same time.
 
         Args:
             trigger: The session, the goal, the tools and the budget.
@@ -114,7 +114,7 @@ class ContextBuilder:
             with foreign_code("the memory reader"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     hits = await self._reader.retrieve(goal, self._k, filters)
-                # Checked again, since the reader may be anybody's.
+                # Checked again: a third-party reader may return other sessions' lines.
                 events = [hit.event for hit in hits if hit.session_id == trigger.session_id][: self._k]
                 lines = [f"- {event.role}: {one_line(event.text, max_chars=_MAX_LINE_CHARS)}" for event in events]
                 return "\n".join([_RETRIEVED_TITLE, *lines]) if lines else ""

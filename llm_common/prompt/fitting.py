@@ -1,4 +1,4 @@
-"""`fit`: a prompt within its budget, what matters least given up first."""
+"""`fit`: shortens a prompt to its budget, the least important parts first."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from llm_common.text.fence import printable
 
 __all__ = ["FittedPrompt", "fit", "fit_detailed"]
 
-_TEXTS = ("background", "instructions", "system")  # in the order in which they are given up
+_TEXTS = ("background", "instructions", "system")  # in the order in which they are cut
 _STEP_SHARE = 3  # a history is cut about once in the turns that fill a third of the budget
 _FIRST_CHARS = 64
 _PRECISION = 64  # a cut is within a 64th of the longest that fits
 
 
 class FittedPrompt(BaseModel):
-    """A prompt that keeps to its budget, and what that took.
+    """A prompt within its budget, and what was cut for that.
 
     Attributes:
         bundle: The prompt.
@@ -51,18 +51,18 @@ def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBund
 
 
 def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
-    """The bundle within its budget, and what was given up.
+    """The bundle within its budget, and what was cut.
 
-    Given up in this order, as far as needed: the history, oldest first; the documents, last first, the background as
-    the very first of them; the instructions; the system text. A text is cut in its middle, or at its end where it is
-    short. What is left of a history begins with a message of the user, so that no tool's answer stands without its
-    call. It is cut in steps of a third of the budget where that leaves at least half of what could stay: the prompts
-    of the next turns then begin alike, which a provider's cache needs. The tool schemas are never cut.
+    Cut in this order, as far as needed: the history, oldest first; the documents, last first, the background as the
+    very first of them; the instructions; the system text. A long text is cut in its middle, a short one at its end. The
+    rest of a history begins with a message of the user, so no tool's answer is without its call. The history is cut in
+    steps of a third of the budget where that leaves at least half of what could stay: the prompts of the next turns
+    then begin alike, as a provider's cache needs. The tool schemas are never cut.
 
     Args:
         bundle: The prompt; not changed.
-        counter: Counts tokens; None takes `UpperBoundCounter`. What it counts is what `to_messages` sends, with and
-            without the tools, so an exact counter gives an exact bound.
+        counter: Counts tokens; None takes `UpperBoundCounter`. It counts what `to_messages` sends, with and without the
+            tools, so an exact counter gives an exact bound.
 
     Raises:
         TokenBudgetError: The tool schemas alone are over the budget.
@@ -146,7 +146,7 @@ def _with_shorter_text(bundle: PromptBundle, part: str, meter: PromptMeter) -> P
 
 
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:
-    """Nearly the longest excerpt that fits, of a text that does not; the empty one, which does, at worst."""
+    """Nearly the longest excerpt that fits, of a text that does not; empty in the worst case."""
     text = printable(text)
     low, high = 0, _FIRST_CHARS
     while high < len(text) and fits(excerpt_text(text, high).text):

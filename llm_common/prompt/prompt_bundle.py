@@ -1,4 +1,4 @@
-"""`PromptBundle`: everything that one model call gets to see, and its shape as messages."""
+"""`PromptBundle`: everything that one model call sends, and its form as messages."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ class TokenBudget(BaseModel):
 
 @runtime_checkable
 class Renders(Protocol):
-    """Something that becomes text for a prompt, such as a `ContextBundle`."""
+    """Something with a text for a prompt, such as a `ContextBundle`."""
 
     def render(self) -> str:
         """The text."""
@@ -50,10 +50,10 @@ def _as_json(value: object) -> object:
 
 
 class PromptBundle(BaseModel):
-    """What a model gets to see, part by part; `to_messages` makes the conversation of it.
+    """The parts of what a model gets to see; `to_messages` makes the conversation of them.
 
-    What seldom changes stands first, so that a provider's prompt cache serves most of the next turn: system and tools,
-    background, history; then what belongs to this turn alone: documents and instructions.
+    The parts that seldom change come first, so a provider's prompt cache serves most of the next turn: system and
+    tools, background, history; then the parts of this turn: documents and instructions.
 
     Attributes:
         system: Who the model is and how it works; trusted.
@@ -78,13 +78,12 @@ class PromptBundle(BaseModel):
     def to_messages(self, *, include_tools: bool = False) -> list[LLMMessage]:
         """The conversation that an `LLMClient` takes; the same bundle gives the same bytes.
 
-        Texts from outside stand in fences that they cannot close; lone surrogates become their escapes. Empty parts
-        leave no trace, and a bundle of empty parts gives no message. Neighbouring texts of the user become one
-        message, since some models accept only turns that alternate.
+        Texts from outside are in fences that they cannot close; lone surrogates become their escapes. Empty parts are
+        left out, and a bundle of empty parts gives no message. Adjacent texts of the user become one message, since
+        some models accept only alternating turns.
 
         Args:
-            include_tools: Whether the tool schemas stand in the system message, for endpoints to which they are not
-                passed as `tools`.
+            include_tools: Whether the system message holds the tool schemas, for endpoints that take no `tools`.
         """
         tools = f"{_TOOLS}\n{self.tools_json_schema}" if include_tools and self.tools_json_schema else ""
         system = _joined(self.system, tools)
@@ -149,7 +148,7 @@ def count_prompt_tokens(bundle: PromptBundle, counter: TokenCounter | None = Non
 
 
 class PromptMeter:
-    """Counts many versions of one prompt; a text that comes again is not counted again."""
+    """Counts many versions of one prompt; each distinct text is counted once."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter

@@ -1,7 +1,7 @@
 """Orders text: full-text ranking and the fusion of rankings, without a model."""
 
-from llm_common.ranking.embeddings import Embedder, StaticVectors, standing_out
-from llm_common.ranking.fusion import max_normalised, min_max_normalised, reciprocal_rank_fusion, weighted_sum
+from llm_common.ranking.embeddings import Embedder, StaticVectors, prominence
+from llm_common.ranking.fusion import max_normalised, reciprocal_rank_fusion, weighted_sum
 from llm_common.ranking.lexical import (
     MAX_QUERY_TERMS,
     Hit,
@@ -11,7 +11,7 @@ from llm_common.ranking.lexical import (
     split_identifiers,
     split_request,
 )
-from llm_common.ranking.scan import TermScanner, folded, scan, search_stems
+from llm_common.ranking.scan import TermScanner, folded, scan, search_stems, stem
 
 __all__ = [
     "MAX_QUERY_TERMS",
@@ -23,13 +23,13 @@ __all__ = [
     "best_first",
     "folded",
     "max_normalised",
-    "min_max_normalised",
+    "prominence",
     "query_terms",
     "reciprocal_rank_fusion",
     "scan",
     "search_stems",
     "split_identifiers",
     "split_request",
-    "standing_out",
+    "stem",
     "weighted_sum",
 ]

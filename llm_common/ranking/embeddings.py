@@ -1,35 +1,36 @@
-"""Likeness of meaning, beside shared words: the protocol `Embedder`, and static vectors that work offline."""
+"""Similarity of meaning: the protocol `Embedder`, and static vectors that work offline."""
 
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
+from cachetools import LRUCache
+
 from llm_common.errors import ConfigError
 
-__all__ = ["Embedder", "StaticVectors", "standing_out"]
+__all__ = ["Embedder", "StaticVectors", "prominence"]
 
-_MAX_CHARS: Final = 4_000  # the mean of more words says no more about what a text is about
+_MAX_CHARS: Final = 4_000  # the mean of more words says no more about a text
 _MAX_CACHED: Final = 20_000  # texts; a vector takes a kilobyte
 _DIMENSIONS: Final = 256
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Something that knows which texts mean something alike; one method, safe to share between threads."""
+    """Gives the similarity in meaning of texts; one method, safe to share between threads."""
 
     def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """The cosine of each text with the query, in the order of the texts; equal input gives equal output."""
+        """The cosine of each text with the query, in order; deterministic."""
 
 
-def standing_out(similarities: Sequence[float]) -> list[float]:
-    """How far each stands out of the others, from 0 to 1.
+def prominence(similarities: Sequence[float]) -> list[float]:
+    """How far each similarity stands out from the others, from 0 to 1.
 
-    All cosines of a pool lie close together, and only the best say something: what is less than a standard deviation
-    above the mean is 0, the rest is stretched over 0 to 1. What is no finite number counts as 0.
+    The cosines of a pool lie close together, and only the best are informative. A value less than a standard deviation
+    above the mean becomes 0, and the rest is stretched over 0 to 1. A value that is not finite counts as 0.
     """
     if not similarities:
         return []
@@ -42,11 +43,11 @@ def standing_out(similarities: Sequence[float]) -> list[float]:
 
 
 class StaticVectors:
-    """Cosines of mean word vectors, without a model to run: about 2 ms a text of 4,000 characters, half a ms a query.
+    """Cosines of mean word vectors: 2 ms a text of 4,000 characters, .5 ms a query.
 
     Needs the extra `embeddings`. The vectors (16 MB, 32,000 word pieces, 256 dimensions; Miller, WordLlama, 2024) are
-    read from the files of the installed package `wordllama`; its code is not run, so that nothing is ever downloaded
-    and no logging is set up. Of a text the first 4,000 characters count. The vectors of the last 20,000 texts are kept.
+    read from the files of the installed package `wordllama`, whose code is not run: nothing is downloaded, and no
+    logging is set up. Only the first 4,000 characters of a text count. An LRU cache keeps the vectors of 20,000 texts.
 
     Raises:
         ConfigError: The extra is not installed.
@@ -63,7 +64,7 @@ class StaticVectors:
         self._np = np
         self._pieces = load_file(weights)["embedding.weight"].astype(np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
-        self._vectors: OrderedDict[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = OrderedDict()
+        self._vectors: LRUCache[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = LRUCache(_MAX_CACHED)
         self._lock = threading.Lock()
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -71,32 +72,24 @@ class StaticVectors:
         if not texts:
             return []
         heads = [text[:_MAX_CHARS] for text in (query, *texts)]
-        with self._lock:
-            self._learn([head for head in dict.fromkeys(heads) if head not in self._vectors])
-            rows = []
-            for head in heads:
-                self._vectors.move_to_end(head)
-                rows.append(self._vectors[head])
-            while len(self._vectors) > _MAX_CACHED:
-                self._vectors.popitem(last=False)
-        vectors = self._np.stack(rows)
-        return [float(cosine) for cosine in vectors[1:] @ vectors[0]]
-
-    def _learn(self, texts: Sequence[str]) -> None:
-        np = self._np
-        encodings = self._tokenizer.encode_batch(
-            [text.encode(errors="replace").decode() for text in texts], add_special_tokens=False
-        )
-        for text, encoding in zip(texts, encodings, strict=True):
-            vector = np.zeros(_DIMENSIONS, np.float32)
-            if encoding.ids:
-                vector = self._pieces[encoding.ids].sum(axis=0)
-                vector /= np.linalg.norm(vector) or 1.0
-            self._vectors[text] = vector
+        with self._lock:  # one caller embeds at a time
+            vectors = {head: self._vectors[head] for head in heads if head in self._vectors}
+            new = [head for head in dict.fromkeys(heads) if head not in vectors]
+            encodings = self._tokenizer.encode_batch(
+                [text.encode(errors="replace").decode() for text in new], add_special_tokens=False
+            )
+            for head, encoding in zip(new, encodings, strict=True):
+                vector = self._np.zeros(_DIMENSIONS, self._np.float32)
+                if encoding.ids:
+                    vector = self._pieces[encoding.ids].sum(axis=0)
+                    vector /= self._np.linalg.norm(vector) or 1.0
+                vectors[head] = self._vectors[head] = vector
+        rows = self._np.stack([vectors[head] for head in heads])
+        return [float(cosine) for cosine in rows[1:] @ rows[0]]
 
 
 def _installed_files() -> tuple[Path, Path]:
-    """The weights and the vocabulary within the installed package, which is found without being imported."""
+    """The weights and the vocabulary within the installed package, found without an import."""
     spec = find_spec("wordllama")
     if spec is None or spec.origin is None:
         raise _missing_extra()

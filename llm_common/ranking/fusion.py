@@ -1,27 +1,26 @@
-"""Several rankings of the same keys become one."""
+"""Fuses several rankings of the same keys into one."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from llm_common.ranking.lexical import Hit, best_first
 
-__all__ = ["max_normalised", "min_max_normalised", "reciprocal_rank_fusion", "weighted_sum"]
+__all__ = ["max_normalised", "reciprocal_rank_fusion", "weighted_sum"]
 
 
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], *, k: int = 60, weights: Sequence[float] | None = None
 ) -> list[Hit]:
-    """The keys of all rankings, those that stand high in many of them first.
+    """The keys of all rankings, first those with a high rank in many of them.
 
-    A key's score is the sum of `weight / (k + rank)` over the rankings that hold it, the first rank being 1; a ranking
-    that lacks it adds nothing. Only ranks count, so rankings whose scores do not compare can be fused. Ties stand in
-    the order of the keys. From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and
-    individual rank learning methods", SIGIR 2009.
+    A key's score is the sum of `weight / (k + rank)` over the rankings that hold it; the first rank is 1. Only ranks
+    count, so rankings whose scores do not compare can be fused. Ties are in the order of the keys. From Cormack, Clarke
+    and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods", SIGIR 2009.
 
     Args:
         rankings: Keys, best first; a key that a ranking repeats counts once, at its best rank.
-        k: How little the first ranks stand out; the default is the paper's.
-        weights: One factor for each ranking; None weighs all alike.
+        k: The higher, the less the first ranks differ from the next; the default is the paper's.
+        weights: One factor for each ranking; None gives all the weight 1.
 
     Raises:
         ValueError: `k` is negative, or there are not as many weights as rankings.
@@ -39,7 +38,7 @@ def reciprocal_rank_fusion(
 
 
 def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit]:
-    """The keys of all parts by the sum of `weight * score`, best first, ties in the order of the keys.
+    """The keys of all parts by the sum of `weight * score`, best first, ties by key.
 
     A part that lacks a key adds nothing to it. Normalise the parts first when their scales differ.
 
@@ -54,12 +53,6 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
 
 
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores divided by the largest, so that the best is 1 and zero stays zero; all 0 when none is positive."""
+    """The scores divided by the largest; all 0 when none is positive."""
     top = max(scores.values(), default=0.0)
     return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}
-
-
-def min_max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores stretched over 0 to 1; all 1 when they are equal, since then none is worse than another."""
-    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
-    return {key: (score - low) / (high - low) if high > low else 1.0 for key, score in scores.items()}

@@ -30,14 +30,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A key and how well it matched; higher is better, and scores compare only within one ranking."""
+    """A key and its score; higher is better, and compares within one ranking only."""
 
     key: str
     score: float
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """The hits by falling score; equal scores stand in the order of their keys, so that the order is total."""
+    """The hits by falling score; equal scores in the order of their keys."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
 
@@ -58,9 +58,9 @@ STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
 
 
 MAX_QUERY_TERMS = 64
-"""Distinct words of a query that are looked up: time grows with them, and what matters comes early."""
+"""Most distinct words of a query that are looked up; time grows with them."""
 
-_LONGEST_IDENTIFIER = 64  # what is longer is encoded data, whose pieces would only be noise
+_MAX_IDENTIFIER_CHARS = 64  # a longer word is encoded data, whose parts would be noise
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
 _SEAM = re.compile(
     r"_+"
@@ -74,15 +74,14 @@ def split_identifiers(text: str) -> str:
     """The words of the text, spaced, each identifier followed by its parts.
 
     `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores and between letters
-    and digits; the whole stays in front of the parts, without its underscores, so that one spelling finds another.
-    Chinese, Japanese and Korean, which put no spaces between words, become characters and overlapping pairs of them.
-    Punctuation is dropped.
+    and digits. The whole word without underscores comes before its parts, so one spelling finds another. Chinese,
+    Japanese and Korean text becomes single characters and overlapping pairs. Punctuation is dropped.
     """
     return " ".join(_words(text))
 
 
 def fts5_is_missing() -> ConfigError:
-    """What to raise where SQLite was built without full-text search."""
+    """The error to raise where SQLite was built without full-text search."""
     return ConfigError(
         f"SQLite {sqlite3.sqlite_version} has no FTS5; use a Python whose SQLite has it",
         variable="sqlite3",
@@ -91,14 +90,14 @@ def fts5_is_missing() -> ConfigError:
 
 
 def query_terms(query: str) -> list[str]:
-    """The words of a query that are looked up: in lower case, once each, no English stop words, the first 64."""
+    """The first 64 distinct words of a query, in lower case, without stop words."""
     terms = dict.fromkeys(word.lower() for word in _words(query))
     return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
 
 
 @cache
 def _words_and_cjk() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What finds words, and what tells those of scripts without spaces; so wide ranges take milliseconds to compile."""
+    """The pattern of a word, and that of scripts without spaces; cached, since they take milliseconds to compile."""
     return re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+"), re.compile(rf"[{_CJK}]")
 
 
@@ -106,7 +105,7 @@ def _words(text: str) -> list[str]:
     words: list[str] = []
     word_pattern, cjk = _words_and_cjk()
     for word in word_pattern.findall(unicodedata.normalize("NFKC", text)):
-        if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(word) > _LONGEST_IDENTIFIER:
+        if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(word) > _MAX_IDENTIFIER_CHARS:
             words.append(word)
         elif cjk.match(word):
             words += [*word, *map("".join, pairwise(word))]
@@ -120,12 +119,12 @@ class LexicalIndex:
     """Rows of text under a key, ranked against a query by BM25 over weighted fields.
 
     English is stemmed (Porter), accents and case do not count, identifiers are found by their parts (see
-    `split_identifiers`). A row matches when it shares a word with the query; there is no query syntax, so any text may
-    be a query. The same rows rank alike whatever the order in which they came. The index lives in memory, may be
-    shared by threads, and is freed by `close`, at the end of a `with` block, or with its last reference.
+    `split_identifiers`). A row matches when it shares a word with the query. There is no query syntax: any text may be
+    a query. The order of insertion does not matter. Threads may share an index. Its memory is freed by `close`, at the
+    end of a `with` block, or with the last reference.
 
     Args:
-        fields: Name of each field and what a word in it weighs beside the others, such as `{"name": 3, "text": 1}`.
+        fields: The name of each field and the weight of a word in it, such as `{"name": 3, "text": 1}`.
 
     Raises:
         ConfigError: SQLite was built without FTS5.
@@ -167,7 +166,7 @@ class LexicalIndex:
         self.add_many([(key, texts)])
 
     def add_many(self, rows: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Adds or replaces many rows at once, all or none; of a key that comes twice, the last row counts.
+        """Adds or replaces many rows, all or none; the last row of a repeated key counts.
 
         Raises:
             ValueError: A field that the index does not have.
@@ -183,7 +182,7 @@ class LexicalIndex:
             self._last_row += len(numbered)
 
     def remove(self, key: str) -> None:
-        """Removes the row of that key; nothing happens when there is none."""
+        """Removes the row of that key, if there is one."""
         with self._lock:
             self._delete([key])
             self._rows.pop(key, None)
@@ -191,7 +190,7 @@ class LexicalIndex:
     def search(self, query: str, *, limit: int) -> list[Hit]:
         """The rows that share a word with the query, best first, ties in the order of their keys.
 
-        Of a long query the first 64 distinct words count, stop words aside (`query_terms`).
+        Only the first 64 distinct words of the query count, without stop words (`query_terms`).
 
         Args:
             query: Any text.
@@ -237,14 +236,14 @@ class LexicalIndex:
 
 
 def _stored(key: str) -> bytes:
-    """The key as SQLite can hold and sort it whatever it contains, lone surrogates too."""
+    """The key as bytes that SQLite can hold and sort, lone surrogates included."""
     return key.encode("utf-8", "surrogatepass")
 
 
 MAX_PARTS: Final = 4
-"""A text with more parts is prose, whose sentences are no wishes of their own."""
+"""Most parts of a request; a text with more parts is prose."""
 
-_FEWEST_TERMS: Final = 2
+_MIN_TERMS: Final = 2
 _PART_SEAM: Final = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+"  # noqa: RUF001 - the sentence ends of Chinese and Japanese
     r"|,?\s+(?:and\s+then|then|and\s+also|as\s+well\s+as)\s+",
@@ -253,10 +252,10 @@ _PART_SEAM: Final = re.compile(
 
 
 def split_request(text: str) -> tuple[str, ...]:
-    """The sentences, lines and "and then" parts of a request, two to four; none when it is one part, or prose.
+    """The two to four sentences, lines or "and then" parts of a request, if any.
 
-    Each part is worth a search of its own, since the words of one thing that is asked for drown those of another.
-    Pieces with fewer than two words to look up, such as "Thanks!", are no parts.
+    Each part is searched for separately, since the words of one wish drown those of another. A piece with fewer than
+    two words to look up, such as "Thanks!", is no part.
     """
-    parts = [part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _FEWEST_TERMS]
+    parts = [part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _MIN_TERMS]
     return tuple(parts) if len(parts) in range(2, MAX_PARTS + 1) else ()

@@ -1,7 +1,7 @@
-"""BM25 without an index: counts the words of a request in texts that are in memory anyway.
+"""BM25 without an index: counts the words of a request in texts in memory.
 
-For texts that are searched once or change all the time. A pass over 2 MB takes one to two milliseconds a word, where
-filling a full-text index takes four hundred; on the evaluation sets both rank alike.
+For texts that are searched once or change often. A pass over 2 MB takes one to two milliseconds a word; filling a
+full-text index takes four hundred. On the evaluation sets both rank alike.
 """
 
 import math
@@ -14,60 +14,77 @@ from typing import Final
 
 from llm_common.ranking.lexical import query_terms, split_request
 
-__all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems"]
+__all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems", "stem"]
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
-_REMEMBERED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
+_MAX_CACHED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
-_SHORTEST_STEM: Final = 4  # what is shorter counts as a whole word only
-_TELLING: Final = 6  # stems of so many letters hardly stand within other words by chance
-# Longest first. A stem finds whatever begins with it, so that a short one finds all forms of a word.
+_MIN_STEM_CHARS: Final = 4  # a shorter word counts only as a whole word
+_MAX_STEMMED_CHARS: Final = 32  # a longer word is encoded data, which would fill the cache
+_RARE_STEM_CHARS: Final = 6  # stems this long are hardly within other words by chance
+# Longest first. A stem finds all words that begin with it, so a short stem finds all forms of a word.
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
 _OFTEN_DOUBLE: Final = "aeiouls"  # `call`, `pass`; but `stopped` is of `stop`
 
 Totals = dict[int, float]
-"""How often a word is in the documents that hold it, by their places, each field by its weight."""
+"""The weighted count of a word by the place of each document that holds it."""
 
 Weights = tuple[float, ...]
-"""What a word weighs in each field."""
+"""The weight of a word in each field."""
 
 Gains = dict[int, float]
-"""What a word adds to the documents that hold it, by their places."""
+"""What a word adds to the score, by the place of each document that holds it."""
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: in lower case, without accents, in compatibility form. ASCII is quick."""
+    """The text to compare: lower case, no accents, compatibility form."""
     if not text.isascii():
         text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
     return text.lower()
 
 
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """The word without its English ending: `pars` for parser, parsing and parsed.
+
+    A stem is the beginning of its word, at least four letters long, so a search for the stem finds all forms. Other
+    than ASCII letters, and words of over 32 characters, come back unchanged.
+    """
+    if not (word.isascii() and word.isalpha()) or len(word) > _MAX_STEMMED_CHARS or word.endswith("ss"):
+        return word
+    for ending in _ENDINGS:
+        start = word.removesuffix(ending)
+        if start != word and len(start) >= _MIN_STEM_CHARS:
+            doubled = len(start) > _MIN_STEM_CHARS and start[-1] == start[-2] and start[-1] not in _OFTEN_DOUBLE
+            return start[:-1] if doubled else start
+    return word
+
+
 def search_stems(text: str) -> tuple[str, ...]:
-    """The words of a text to look for, folded and without endings, once each; see `query_terms`."""
-    return tuple(dict.fromkeys(_stem(folded(term)) for term in query_terms(text)))
+    """The stems of the words to look for, folded, once each; see `query_terms`."""
+    return tuple(dict.fromkeys(stem(folded(term)) for term in query_terms(text)))
 
 
 class TermScanner:
-    """Scores documents by the words of a request, and remembers in which of them it found each word.
+    """Scores documents by the words of a request, and caches where each word is.
 
-    BM25 over the fields of the documents, counted together as in BM25F. A word is found by its beginning, whatever
-    its ending (`deliver` in `delivery`), a long one within others too (`connection` in `getConnection`), one of fewer
-    than four letters only whole. A request of several parts (see `split_request`) counts half as a whole, half by the
-    part that suits the document best. Deterministic; the order of the documents does not matter; linear in their
-    length.
+    BM25 over the fields of the documents, counted together as in BM25F. A word is found by its stem (`deliver` in
+    `delivery`), a long one within other words too (`connection` in `getConnection`), one of fewer than four letters
+    only whole. A request of several parts (see `split_request`) counts half as a whole, half by the part that matches
+    the document best. Deterministic; the order of the documents does not matter; linear in their length.
 
-    The next request of a session shares words with the last one, and its documents are those of the last one and a few
-    more: such words are only looked for in what is new. That never shows in a score. Threads may share a scanner.
+    A word of an earlier request is searched for only in new documents, which never changes a score. Threads may share
+    a scanner.
 
     Args:
-        weights: What a word in a field weighs beside the others, in the order of the fields.
-        length_share: How much a long document has to make up for, from 0 to 1.
-        max_chars: Documents of more characters together are not remembered; 0 remembers none.
+        weights: The weight of a word in each field, in the order of the fields.
+        length_share: How far the length of a document lowers its score, from 0 to 1.
+        max_chars: Documents with more characters together are not cached; 0 caches none.
     """
 
     def __init__(
@@ -77,7 +94,7 @@ class TermScanner:
         self._searched = _Searched([], {}, weights=tuple(weights), length_share=length_share)
 
     def scan(self, request: str, documents: Sequence[Sequence[str]]) -> list[float]:
-        """How well each document answers the request, from 0 to 1; the best is 1, what shares no word with it is 0.
+        """How well each document matches, from 0 (no shared word) to 1 (the best).
 
         Args:
             request: Any text; its first 64 words count.
@@ -100,14 +117,14 @@ def scan(request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[
 
 
 def scan_columns(request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
-    """As `scan`, for the first fields of all documents, their second ones, and so on; quicker for thousands."""
+    """As `scan`, given all first fields, all second fields …; faster for thousands."""
     return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(request)
 
 
 class _Searched:
-    """Documents, and where the words stand that were looked for in them last.
+    """Documents, and the places of the words that were searched for in them.
 
-    Threads may share one: what is remembered is never changed but replaced, by what is as true.
+    Threads may share one: its dictionaries are replaced, never changed.
     """
 
     def __init__(
@@ -126,7 +143,7 @@ class _Searched:
         self._burdens = [_SATURATION * (1 - length_share + length_share * length / average) for length in lengths]
 
     def followed_by(self, columns: Sequence[Sequence[str]]) -> "_Searched":
-        """The same for the next documents, with the words carried over if half of these are known at their places."""
+        """The same for the next documents; words are carried over if half of the documents kept their places."""
         size, known, totals = len(columns[0]), [*zip(*self.columns, strict=True)], self._totals
         documents = enumerate(zip(*columns, strict=True))
         new = [place for place, fields in documents if place >= len(known) or known[place] != fields]
@@ -140,7 +157,7 @@ class _Searched:
         return _Searched(columns, carried, weights=self._weights, length_share=self._length_share)
 
     def scores(self, request: str) -> list[float]:
-        """How well each document answers the request."""
+        """How well each document matches the request."""
         stems, size = search_stems(request), len(self._burdens)
         gains = self._gains_of(stems)
         whole = _relative(stems, gains, size)
@@ -152,7 +169,7 @@ class _Searched:
         return [value / top for value in both] if top else both
 
     def _gains_of(self, stems: Sequence[str]) -> dict[str, Gains]:
-        """What each of the stems adds to the documents that hold it."""
+        """The gains of each stem."""
         known, totals = self._gains, self._totals
         used = {stem: totals[stem] if stem in totals else _count(stem, self.columns, self._weights) for stem in stems}
         gains = {stem: known[stem] if stem in known else _gains(used[stem], self._burdens) for stem in stems}
@@ -161,9 +178,9 @@ class _Searched:
 
 
 def _latest(now: Mapping[str, Gains], before: Mapping[str, Gains]) -> dict[str, Gains]:
-    """What was found of the stems of now, and of those before, newest first, while there is room."""
+    """The entries of now, then those of before, newest first, within `_MAX_CACHED_PLACES`."""
     kept = dict(now)
-    room = _REMEMBERED_PLACES - sum(map(len, now.values()))
+    room = _MAX_CACHED_PLACES - sum(map(len, now.values()))
     for stem, places in before.items():
         if stem not in kept:
             room -= len(places) + 1
@@ -203,25 +220,16 @@ def _without_marks(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1_024)
 def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
-    """What counts a stem in each of many texts, by its place, where there is any; without a call of ours for each."""
-    if len(stem) >= _TELLING or not stem.isascii():
+    """A function that counts the stem in each of many texts, by place; without a Python call for each text."""
+    if len(stem) >= _RARE_STEM_CHARS or not stem.isascii():
         return lambda texts: {place: times for place, text in enumerate(texts) if (times := text.count(stem))}
-    # The stem comes first, so that the engine can search for it quickly; then what must not stand before it.
+    # The stem comes first, since the engine searches quickly for literals; then the look-behind.
     word = re.escape(stem)
     find = re.compile(
-        rf"{word}(?<![a-z]{word})" if len(stem) >= _SHORTEST_STEM else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
+        rf"{word}(?<![a-z]{word})"
+        if len(stem) >= _MIN_STEM_CHARS
+        else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
     return lambda texts: {
         place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
     }
-
-
-def _stem(word: str) -> str:
-    if not (word.isascii() and word.isalpha()):
-        return word
-    for ending in _ENDINGS:
-        stem = word.removesuffix(ending)
-        if stem != word and len(stem) >= _SHORTEST_STEM:
-            doubled = len(stem) > _SHORTEST_STEM and stem[-1] == stem[-2] and stem[-1] not in _OFTEN_DOUBLE
-            return stem[:-1] if doubled else stem
-    return word

@@ -7,6 +7,7 @@ from typing import Any
 from llm_common.errors import ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.ranking.lexical import query_terms
+from llm_common.ranking.scan import stem
 from llm_common.selection.argument_filling import fill_arguments
 from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import SelectionStatus, ToolSelection, ToolSelectionConfig
@@ -16,8 +17,6 @@ from llm_common.tools.validation import Problem
 __all__ = ["LexicalToolSelector"]
 
 _MIN_EVIDENCE = 2
-_ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "or", "s", "e", "y")
-_MIN_STEM = 3
 
 
 class LexicalToolSelector:
@@ -135,11 +134,4 @@ def _call(definition: ToolDefinition, texts: list[str], context: Mapping[str, An
 
 def _stems(text: str) -> set[str]:
     """The words of the text without their commonest English endings, so that `searching` meets `search`."""
-    return {_stem(term) for term in query_terms(text)}
-
-
-def _stem(word: str) -> str:
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _MIN_STEM:
-            return word.removesuffix(ending)
-    return word
+    return {stem(term) for term in query_terms(text)}

@@ -11,7 +11,7 @@ from typing import Literal
 
 from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.ranking import Embedder, folded, standing_out
+from llm_common.ranking import Embedder, folded, prominence
 from llm_common.ranking.scan import scan_columns
 from llm_common.redaction.redactor import REDACTED
 
@@ -81,7 +81,7 @@ def rank_pointers(
     """The pointers by what they have to do with the query, the best first and the newest first among equals.
 
     The score is BM25 over summary and digest relative to the best match (see `scan`), plus, with an embedder, `.4` for
-    the summary that is most like the query in meaning (see `standing_out`), plus `.7 * exp(-age / 6)` for recency,
+    the summary that is most like the query in meaning (see `prominence`), plus `.7 * exp(-age / 6)` for recency,
     where the newest pointer's age is 0 and the next one's 1. Then those that one of the three best leads to are lifted,
     which is the second step of a question in two steps: by `.6 / n` when one of their arguments is named in its digest
     and is an argument of n pointers, and by `.6 / n` when their digest is one of the n that name one of its arguments.
@@ -104,7 +104,7 @@ def rank_pointers(
         "recency": [_RECENCY_WEIGHT * math.exp(-age / _RECENCY_DECAY) for age in range(len(pool))],
     }
     if embedder:
-        likeness = standing_out(embedder.similarities(query, [pointer.summary for pointer in pool]))
+        likeness = prominence(embedder.similarities(query, [pointer.summary for pointer in pool]))
         parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
     scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
     best = heapq.nlargest(_LINKING, range(len(pool)), key=scores.__getitem__)

@@ -1,8 +1,7 @@
-"""A SQLite file of the library's own: opened, private, of the right version, its errors ours."""
+"""A private SQLite file: opened and migrated, with errors as `StoreError`."""
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,40 +9,38 @@ from typing import Final
 
 from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 
-__all__ = ["as_store_errors", "open_sqlite", "transaction"]
+__all__ = ["open_sqlite", "sqlite_errors_as_store_errors", "transaction"]
 
-_FIRST_PAUSE_S: Final = 0.002
-_LONGEST_PAUSE_S: Final = 0.05
 _PRIMARY_CODE: Final = 0xFF  # an extended error code's lowest byte is the plain one
 
 
 def open_sqlite(
     path: Path, *, application_id: int, migrations: Sequence[Sequence[str]], lock_timeout_s: float
 ) -> sqlite3.Connection:
-    """A connection to the file, which is made if there is none, readable by its owner alone, and brought up to date.
+    """A connection to the file, made with mode 0600 if missing, and migrated.
 
-    Readers and one writer work side by side (write-ahead log), in any number of processes of one machine.
+    Any number of processes of one machine may read it while one of them writes (write-ahead log).
 
     Args:
-        path: Where it is; missing folders are made for its owner alone.
-        application_id: Tells this kind of file from others.
-        migrations: The statements that each version adds; a file of an older version gets the rest.
+        path: The file; missing folders are made with mode 0700.
+        application_id: Marks files of this kind.
+        migrations: The statements that each version adds; an older file gets those it lacks.
         lock_timeout_s: Seconds to wait while another process writes.
 
     Raises:
         StoreError: The file is damaged, of another kind, of a newer version, or cannot be opened.
-        LockTimeoutError: Other processes wrote all the time.
+        LockTimeoutError: Other processes held the lock for `lock_timeout_s`.
     """
-    with as_store_errors(path):
+    with sqlite_errors_as_store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Only ever created here: closing a descriptor of an open database would end SQLite's locks on it.
+        # Only a new file is opened here: closing a descriptor of an open database would end SQLite's locks on it.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False)
         try:
             if _version(connection, application_id, len(migrations)) < len(migrations):
                 _migrate(connection, application_id, migrations)
-            _use_wal(connection, time.monotonic() + lock_timeout_s)
+            _use_wal(connection, lock_timeout_s)
             connection.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
             connection.close()
@@ -53,21 +50,21 @@ def open_sqlite(
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """A block that writes alone, and whose writes are kept together or not at all."""
+    """A block under the write lock, whose writes are committed together or not at all."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
 
 
 @contextmanager
-def as_store_errors(path: Path) -> Iterator[None]:
-    """A block whose errors of SQLite and the system leave as ours, naming the file and nothing that it holds."""
+def sqlite_errors_as_store_errors(path: Path) -> Iterator[None]:
+    """A block whose SQLite and system errors are raised as `StoreError`."""
     try:
         yield
     except sqlite3.Error as exc:
         raise _store_error(getattr(exc, "sqlite_errorcode", 0) & _PRIMARY_CODE, path) from exc
     except OSError as exc:
-        raise StoreError(f"{path} cannot be opened ({type(exc).__name__}); check the folder and its rights") from exc
+        raise StoreError(f"{path} cannot be opened ({type(exc).__name__}); check the folder's permissions") from exc
 
 
 def _store_error(code: int, path: Path) -> StoreError:
@@ -76,13 +73,13 @@ def _store_error(code: int, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(f"no room left for {path}; free some, nothing was written")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LockTimeoutError(f"other processes kept {path} locked; raise lock_timeout_s, or end the one that hangs")
-    return StoreError(f"SQLite cannot use {path} (error {code}); check the file, its folder and their rights")
+        return LockTimeoutError(f"{path} stayed locked; raise lock_timeout_s, or stop the process that hangs")
+    return StoreError(f"SQLite cannot use {path} (error {code}); check the file, its folder and their permissions")
 
 
 def _migrate(connection: sqlite3.Connection, application_id: int, migrations: Sequence[Sequence[str]]) -> None:
     with transaction(connection):
-        version = _version(connection, application_id, len(migrations))  # another process may have been faster
+        version = _version(connection, application_id, len(migrations))  # another process may have been first
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
@@ -103,16 +100,16 @@ def _version(connection: sqlite3.Connection, application_id: int, newest: int) -
     return int(version)
 
 
-def _use_wal(connection: sqlite3.Connection, deadline: float) -> None:
-    """The file remembers it. SQLite does not wait for the lock that this takes."""
-    pause = _FIRST_PAUSE_S
-    while True:
-        try:
+def _use_wal(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
+    """Turns on the write-ahead log, which the file remembers."""
+    import stamina  # noqa: PLC0415 - its import takes 30 ms
+
+    def is_busy(exc: Exception) -> bool:
+        return isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+
+    # SQLite's own timeout does not cover the lock that this takes. A timeout of 0 would mean none to stamina.
+    for attempt in stamina.retry_context(
+        on=is_busy, attempts=None, timeout=lock_timeout_s or 0.001, wait_initial=0.002, wait_max=0.05, wait_jitter=0.01
+    ):
+        with attempt:
             connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                raise
-        else:
-            return
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -18,11 +18,11 @@ _BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
 class MemoryContract:
     """What a `Memory` promises. Inherit it in a test class whose async fixture `memory` gives a new, empty one.
 
-    The queries are words that stand whole in the text, which full-text search and substrings find alike.
+    The queries are whole words of the text, which full-text search and substrings find alike.
     """
 
     async def test_gives_back_the_event_that_was_appended_s3_04_s3_05(self, memory: Memory) -> None:
-        """Every field comes back as it was, whatever it holds."""
+        """Every field comes back unchanged."""
         moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
         metadata: dict[str, Scalar] = {
             "text": "x",
@@ -83,7 +83,7 @@ class MemoryContract:
         assert await memory.recent("none") == []
 
     async def test_a_line_with_more_and_rarer_words_stands_first_s3_05(self, memory: Memory) -> None:
-        """Relevance first, whatever stands between, and only lines that share a word."""
+        """Relevance first, at any distance, and only lines that share a word."""
         await memory.append_event("s", Event(text="the zebra escaped from its enclosure at noon"))
         for number in range(50):
             await memory.append_event("s", Event(text=f"report {number}: the enclosure is clean"))
@@ -102,7 +102,7 @@ class MemoryContract:
         assert {hit.event.metadata["number"] for hit in hits} <= set(range(297, 300))
 
     async def test_an_old_line_is_found_behind_many_common_ones_s3_05(self, memory: Memory) -> None:
-        """A rare word is found however old, though common words are looked up in the newest lines only."""
+        """A rare word is found in any old line, though common words are looked up in the newest lines only."""
         await memory.append_event("s", Event(text="the password of the zebra project is swordfish"))
         for number in range(500):
             await memory.append_event("s", Event(text=f"project meeting {number}"))

@@ -134,13 +134,21 @@ def seconds_for(text: str) -> float:
     return time.perf_counter() - started
 
 
+@pytest.mark.torture
 def test_a_million_letters_are_classified_at_once_f_142() -> None:
     assert min(seconds_for("a" * LONG) for _ in range(5)) < 0.05
 
 
-@pytest.mark.parametrize(
-    "unit", ["A", "aA", "a.", "/", '"', "'a ", "`", "``` ", "http://", "a(", "please ", "when ", "add to ", "- ", "\n"]
-)
+UNITS = ["A", "aA", "a.", "/", '"', "'a ", "`", "``` ", "http://", "a(", "please ", "when ", "add to ", "- ", "\n"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_million_letters_of_any_kind_have_an_intent_f_142(unit: str) -> None:
+    assert intent(unit * (LONG // len(unit))) in IntentType
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("unit", UNITS)
 def test_no_text_takes_long_f_142(unit: str) -> None:
     assert seconds_for(unit * (LONG // len(unit))) < 0.5  # 30 ms without a tracer
 

@@ -1,5 +1,6 @@
 """The strategy `measured`."""
 
+import cProfile
 import random
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings as hypothesis_settings
 
-from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.measured_scoring import MeasuredStrategy, TextCache, defined_symbols
 from llm_common.context.pool import (
     ContextFile,
     DataPoolSnapshot,
@@ -233,7 +234,7 @@ def test_a_text_that_changed_under_its_id_is_read_again() -> None:
 
 
 @given(cases())
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=25)
 def test_every_item_gets_one_finite_score_s1_11(case: Case) -> None:
     pool, _, _ = case
     scores = scored(pool, "where does the rain of 日本語 come from? And what does f(x) return?")
@@ -266,15 +267,28 @@ def test_a_request_without_words_scores_what_is_known_without_them_f_136(text: s
     assert best(scores, "turn")[0] == "t0039"
 
 
-def test_time_grows_with_the_pool_and_no_faster_s1_14() -> None:
+def growing_pool(times: int) -> DataPoolSnapshot:
+    text = "def handler(request): return response  # nothing of interest\n" * 80
+    return DataPoolSnapshot(
+        session_log=tuple(turn(number, "so we talked on and on " * 8) for number in range(100 * times)),
+        context_files=tuple(file(f"m{number}.py", text + str(number)) for number in range(10 * times)),
+        tool_outputs=tuple(output(number, digest=f"result {number}") for number in range(20 * times)),
+    )
+
+
+def test_work_grows_with_the_pool_and_no_faster_s1_14_l15() -> None:
+    def calls(times: int) -> int:
+        pool, profile = growing_pool(times), cProfile.Profile()
+        profile.runcall(scored, pool, "fix the error in the connection handler", strategy=MeasuredStrategy())
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert calls(8) < 1.5 * 8 * calls(1)  # quadratic growth would be 64 times
+
+
+@pytest.mark.torture
+def test_time_grows_with_the_pool_and_no_faster_s1_14_l15() -> None:
     def spent_s(times: int) -> float:
-        text = "def handler(request): return response  # nothing of interest\n" * 80
-        pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, "so we talked on and on " * 8) for number in range(100 * times)),
-            context_files=tuple(file(f"m{number}.py", text + str(number)) for number in range(10 * times)),
-            tool_outputs=tuple(output(number, digest=f"result {number}") for number in range(20 * times)),
-        )
-        rounds = []
+        pool, rounds = growing_pool(times), []
         for _ in range(3):
             strategy = MeasuredStrategy()
             started = time.process_time()
@@ -282,8 +296,7 @@ def test_time_grows_with_the_pool_and_no_faster_s1_14() -> None:
             rounds.append(time.process_time() - started)
         return min(rounds)
 
-    small, large = spent_s(2), spent_s(16)
-    assert large < 3 * 8 * small  # quadratic growth would be 64 times
+    assert spent_s(16) < 3 * 8 * spent_s(2)  # quadratic growth would be 64 times
 
 
 @pytest.mark.parametrize(
@@ -300,6 +313,63 @@ def test_time_grows_with_the_pool_and_no_faster_s1_14() -> None:
         ("src/testing.py", False),
     ],
 )
-def test_tests_are_told_by_their_path(path: str, is_test: bool) -> None:
+def test_tests_are_recognized_by_their_path(path: str, is_test: bool) -> None:
     score = scored(DataPoolSnapshot(context_files=(file(path, "x"),)), "anything")["file", path]
     assert (score.parts["tests"] < 0) == is_test
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("class reader:\n    async def read_all(self):", "reader read_all"),
+        ("export function parse(x) {}\nconst limit = 3", "limit parse"),
+        ("func (s *server) serve(w int) error {\ntype server struct {", "serve server"),
+        ("pub fn scan<t>() {}\nenum kind { a }\ntrait shape {}\nstruct point {}", "kind scan point shape"),
+        ("no definitions here", ""),
+    ],
+)
+def test_names_after_the_keywords_of_common_languages(text: str, names: str) -> None:
+    assert sorted(defined_symbols(text).split()) == sorted(names.split())
+
+
+def test_hostile_text_defines_nothing_f_142() -> None:
+    assert set(defined_symbols("func " * 100_000 + "func (" * 50_000 + " " * 200_000).split()) <= {"func"}
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("a.py", "Reader"),
+        ("a.PYI", "Reader"),
+        ("a.go", "of"),
+        ("a.txt", "Reader of"),
+        ("", "Reader of"),
+        ("py", "Reader"),
+    ],
+)
+def test_the_extension_selects_the_keywords_that_define(path: str, names: str) -> None:
+    assert sorted(defined_symbols("class Reader:  # any type of", path).split()) == names.split()
+
+
+def upper(text: str) -> tuple[str, ...]:
+    return (text.upper(),)
+
+
+def derived(cache: TextCache, *texts: str) -> list[tuple[str, ...]]:
+    return cache.get_all([(text,) for text in texts], lambda item: item, upper)
+
+
+@pytest.mark.parametrize("max_chars", [0, 5, 100])
+def test_a_cache_of_any_size_gives_the_texts_of_the_items_s1_15(max_chars: int) -> None:
+    cache = TextCache(max_chars=max_chars)
+    for texts in (["one", "two"], ["one", "two"], ["one", "two", "a longer one"], ["two"], [], ["", "one"]):
+        assert derived(cache, *texts) == [(text.upper(),) for text in texts]
+
+
+def test_a_cache_evicts_the_least_recently_used_text() -> None:
+    cache = TextCache(max_chars=8)
+    one, two = derived(cache, "one")[0], derived(cache, "two")[0]
+    assert derived(cache, "one")[0] is one
+    derived(cache, "six")
+    assert derived(cache, "one")[0] is one
+    assert derived(cache, "two")[0] is not two

@@ -140,7 +140,7 @@ def test_an_unknown_strategy_is_named_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(case=cases())
 def test_every_item_is_scored_once_and_finite_in_any_order_s1_11(strategy: str, case: Case) -> None:
     pool = case[0]

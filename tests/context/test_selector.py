@@ -135,6 +135,14 @@ class TestEvents:
         ]
         assert [event.data["file"] for event in events[1:-1]] == sorted(each.id for each in POOL.context_files)
         assert events[0].data == {"intent": "code_writing", "budget": 1_500}
+        assert events[1].data.keys() == {"file", "score"}
+        assert events[-1].data.keys() == {
+            "duration_ms",
+            "files_selected",
+            "turns_selected",
+            "tokens_used",
+            "budget_utilization",
+        }
         assert (
             events[-1].data["tokens_used"] == (await ContextSelector().select(asked(1_500), POOL)).metadata.total_tokens
         )
@@ -144,18 +152,30 @@ class TestEvents:
         ("budget", "exceeded"), [(199, True), (200, True), (201, False)], ids=["F-135-199", "F-135-200", "F-135-201"]
     )
     async def test_only_a_budget_that_leaves_nothing_is_exceeded_s1_04(self, budget: int, exceeded: bool) -> None:
-        names = [event.name for event in await self.events(budget)]
-        assert ("context.budget.exceeded" in names) is exceeded
+        found = [event.data for event in await self.events(budget) if event.name == "context.budget.exceeded"]
+        assert found == ([{"requested": min(budget, 200), "available": budget}] if exceeded else [])
 
-    async def test_a_raising_or_async_listener_changes_nothing_f_143_s1_12(self) -> None:
+    async def test_a_raising_or_async_listener_changes_nothing_f_143_s1_12(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         def failing(event: ContextEvent) -> None:
-            raise RuntimeError(event.name)
+            raise RuntimeError(f"a secret of {event.name}")
 
         async def late(event: ContextEvent) -> None:
             raise AssertionError
 
         plain, disturbed = await self.events(1_500), await self.events(1_500, failing, late)
         assert [event.name for event in plain] == [event.name for event in disturbed]
+        assert "a context listener failed on context.selection.start: RuntimeError" in caplog.text
+        assert "async" in caplog.text
+        assert "secret" not in caplog.text
+
+    async def test_an_interrupt_within_a_listener_is_not_swallowed(self) -> None:
+        def interrupted(_: ContextEvent) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            await self.events(1_500, interrupted)
 
 
 async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:

@@ -57,13 +57,15 @@ async def test_english_is_stemmed_and_accents_do_not_count_s3_05(path: Path) -> 
             assert len(await memory.retrieve(query, 4, ZEBRA)) == 1
 
 
-async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(path: Path) -> None:
-    await asyncio.to_thread(write_together, partial(SqliteMemory, path, lock_timeout_s=60))
+@pytest.mark.parametrize("processes", [2, pytest.param(8, marks=pytest.mark.torture)])
+async def test_processes_lose_nothing_and_mix_nothing_s3_05_f_145(path: Path, processes: int) -> None:
+    await asyncio.to_thread(write_together, partial(SqliteMemory, path, lock_timeout_s=60), processes=processes)
     async with SqliteMemory(path) as memory:
-        assert not await faults(memory)
+        assert not await faults(memory, processes=processes)
 
 
-async def test_a_killed_writer_leaves_every_event_that_it_was_told_is_kept_s3_05(path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
+async def test_a_killed_writer_leaves_every_acknowledged_event_s3_05(path: Path, kills: int) -> None:
     program = f"""
 import asyncio, itertools
 from llm_common.memory import Event, SqliteMemory
@@ -74,19 +76,19 @@ async def work():
         print(number, flush=True)
 asyncio.run(work())
 """
-    for _ in range(3):
+    for _ in range(kills):
         process = await asyncio.to_thread(
             lambda: subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         )
         assert process.stdout is not None
-        told = [await asyncio.to_thread(process.stdout.readline) for _ in range(5)]
+        acknowledged = [await asyncio.to_thread(process.stdout.readline) for _ in range(5)]
         process.kill()
-        told += await asyncio.to_thread(process.stdout.readlines)
+        acknowledged += await asyncio.to_thread(process.stdout.readlines)
         process.stdout.close()
         process.wait()
         async with SqliteMemory(path) as memory:
             texts = [event.text for event in await memory.recent("s", limit=100_000)]
-            assert {f"zebra {line.strip()}" for line in told} <= set(texts)
+            assert {f"zebra {line.strip()}" for line in acknowledged} <= set(texts)
             newest = await memory.retrieve("zebra", 1, ZEBRA)
             assert newest[0].event.text == texts[-1]
 
@@ -220,7 +222,7 @@ def descriptors_of(path: Path) -> int:
     return found
 
 
-async def test_a_memory_that_nobody_closes_frees_its_file_s3_05(path: Path) -> None:
+async def test_an_unclosed_memory_frees_its_file_s3_05(path: Path) -> None:
     memory = SqliteMemory(path)
     await memory.append_event("s", Event(text="zebra"))
     assert descriptors_of(path) > 0

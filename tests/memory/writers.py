@@ -16,13 +16,13 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.memory.writers", "llm_common.memory.postgres"])
 
 
-def write_together(make: Callable[[], Memory]) -> None:
-    """Eight processes that each open the memory and append to a session of their own and to a shared one."""
-    start = _CONTEXT.Barrier(PROCESSES)
-    processes = [_CONTEXT.Process(target=_write, args=(make, number, start)) for number in range(PROCESSES)]
-    for process in processes:
+def write_together(make: Callable[[], Memory], *, processes: int = PROCESSES) -> None:
+    """Starts processes that each open the memory and append to a private session and to a shared one."""
+    start = _CONTEXT.Barrier(processes)
+    writers = [_CONTEXT.Process(target=_write, args=(make, number, start)) for number in range(processes)]
+    for process in writers:
         process.start()
-    for process in processes:
+    for process in writers:
         process.join(60)
         assert process.exitcode == 0
 
@@ -43,16 +43,16 @@ async def _append(memory: Memory, process: int) -> None:
             assert all(f"of own{process} " in hit.event.text for hit in hits)
 
 
-async def faults(memory: Memory) -> Counter[str]:
+async def faults(memory: Memory, *, processes: int = PROCESSES) -> Counter[str]:
     """Events that are missing, doubled, out of order, in another session, or not found by their words."""
     wrong = Counter[str]()
     shared = [event.text for event in await memory.recent(SHARED, limit=10_000)]
     wrong["doubled"] = len(shared) - len(set(shared))
-    for process in range(PROCESSES):
+    for process in range(processes):
         own = [event.text for event in await memory.recent(f"own{process}", limit=10_000)]
         wanted = [f"zebra of own{process} by writer{process} number{number:03}" for number in range(EVENTS)]
         wrong["missing"] += len(set(wanted) - set(own)) + EVENTS - sum(f"writer{process} " in text for text in shared)
-        wrong["foreign"] += len(set(own) - set(wanted))
+        wrong["of another session"] += len(set(own) - set(wanted))
         wrong["out of order"] += own != wanted
         filters = MemoryFilters(session_id=SHARED, metadata={"process": process})
         hits = await memory.retrieve(f"writer{process}", 1_000, filters)

@@ -94,7 +94,7 @@ def assert_never_over(seed: int, counter: TokenCounter) -> None:
 
 
 def test_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
-    for seed in range(150):
+    for seed in range(40):
         assert_never_over(seed, exact)
 
 
@@ -104,7 +104,7 @@ def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(exa
         assert_never_over(seed, exact)
 
 
-@settings(max_examples=150)
+@settings(max_examples=25)
 @given(st.integers(0, 64), st.tuples(*[st.text(alphabet=st.characters(), max_size=400)] * 5))
 def test_a_tiny_budget_and_any_text_f_148(limit: int, texts: tuple[str, ...]) -> None:
     system, instructions, document, turn, background = texts
@@ -122,13 +122,13 @@ def test_a_tiny_budget_and_any_text_f_148(limit: int, texts: tuple[str, ...]) ->
         str(message.content).encode()
 
 
-def test_what_fits_stays_as_it_is_s3_03() -> None:
+def test_a_prompt_that_fits_is_not_changed_s3_03() -> None:
     bundle = PromptBundle(system="s", instructions="i", context_docs=["d"], history=turns(4), background="b")
     assert fit_detailed(bundle).bundle == bundle
     assert fit_detailed(bundle).shortened == ()
 
 
-def test_parts_are_given_up_in_their_order_s3_03() -> None:
+def test_parts_are_cut_in_their_order_s3_03() -> None:
     """With ever less room, history goes first, then the documents from the last, instructions, and system last."""
     bundle = PromptBundle(
         system="system " * 40,

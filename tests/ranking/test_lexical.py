@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from llm_common.errors import ConfigError
-from llm_common.ranking.lexical import MAX_QUERY_TERMS, LexicalIndex, query_terms, split_identifiers
+from llm_common.ranking.lexical import MAX_QUERY_TERMS, LexicalIndex, query_terms, split_identifiers, split_request
 
 
 def keys(index: LexicalIndex, query: str, limit: int = 10) -> list[str]:
@@ -102,7 +102,7 @@ def test_a_query_has_no_syntax(query: str) -> None:
         assert set(keys(index, query)) == {key for key, word in (("a", "alpha"), ("b", "beta")) if word in query}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
 @example("\ud800", "rain", "rain")
 def test_any_text_may_be_key_row_and_query(key: str, text: str, query: str) -> None:
@@ -135,7 +135,7 @@ def test_scores_are_positive_and_fall() -> None:
     assert scores[-1] > 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.permutations([("b", "weather"), ("a", "weather"), ("c", "weather today"), ("d", "rain"), ("e", "snow")]))
 def test_the_order_of_insertion_never_matters_and_ties_go_by_key(rows: list[tuple[str, str]]) -> None:
     with LexicalIndex({"text": 1}) as index:
@@ -232,6 +232,7 @@ def test_a_sqlite_without_fts5_is_a_configuration_error(monkeypatch: pytest.Monk
     assert caught.value.value == sqlite3.sqlite_version
 
 
+@pytest.mark.torture
 def test_indexes_hundreds_of_rows_at_once_and_answers_quickly() -> None:
     text = "returns the current weather and the forecast for a city in getWeatherByCity units metric or imperial "
     with LexicalIndex({"name": 3, "text": 1}) as index:
@@ -243,3 +244,29 @@ def test_indexes_hundreds_of_rows_at_once_and_answers_quickly() -> None:
         found_s = time.perf_counter() - start
     assert indexed_s < 0.7  # ten times what it takes on an idle machine
     assert found_s < 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "How large is my kitchen? Which magazine does it look like?",
+            ("How large is my kitchen?", "Which magazine does it look like?"),
+        ),
+        ("Refactor the request router and then update its tests", ("Refactor the request router", "update its tests")),
+        (
+            "- fix the failing parser\n- document the new option\n- release version two",
+            ("- fix the failing parser", "- document the new option", "- release version two"),
+        ),
+        ("修复解析错误。更新文档说明。", ("修复解析错误。", "更新文档说明。")),
+        ("Thanks! How large is my kitchen counter?", ()),
+        ("how large is my kitchen counter", ()),
+        ("", ()),
+    ],
+)
+def test_parts_are_sentences_lines_and_what_comes_then(text: str, parts: tuple[str, ...]) -> None:
+    assert split_request(text) == parts
+
+
+def test_prose_is_not_a_list_of_wishes() -> None:
+    assert split_request(" ".join(f"Sentence number{n} tells more things." for n in range(5))) == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import LockTimeoutError, StoreError
-from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
 FIRST = ("CREATE TABLE rain (day TEXT) STRICT",)
 SECOND = ("ALTER TABLE rain ADD COLUMN litres REAL NOT NULL DEFAULT 0",)
@@ -67,7 +67,7 @@ def test_waiting_for_another_writer_ends(tmp_path: Path) -> None:
     path = tmp_path / "rain.db"
     with closing(opened(path, FIRST)) as busy, closing(opened(path, FIRST, wait=0.05)) as waiting, transaction(busy):
         begun = transaction(waiting)
-        with pytest.raises(LockTimeoutError), as_store_errors(path):
+        with pytest.raises(LockTimeoutError), sqlite_errors_as_store_errors(path):
             begun.__enter__()
 
 
@@ -78,5 +78,5 @@ def test_damage_and_a_folder_in_its_place_are_store_errors_without_contents(tmp_
     assert "secret" not in str(caught.value)
     with pytest.raises(StoreError):
         opened(tmp_path, FIRST)
-    with pytest.raises(StoreError, match="rights"):
+    with pytest.raises(StoreError, match="permissions"):
         opened(tmp_path / "text" / "below.db", FIRST)

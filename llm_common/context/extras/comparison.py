@@ -1,4 +1,4 @@
-"""`compare_strategies`: what different strategies make of the same pool and request."""
+"""`compare_strategies`: what different strategies choose from the same pool."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ _ID_CHARS = 48
 
 @dataclass(frozen=True, slots=True)
 class StrategyOutcome:
-    """What one strategy chose: its name, its bundle, and the items, by kind and id, that no other one kept."""
+    """The bundle of one strategy, and the items that no other strategy kept."""
 
     strategy: str
     bundle: ContextBundle
@@ -28,7 +28,7 @@ class StrategyOutcome:
 
     @property
     def kept(self) -> tuple[tuple[Kind, str], ...]:
-        """Kind and id of what is in its bundle, in the bundle's order."""
+        """Kind and id of the items in its bundle, in the bundle's order."""
         return tuple((each.kind, each.id) for each in self.bundle.kept)
 
 
@@ -46,7 +46,7 @@ class StrategyComparison:
     overlaps: Mapping[tuple[str, str], float]
 
     def explain(self) -> dict[str, Any]:
-        """The comparison as plain data that JSON can hold; no text of any item."""
+        """The comparison as plain data for JSON; no text of any item."""
         return {
             "strategies": [
                 {
@@ -61,7 +61,7 @@ class StrategyComparison:
         }
 
     def explain_text(self) -> str:
-        """The same for people: a line per strategy, what it alone kept below it, and a line per pair."""
+        """The same as a text: a line per strategy, its own items, and a line per pair."""
         lines = []
         for each in self.outcomes:
             figures = each.bundle.metadata
@@ -81,17 +81,17 @@ def compare_strategies(
     now: datetime | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> StrategyComparison:
-    """What each strategy chooses from the pool, all else being equal, and how far they agree.
+    """What each strategy chooses from the pool, and how far they agree.
 
     Pure, as `select_and_pack_context` is; the order of the pool does not matter.
 
     Args:
         pool: The candidates.
         request: What to select for; its strategy is not read.
-        strategies: Names in `STRATEGIES`, one that is named twice counts once; or strategies of one's own by name, as
-            a `ContextSelector` takes them.
+        strategies: Names in `STRATEGIES`, of which a repeated one counts once; or other strategies by name, as for a
+            `ContextSelector`.
         now: The moment that ages are measured from; None takes the request's, else the newest item's.
-        texts: Texts of stored outputs by pointer id; others can only be named.
+        texts: Texts of stored outputs by pointer id; other outputs can only be named.
 
     Raises:
         ValueError: There is no strategy of one of the names.

@@ -1,4 +1,4 @@
-"""`compress_turns`: old turns of a conversation, each group of them told by one turn."""
+"""`compress_turns`: replaces groups of old turns by summary turns."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ __all__ = ["COMPRESSED_IDS", "SUMMARY_ROLE", "Summarise", "compress_turns"]
 _log = logging.getLogger(__name__)
 
 SUMMARY_ROLE: Final = "summary"
-"""Role of a turn that stands for others."""
+"""Role of a turn that summarises others."""
 
 COMPRESSED_IDS: Final = "compressed_ids"
-"""Where the metadata of such a turn names the ids of the turns that it stands for, oldest first."""
+"""Metadata key of a summary turn: ids of the turns that it replaces, oldest first."""
 
 Summarise = Callable[[Sequence[TurnEntry]], Awaitable[str | None]]
-"""Tells what happened in the turns, oldest first, in fewer words; called for one group at a time."""
+"""Summarises the turns, which come oldest first; called for one group at a time."""
 
 
 async def compress_turns(
@@ -34,26 +34,26 @@ async def compress_turns(
     target_tokens: int = 400,
     counter: TokenCounter | None = None,
 ) -> tuple[TurnEntry, ...]:
-    """Summaries of whole groups of old turns, then the turns that none stands for, both oldest first.
+    """Summaries of groups of old turns, then the other turns, both oldest first.
 
-    The oldest turns form a group as soon as they hold `group_tokens`; what is left over, and the newest turns, stay
-    word for word. So a summary is made once, and nothing before the last group changes while turns arrive: a prompt
-    that begins with them stays in the provider's cache until the next group is full.
+    The oldest turns form a group as soon as they hold `group_tokens`; the rest, and the newest turns, stay word for
+    word. A summary is made once, and nothing before the last group changes while turns arrive: a prompt that begins
+    with the summaries stays in the provider's cache until the next group is full.
 
-    Give back what was returned, with what came since, or all turns and the summaries: a turn that a summary stands for
-    is left out, a summary is never compressed again, and without a new group the summariser is not called.
+    Pass the result and the later turns to the next call, or all turns and the summaries. A turn that has a summary is
+    left out, a summary is never compressed again, and without a new group the summariser is not called.
 
     Args:
         turns: The conversation, in any order.
-        summarise: Sums a group up. What it raises and what it returns are not trusted; give it a timeout of its own.
-        keep_newest: The newest turns that are never compressed; ten are what an answer usually refers to.
-        group_tokens: Tokens from which on a group is summed up; five summaries' worth, so that it is worth the call.
+        summarise: Summarises a group. Its errors and its results are not trusted; it must have its own timeout.
+        keep_newest: How many of the newest turns stay; an answer usually refers to the last ten.
+        group_tokens: Tokens at which a group is full; the default is five times `target_tokens`.
         target_tokens: Most tokens that a summary may take.
         counter: Counts the contents; None takes an upper bound.
 
     Returns:
-        The turns. From a group on whose summariser raises, or answers with nothing, with something else than text, or
-        with more than `target_tokens`, all turns are as they were, to be tried again at the next call; it is logged.
+        The turns. If the summariser raises, or returns no text or more than `target_tokens`, this is logged; the turns
+        of that group and the later ones stay, and the next call tries again.
 
     Raises:
         ValueError: `keep_newest` is negative, or not `0 < target_tokens < group_tokens`.
@@ -62,9 +62,9 @@ async def compress_turns(
         raise ValueError("keep_newest must be 0 or more, and target_tokens between 0 and group_tokens")
     counter = counter or UpperBoundCounter()
     ordered = sorted(turns, key=_moment)
-    summaries = [turn for turn in ordered if _stands_for(turn)]
-    told = {turn_id for summary in summaries for turn_id in _stands_for(summary)}
-    plain = [turn for turn in ordered if not _stands_for(turn) and turn.id not in told]
+    summaries = [turn for turn in ordered if _summarised_ids(turn)]
+    replaced = {turn_id for summary in summaries for turn_id in _summarised_ids(summary)}
+    plain = [turn for turn in ordered if not _summarised_ids(turn) and turn.id not in replaced]
     done = 0
     for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
         text = await _summary(group, summarise)
@@ -78,7 +78,7 @@ async def compress_turns(
 
 
 def _full_groups(turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens: int) -> Iterator[list[TurnEntry]]:
-    """The groups from the oldest turn on; turns that do not fill one are in none."""
+    """The full groups, from the oldest turn on."""
     group: list[TurnEntry] = []
     tokens = 0
     for turn in turns:
@@ -90,7 +90,7 @@ def _full_groups(turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens
 
 
 async def _summary(group: Sequence[TurnEntry], summarise: Summarise) -> str:
-    """What the summariser says; empty when it fails or says nothing."""
+    """The summary; empty when the summariser fails or returns no text."""
     try:
         with foreign_code("the summariser"):
             answer: object = await summarise(tuple(group))
@@ -113,8 +113,8 @@ def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEnt
     )
 
 
-def _stands_for(turn: TurnEntry) -> Sequence[str]:
-    """Ids of the turns that this one sums up; none for a turn as it was said."""
+def _summarised_ids(turn: TurnEntry) -> Sequence[str]:
+    """The ids of the turns that this one summarises; none for other turns."""
     ids = turn.metadata.get(COMPRESSED_IDS) if turn.role == SUMMARY_ROLE else None
     return ids if isinstance(ids, list | tuple) else ()
 

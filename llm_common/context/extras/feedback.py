@@ -1,4 +1,4 @@
-"""`AdaptiveWeights`: weights for a selection that learn from which items helped, kept in one SQLite file."""
+"""`AdaptiveWeights`: weights that learn which items helped, in one SQLite file."""
 
 import asyncio
 import hashlib
@@ -13,19 +13,19 @@ from typing import Final, TypeVar
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import IntentType, Kind
-from llm_common.storage.sqlite_file import as_store_errors, open_sqlite, transaction
+from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
 __all__ = ["HALF_LIFE", "MAX_FACTOR", "MIN_FACTOR", "STEP", "AdaptiveWeights", "bounded", "faded", "pushes"]
 
 MIN_FACTOR: Final = 0.5
 MAX_FACTOR: Final = 2.0
-"""A part counts at least half and at most twice of what the strategy gives it, whatever the verdicts."""
+"""The weight of a part is at least half and at most twice that of the strategy."""
 
 STEP: Final = 0.1
-"""The most that one verdict adds to the logarithm of a factor: a tenth, so that a single one decides nothing."""
+"""Most that one verdict adds to the logarithm of a factor: none decides alone."""
 
 HALF_LIFE: Final = timedelta(days=30)
-"""After so long without a new verdict, a logarithm has half its size: old habits are forgotten."""
+"""Time without a new verdict after which a logarithm has half its size."""
 
 
 def pushes(bundle: ContextBundle, account: ItemAccount, *, helpful: bool) -> dict[str, float]:
@@ -39,8 +39,8 @@ def pushes(bundle: ContextBundle, account: ItemAccount, *, helpful: bool) -> dic
     has it: scores keep their scale, and with it the cut-offs their meaning.
 
     Returns:
-        The moves by part; empty without a rival and where nothing tells the item from them. A part that does so alone
-        is moved by 0: an order by one part is the same with any factor.
+        The moves by part; empty without a rival, and where no part differs. If only one part differs, its move is 0:
+        any factor gives the same order by one part.
     """
     lead = _lead(bundle, account)
     largest = max(map(abs, lead.values()), default=0.0)
@@ -56,12 +56,12 @@ def pushes(bundle: ContextBundle, account: ItemAccount, *, helpful: bool) -> dic
 
 
 def faded(logarithm: float, age: timedelta) -> float:
-    """What is left of a factor's logarithm after that time; all of it where the clock went back."""
+    """The rest of a factor's logarithm after that time; all of it if the clock went back."""
     return logarithm * math.exp2(-max(0.0, age / HALF_LIFE))
 
 
 def bounded(logarithm: float) -> float:
-    """The logarithm within those of the least and the largest factor."""
+    """The logarithm, limited to that of `MIN_FACTOR` and of `MAX_FACTOR`."""
     return max(math.log(MIN_FACTOR), min(math.log(MAX_FACTOR), logarithm))
 
 
@@ -110,16 +110,15 @@ _MAX_VERDICTS: Final = 10_000  # about 1 MB; an older one given again counts as 
 
 
 class AdaptiveWeights:
-    """Factors for the parts of a score, by intent and strategy, that follow the feedback on what was selected.
+    """Factors for the parts of a score, by intent and strategy, learned from feedback.
 
     Nothing uses them unless the caller puts them into a request:
 
         request = ContextSelectionRequest(intent=intent, weights=await adaptive.weights(intent.classification), ...)
 
     They are factors of scores and nothing else: the budget, what is mentioned, pinned or excluded, and the newest turns
-    are as without; an item near the strategy's cut-off may cross it. Every factor stays within [0.5, 2], so that no
-    part is silenced and none drowns the others, and falls back to 1 by half in 30 days; for the rule see
-    `feedback_rule.pushes`.
+    are as without them; an item near the strategy's cut-off may cross it. Every factor stays within [0.5, 2], so that
+    no part is silenced and none drowns the others, and falls back to 1 by half in 30 days; for the rule see `pushes`.
 
     Recall@6 on one half of the queries after verdicts on the six best outputs of each of the other half, mean of ten
     divisions (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99, bfcl_base_mix .97 to 1, wiki_musique .62 to
@@ -147,7 +146,7 @@ class AdaptiveWeights:
         kind: Kind | None = None,
         now: datetime | None = None,
     ) -> bool:
-        """Learns whether an item helped, or would have; the weights of the bundle's intent and strategy move at once.
+        """Learns whether an item helped; moves the weights of the bundle's intent at once.
 
         The same verdict on the same bundle counts once. The opposite one undoes it and counts itself.
 
@@ -172,9 +171,9 @@ class AdaptiveWeights:
     async def weights(
         self, intent: IntentType, *, strategy: str = "measured", now: datetime | None = None
     ) -> dict[str, float]:
-        """The factors for requests of this intent, by part, in hundredths; parts whose factor is 1 are left out.
+        """The factors for requests of this intent, by part, without those of 1.
 
-        In hundredths, so that forgetting does not change each bundle a little.
+        They are rounded to hundredths: otherwise the decay would change every bundle a little.
 
         Args:
             intent: The intent's classification.
@@ -190,11 +189,11 @@ class AdaptiveWeights:
         return {part: factor for part, factor in factors.items() if factor != 1.0}
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What the work returns; a connection for each, since feedback is rare and there is then nothing to close."""
+        """Runs the work in a thread with a new connection: feedback is rare, and nothing stays open."""
 
         def run() -> T:
             with (
-                as_store_errors(self._path),
+                sqlite_errors_as_store_errors(self._path),
                 closing(
                     open_sqlite(
                         self._path,
@@ -260,7 +259,7 @@ def _keep_factors(connection: sqlite3.Connection, rows: Iterable[tuple[str, str,
 
 
 def _fingerprint(bundle: ContextBundle, account: ItemAccount) -> bytes:
-    """Tells an item of one bundle from all others; from a hash of a whole bundle no id can be guessed."""
+    """Identifies an item of one bundle; the hash covers the whole bundle, so no id can be guessed from it."""
     accounts = [(each.kind, each.id, each.form, each.score) for each in (*bundle.kept, *bundle.dropped)]
     known = [account.kind, account.id, bundle.metadata.selection_strategy, accounts]
     return hashlib.sha256(json.dumps(known).encode()).digest()

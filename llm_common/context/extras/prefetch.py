@@ -1,4 +1,4 @@
-"""`prefetch_hints`: what the next selection is likely to need, read off the last ones."""
+"""`prefetch_hints`: the items that the next selection is likely to need, by the last ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ _ORDER: Final = {reason: place for place, reason in enumerate(get_args(PrefetchR
 
 @dataclass(frozen=True, slots=True)
 class PrefetchHint:
-    """An item worth having at hand: its text read, its result loaded, its vector computed.
+    """An item to prepare: read its text, load its result, compute its vector.
 
     Attributes:
         kind: Kind of the item.
         id: Its id.
         reason: `mentioned`: the user named it, and there was no room for all of it; `pointer_line`: an output of which
-            a line alone was shown, for the model to ask for it; `kept_repeatedly`: it was shown at least twice.
-        times: In how many of the bundles that were looked at.
+            only a line was shown, for the model to ask for it; `kept_repeatedly`: it was shown at least twice.
+        times: In how many of the newest bundles.
     """
 
     kind: Kind
@@ -36,12 +36,12 @@ class PrefetchHint:
 
 
 def prefetch_hints(bundles: Sequence[ContextBundle], *, limit: int = 10) -> tuple[PrefetchHint, ...]:
-    """What the next selection of the same conversation is likely to need, most likely first.
+    """The items that the next selection is likely to need, most likely first.
 
-    By reason in the order of `PrefetchHint`; then those of the most bundles, then those of the newest ones; ties by
-    kind and id. Only the five newest bundles count, and only items that the newest one knew and could show: others are
-    gone from the pool or kept out of it. What was shown after it had been missed is missed no longer. The newest turns
-    and the project, which are at hand anyway, are never hinted at. Pure.
+    Ordered by reason as in `PrefetchHint`, then by the number of bundles, then the newest; ties by kind and id. Only
+    the five newest bundles count, and only items that the newest one could show. An item that was shown after it had
+    been missed no longer counts as missed. The newest turns and the project are always there, and never hinted at.
+    Pure.
 
     Args:
         bundles: The last selections, oldest first.
@@ -78,7 +78,7 @@ def _within_reach(newest: Iterable[ContextBundle]) -> list[tuple[Kind, str]]:
 
 
 def _reason(account: ItemAccount) -> PrefetchReason | None:
-    """What one bundle says for an item."""
+    """The reason that one bundle gives for an item."""
     if account.rule == "mentioned" and account.form != "whole":
         return "mentioned"
     if account.form == "left_out" or account.reason == "newest" or account.kind == "project":

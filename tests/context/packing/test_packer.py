@@ -1,5 +1,6 @@
 """What goes into a bundle, and in which form."""
 
+import hashlib
 import os
 import pickle
 import random
@@ -83,7 +84,7 @@ def assert_within_bounds(bundle: ContextBundle, pool: DataPoolSnapshot, budget: 
 
 class TestHardBudget:
     @given(case=cases(), budget=st.integers(1, 3_000))
-    @settings(max_examples=150)
+    @settings(max_examples=25)
     def test_no_bundle_is_over_the_budget_by_the_exact_tokenizer_s1_05(self, case: Case, budget: int) -> None:
         self.assert_within_budget(case, budget)
 
@@ -102,7 +103,7 @@ class TestHardBudget:
 
     @pytest.mark.parametrize("name", COUNTERS, ids=[f"S1-05-{name}" for name in COUNTERS])
     @given(case=cases(), budget=st.integers(1, 5_000))
-    @settings(max_examples=20)
+    @settings(max_examples=10)
     def test_no_counter_gets_a_bundle_over_its_budget(self, name: str, case: Case, budget: int) -> None:
         pool, scores, texts = case
         bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), scores, texts=texts)
@@ -190,11 +191,12 @@ class TestUse:
 
 
 class TestKnapsack:
-    def test_packed_worth_is_near_the_optimum_on_a_thousand_small_instances(self) -> None:
+    @pytest.mark.parametrize("instances", [100, pytest.param(1_000, marks=pytest.mark.torture)])
+    def test_packed_value_is_near_the_optimum_on_small_instances(self, instances: int) -> None:
         source = random.Random(5)
         counter = CharacterCounter()
         ratios = []
-        for _ in range(1_000):
+        for _ in range(instances):
             pool = DataPoolSnapshot(
                 context_files=tuple(
                     file(f"{name}", "x" * source.randrange(20, 400)) for name in "abcdefghij"[: source.randrange(4, 11)]
@@ -203,7 +205,7 @@ class TestKnapsack:
             scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
             request = request_of(source.randrange(500, 1_600), "nothing in them", counter=counter)
             bundle = packed(pool, request, scores)
-            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+            ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
         assert min(ratios) >= 0.95
         assert sum(ratios) / len(ratios) >= 0.99
 
@@ -229,7 +231,7 @@ class TestKnapsack:
         without = packed(DataPoolSnapshot(context_files=small), request, scores)
         assert reason_of(bundle, "large.py") == "share"
         assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
-        assert sum(each.worth for each in bundle.kept) >= 0.95 * sum(each.worth for each in without.kept)
+        assert sum(each.value for each in bundle.kept) >= 0.95 * sum(each.value for each in without.kept)
 
     def test_a_large_item_that_is_no_better_than_what_fits_is_whole_or_waits_for_spare_room(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
@@ -237,11 +239,12 @@ class TestKnapsack:
         bundle = packed(pool, request_of(4_000, "wind over the bridge"), even_scores(pool, 0.4))
         assert reason_of(bundle, "large.py") != "share"
 
-    def test_packed_worth_of_items_that_can_be_cut_is_near_that_of_whole_ones_or_more(self) -> None:
+    @pytest.mark.parametrize("instances", [25, pytest.param(200, marks=pytest.mark.torture)])
+    def test_items_that_can_be_cut_reach_the_value_of_whole_ones(self, instances: int) -> None:
         source = random.Random(8)
         counter = CharacterCounter()
         ratios = []
-        for _ in range(200):
+        for _ in range(instances):
             pool = DataPoolSnapshot(
                 context_files=tuple(
                     file(name, sentences(source.randrange(1, 40), source.randrange(99)))
@@ -251,13 +254,13 @@ class TestKnapsack:
             scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
             request = request_of(source.randrange(1_000, 6_000), "wind over the bridge", counter=counter)
             bundle = packed(pool, request, scores)
-            ratios.append(sum(account.worth for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+            ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
         assert min(ratios) >= 0.95
         assert sum(ratios) / len(ratios) >= 1.0
 
 
 def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budget: int) -> float:
-    """The largest worth that whole files can have in the budget, by trying every choice of them."""
+    """The largest value that whole files can have in the budget, by trying every choice of them."""
     items = [
         (
             len(item_block("file", each.id, heading=each.path, body=each.content).text),
@@ -268,7 +271,7 @@ def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budge
     room = budget - len(frame(["file"]))
     return (
         max(
-            sum(worth for _, worth in chosen)
+            sum(value for _, value in chosen)
             for size in range(len(items) + 1)
             for chosen in combinations(items, size)
             if sum(tokens for tokens, _ in chosen) <= room
@@ -359,7 +362,7 @@ class TestMemoryProjectOutputs:
         scores: dict[tuple[Kind, str], Score] = {("memory", f"m{number}"): Score(number / 10) for number in range(8)}
         bundle = packed(pool, request_of(5_000), scores)
         assert [each.id for each in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
-        assert {account.reason for account in bundle.dropped} == {"enough"}
+        assert {account.reason for account in bundle.dropped} == {"limit_reached"}
 
     def test_the_project_is_in_whole_or_not_at_all_s1_10(self) -> None:
         pool = DataPoolSnapshot(project_state=PROJECT)
@@ -395,21 +398,18 @@ class TestMemoryProjectOutputs:
 
 
 class TestAccounts:
-    def test_what_is_dropped_reads_like_a_tuple_and_is_equal_by_what_it_says(self) -> None:
+    def test_equal_bundles_are_equal_also_after_pickling(self) -> None:
         log = tuple(turn(number, PROSE * 40) for number in range(6))
         pool = DataPoolSnapshot(session_log=log, context_files=(file("a.py", PROSE * 90),))
         one, other = (packed(pool, request_of(300), even_scores(pool)) for _ in range(2))
-        dropped = one.dropped
-        assert [account.id for account in dropped] == ["t0004", "t0003", "t0002", "t0001", "t0000"]
-        assert (len(dropped), dropped[0], dropped[-2:]) == (5, next(iter(dropped)), tuple(dropped)[-2:])
-        assert (dropped, repr(dropped)) == (tuple(dropped), repr(tuple(dropped)))
+        assert [account.id for account in one.dropped] == ["t0004", "t0003", "t0002", "t0001", "t0000"]
         assert one == other == pickle.loads(pickle.dumps(one))
-        assert dropped != packed(pool, request_of(300), even_scores(pool, 0.4)).dropped
+        assert one.dropped != packed(pool, request_of(300), even_scores(pool, 0.4)).dropped
 
 
 class TestDeterminism:
     @given(case=cases(), budget=st.integers(201, 3_000), seed=st.integers(0, 99))
-    @settings(max_examples=60)
+    @settings(max_examples=25)
     def test_the_order_of_the_pool_never_matters_and_it_is_never_changed_s1_11_s1_15(
         self, case: Case, budget: int, seed: int
     ) -> None:
@@ -438,7 +438,7 @@ class TestDeterminism:
         assert bundle.metadata.budget_utilization >= 0.97
         assert bundle.render() == packed(pool, request_of(800), scores).render()
 
-    def test_equal_scores_are_told_apart_by_id_f_144(self) -> None:
+    def test_equal_scores_are_ordered_by_id_f_144(self) -> None:
         files = [file(f"f{number}.py", PROSE) for number in range(10)]
         bundles = []
         for seed in range(5):
@@ -449,33 +449,34 @@ class TestDeterminism:
         assert ids(bundles[0], "file") == sorted(ids(bundles[0], "file"))
         assert ids(bundles[0], "file")[0] == "f0.py"
 
-    def test_every_process_and_hash_seed_gives_the_same_bytes_s1_11(self) -> None:
+    @pytest.mark.parametrize("seeds", [("77",), pytest.param(("0", "1", "77", "4711"), marks=pytest.mark.torture)])
+    def test_every_process_and_hash_seed_gives_the_same_bytes_s1_11(self, seeds: tuple[str, ...]) -> None:
         program = """
-import hashlib
-from tests.context.packing.test_packer import sentences
-from tests.context.samples import *
-pool = DataPoolSnapshot(
-    session_log=tuple(turn(n, sentences(3, n)) for n in range(60)),
-    context_files=tuple(file(f"f{n}.py", sentences(80, n)) for n in range(9)),
-    memory_hits=tuple(memory(n, sentences(2, n)) for n in range(9)),
-    tool_outputs=tuple(output(n, digest="rain") for n in range(9)),
-    project_state=PROJECT,
-)
-bundle = packed(pool, request_of(3000), even_scores(pool), texts={output(3).pointer_id: sentences(50, 1)})
-print(hashlib.sha256((bundle.render() + repr(bundle.explain())).encode()).hexdigest())
+from tests.context.packing.test_packer import digest_of_every_kind
+print(digest_of_every_kind())
 """
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        found = {
-            subprocess.run(
+        for seed in seeds:
+            done = subprocess.run(
                 [sys.executable, "-c", program],
                 capture_output=True,
                 text=True,
                 check=True,
                 env=environment | {"PYTHONHASHSEED": seed},
-            ).stdout
-            for seed in ("0", "77")
-        }
-        assert len(found) == 1
+            )
+            assert done.stdout.strip() == digest_of_every_kind()
+
+
+def digest_of_every_kind() -> str:
+    pool = DataPoolSnapshot(
+        session_log=tuple(turn(n, sentences(3, n)) for n in range(60)),
+        context_files=tuple(file(f"f{n}.py", sentences(80, n)) for n in range(9)),
+        memory_hits=tuple(memory(n, sentences(2, n)) for n in range(9)),
+        tool_outputs=tuple(output(n, digest="rain") for n in range(9)),
+        project_state=PROJECT,
+    )
+    bundle = packed(pool, request_of(3000), even_scores(pool), texts={output(3).pointer_id: sentences(50, 1)})
+    return hashlib.sha256((bundle.render() + repr(bundle.explain())).encode()).hexdigest()
 
 
 class TestHysteresis:

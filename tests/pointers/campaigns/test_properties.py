@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from llm_common.context.request import allocate_budget
 from llm_common.errors import MalformedReplyError
 from llm_common.ranking import Hit, reciprocal_rank_fusion
-from tests.context import test_budget, test_scoring
+from tests.context import test_request, test_scoring
 from tests.context.packing import test_packer
 from tests.core import test_extraction
 from tests.pointers import test_format
@@ -25,7 +25,7 @@ EXAMPLES = 20_000
 PACKER_ORDER = test_packer.TestDeterminism.test_the_order_of_the_pool_never_matters_and_it_is_never_changed_s1_11_s1_15
 
 LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
-    (test_budget.test_parts_are_whole_and_make_up_the_budget_exactly_s1_03, {}),
+    (test_request.test_parts_are_whole_and_make_up_the_budget_exactly_s1_03, {}),
     (test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11, {"strategy": "spec"}),
     (test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11, {"strategy": "measured"}),
     (PACKER_ORDER, {"self": test_packer.TestDeterminism()}),
@@ -77,7 +77,7 @@ def ranks_by_the_first(rankings: Any) -> list[Hit]:
 
 
 BROKEN: list[tuple[Callable[..., None], ModuleType, str, Callable[..., Any]]] = [
-    (LAWS[0][0], test_budget, "allocate_budget", rounds_parts),
+    (LAWS[0][0], test_request, "allocate_budget", rounds_parts),
     (
         test_fusion.test_the_order_of_the_rankings_never_matters,
         test_fusion,

@@ -1,4 +1,4 @@
-"""The forms that an item can take where there is no room for all of it, from the fullest down."""
+"""The forms of an item where there is no room for all of it, with their tokens."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -13,27 +13,69 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded
 from llm_common.text.excerpt import excerpt_text
 
-__all__ = ["LEAST_CUT", "SAMPLE_CHARS", "Ladder", "Meter", "Passages", "RankedPassages"]
+__all__ = ["MIN_CUT_TOKENS", "SAMPLE_CHARS", "Degradation", "Meter", "RankedPassages"]
 
-_LONGEST = 600
-_SHORTEST = 200
+MIN_CUT_TOKENS = 24
+"""Tokens below which a part of an item says nothing."""
+
+SAMPLE_CHARS = 600
+"""Characters of a text that an estimate is made from."""
+
+_SAMPLES = 4
+_MAX_CACHED_CHARS = 8_000_000
+
+_CUTTABLE = frozenset({"turn", "file", "memory", "output"})
+_MAX_TRIES = 3
+_FULL = 0.97  # a part that takes so much of its room is not cut again
+_RELEVANT = 0.8  # S1: from this score on, the summary of a file that is too large goes in instead of it
+
+_MAX_PASSAGE_CHARS = 600
+_MIN_PASSAGE_CHARS = 200
 _BOUNDARIES = ("\n\n", "\n", "},", ", ", " ")
 _MAX_MISSES = 4
 
 
+class Meter:
+    """Caches the counts of another counter, for texts of up to 8 million characters.
+
+    Assumes only that the counter counts equal texts alike. An estimate decides what to count, and replaces no count.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._counts: dict[str, int] = {}
+        self._cached_chars = 0
+
+    def count(self, text: str) -> int:
+        """The tokens of the text, by the counter."""
+        tokens = self._counts.get(text)
+        if tokens is None:
+            tokens = self._counter.count(text)
+            self._cached_chars += len(text)
+            if self._cached_chars > _MAX_CACHED_CHARS:
+                self._counts, self._cached_chars = {}, len(text)
+            self._counts[text] = tokens
+        return tokens
+
+    def tokens_per_char(self, texts: Iterable[str]) -> float:
+        """Tokens per character in the beginnings of the first few texts; 0.0 without any."""
+        sample = "\n".join(text[:SAMPLE_CHARS] for text, _ in zip(texts, range(_SAMPLES), strict=False))
+        return self.count(sample) / len(sample) if sample else 0.0
+
+
 class Passages(NamedTuple):
-    """The text to show, and how many of its characters are the original's."""
+    """The text to show, and how many of its characters are from the original."""
 
     text: str
     chars_shown: int
 
 
 class RankedPassages:
-    """A text in passages, ranked once for a request, to be shown in as much room as there is.
+    """A text in passages, ranked once for a request.
 
     Args:
-        text: What is too long.
-        stems: What to look for; see `search_stems`.
+        text: The text that is too long.
+        stems: The stems of the request; see `search_stems`.
     """
 
     def __init__(self, text: str, stems: Sequence[str]) -> None:
@@ -45,15 +87,15 @@ class RankedPassages:
         """The passages that hold the rarest stems, then their neighbours, in about `room` tokens.
 
         Args:
-            room: Tokens that the passages and the marks between them may take, by the sum of the parts.
+            room: Most tokens of the passages and of the marks between them, each counted by itself.
             count: Counts the tokens of a text.
 
         Returns:
-            The passages, or None when the text holds none of the stems or not even one passage fits.
+            The passages, or None when the text holds none of the stems, or when no passage fits.
         """
         text, spans = self._text, self._spans
         mark = count(_mark(len(text)))
-        shown: dict[int, int] = {}  # number of a span -> where what is shown of it ends
+        shown: dict[int, int] = {}  # number of a span -> the end of the part that is shown
         left, misses = room - mark, 0
         for number in self._order:
             start, end = spans[number]
@@ -78,15 +120,15 @@ class RankedPassages:
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     """The text in passages of 200 to 600 characters that end at a paragraph, a line, an item or a word."""
     start = 0
-    while len(text) - start > _LONGEST:
-        end = _cut(text, start + _SHORTEST, start + _LONGEST)
+    while len(text) - start > _MAX_PASSAGE_CHARS:
+        end = _cut(text, start + _MIN_PASSAGE_CHARS, start + _MAX_PASSAGE_CHARS)
         yield start, end
         start = end
     yield start, len(text)
 
 
 def _cut(text: str, start: int, end: int) -> int:
-    """The last good place to cut within the range, which is not empty; its end when there is none."""
+    """The last good place to cut within the range, which is not empty; its end without one."""
     for boundary in _BOUNDARIES:
         found = text.rfind(boundary, start, end)
         if found >= 0:
@@ -135,58 +177,13 @@ def _mark(count: int, after: Sequence[str] = ()) -> str:
     return f"{'' if begins_line else chr(10)}[… {count:,} characters left out …]\n"
 
 
-SAMPLE_CHARS = 600
-"""Characters of a text that an estimate is made from."""
-
-_SAMPLES = 4
-_MAX_KNOWN_CHARS = 8_000_000
-
-
-class Meter:
-    """Counts with another counter and remembers the counts, until the texts reach eight million characters.
-
-    Nothing is assumed of the counter but that it counts the same text alike. An estimate only decides what is counted
-    at all.
-    """
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._known: dict[str, int] = {}
-        self._known_chars = 0
-
-    def count(self, text: str) -> int:
-        """The tokens of the text, by the counter."""
-        tokens = self._known.get(text)
-        if tokens is None:
-            tokens = self._counter.count(text)
-            self._known_chars += len(text)
-            if self._known_chars > _MAX_KNOWN_CHARS:
-                self._known, self._known_chars = {}, len(text)
-            self._known[text] = tokens
-        return tokens
-
-    def tokens_per_char(self, texts: Iterable[str]) -> float:
-        """Tokens per character in the beginnings of the first few texts; 0.0 without any."""
-        sample = "\n".join(text[:SAMPLE_CHARS] for text, _ in zip(texts, range(_SAMPLES), strict=False))
-        return self.count(sample) / len(sample) if sample else 0.0
-
-
-LEAST_CUT = 24
-"""Tokens below which a part of an item tells nothing."""
-
-_CUTTABLE = frozenset({"turn", "file", "memory", "output"})
-_TRIES = 3
-_FULL_ENOUGH = 0.97
-_RELEVANT = 0.8  # S1: from this score on, the summary of a file that is too big goes in instead of it
-
-
-class Ladder:
-    """Makes the forms of candidates, measured.
+class Degradation:
+    """Puts candidates into a form that fits: whole, a part, a summary or one line.
 
     Args:
         meter: Counts the blocks.
-        stems: What the request looks for; see `search_stems`.
-        summary_first: Whether the summary of a relevant file comes before its passages, as the strategy `spec` wants.
+        stems: The stems of the request; see `search_stems`.
+        summary_first: Whether the summary of a relevant file comes before its passages, as in the strategy `spec`.
     """
 
     def __init__(self, meter: Meter, stems: Sequence[str], *, summary_first: bool) -> None:
@@ -196,28 +193,25 @@ class Ladder:
         self._ranked: dict[str, RankedPassages] = {}
 
     def whole(self, candidate: Candidate, reason: str) -> Placed | None:
-        """All of the item; None when there is no text of it."""
-        if candidate.text is None:
-            return None
-        block = candidate.whole()
-        return Placed(candidate, block, candidate.text, "whole", self._meter.count(block.text), reason)
+        """All of the item; None when its text was not loaded."""
+        return None if candidate.text is None else self._placed(candidate, "whole", candidate.text, "", reason)
 
     def lesser(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The fullest form below the whole that fits the room, None when none does."""
+        """The fullest form below the whole within `room` tokens; None when no form fits."""
         forms: list[Callable[[Candidate, int, str], Placed | None]] = [self.cut, self.line]
         if self._summary_first and isinstance(candidate.item, ContextFile) and candidate.score.value > _RELEVANT:
             forms.reverse()
         return next(filter(None, (form(candidate, room, reason) for form in forms)), None)
 
     def cut(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The passages that fit the request, or head and tail, in the room; None when it is too small for either."""
+        """The passages that match the request, or head and tail; None when neither fits."""
         text = candidate.text
-        if not text or room < LEAST_CUT or candidate.kind not in _CUTTABLE:
+        if not text or room < MIN_CUT_TOKENS or candidate.kind not in _CUTTABLE:
             return None
         best = None
         inner = room - self._meter.count(candidate.block("", _note(Passages("", len(text)), text)).text)
         density = self._meter.tokens_per_char([text]) or 1.0
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             if inner <= 0:
                 break
             form, part = self._part(text, inner, density)
@@ -228,13 +222,13 @@ class Ladder:
             placed = self._placed(candidate, form, part.text, note, reason)
             if placed.tokens <= room and (best is None or placed.tokens > best.tokens):
                 best = placed
-            if room * _FULL_ENOUGH <= placed.tokens <= room:
+            if room * _FULL <= placed.tokens <= room:
                 break
             inner = inner * room // max(placed.tokens, 1) - (placed.tokens > room)
         return best
 
     def line(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The summary, else one line that names the item, whichever is there and fits; only files and outputs."""
+        """The summary or a line that names a file or output; None when neither fits."""
         item = candidate.item
         if isinstance(item, ContextFile):
             note, summary = f"{len(item.content):,} characters, not shown", item.summary or ""

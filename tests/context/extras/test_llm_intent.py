@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from llm_common.context.extras.intent_classifier import LLMIntentClassifier
+from llm_common.context.extras.llm_intent import LLMIntentClassifier
 from llm_common.context.intent import classify_intent
 from llm_common.context.request import IntentType
 from llm_common.errors import LLMAuthError, LLMConnectionError

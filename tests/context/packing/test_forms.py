@@ -3,9 +3,10 @@
 import re
 import time
 
+import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.packing.ladder import RankedPassages
+from llm_common.context.packing.forms import RankedPassages
 from llm_common.ranking import search_stems
 from tests.context.samples import texts_of
 
@@ -55,6 +56,7 @@ def test_passages_stay_in_their_room_and_show_only_the_text(text: str, room: int
         assert part.rstrip("\n") in text
 
 
+@pytest.mark.torture
 def test_a_huge_text_takes_little_time() -> None:
     text = "\n".join(PARAGRAPHS * 100)
     started = time.process_time()

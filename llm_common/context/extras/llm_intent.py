@@ -1,4 +1,4 @@
-"""`LLMIntentClassifier`: a model tells what a request asks for."""
+"""`LLMIntentClassifier`: asks a model what a request asks for."""
 
 import logging
 from typing import Final
@@ -43,14 +43,14 @@ class _Reply(BaseModel):
 
 
 class LLMIntentClassifier:
-    """Tells what a request asks for by asking a model once; where that fails, by its words (`classify_intent`).
+    """Classifies a request by one model call, or by its words if that fails.
 
-    May be shared by tasks.
+    Tasks may share it.
 
     Args:
-        client: What answers.
+        client: The client of the model.
         model: Name at the endpoint; None takes the client's default.
-        timeout_s: Seconds for the model call; few, since a selection waits for it and the words alone do well.
+        timeout_s: Seconds for the model call; few, since a selection waits for it.
 
     Raises:
         ValueError: `timeout_s` is not positive.
@@ -66,15 +66,15 @@ class LLMIntentClassifier:
     async def classify(self, text: str, *, current_project: str | None = None) -> UserIntent:
         """The request with its intent; at most one model call, none for an empty text.
 
-        The model gives the intent and how sure it is of it; what the intent needs and the entities are read locally.
-        Of a text over 6,000 characters the model gets the first 4,000 and the last 2,000.
+        The model gives the intent and its confidence; the needs and the entities are found locally. The model gets the
+        first 4,000 and the last 2,000 characters of a longer text.
 
         Args:
             text: What the user wrote.
-            current_project: Name of the project at hand.
+            current_project: Name of the current project.
 
         Returns:
-            The intent. Failures of the client and of the reply give that of `classify_intent`, and are logged.
+            The intent. A failure of the client or of the reply is logged, and `classify_intent` gives the intent.
         """
         if not text.strip():
             return classify_intent(text, current_project=current_project)
