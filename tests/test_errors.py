@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from llm_common.storage.folder import as_store_errors
 
 import llm_common
 from llm_common import errors
@@ -23,6 +22,7 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.plans import ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import FileBlobStore
+from llm_common.storage.files import translate_os_errors
 from llm_common.testing import ScriptedClient
 
 FACTS: dict[str, dict[str, object]] = {
@@ -191,11 +191,11 @@ class Objects:
         return await ask(ScriptedClient([reply]), [], reply_model=ToolCall, model=None, timeout_s=0.05)
 
     async def full(self) -> object:
-        with as_store_errors("write"):
+        with translate_os_errors("write"):
             raise OSError(28, CANARY, CANARY)
 
     async def refused(self) -> object:
-        with as_store_errors("write"):
+        with translate_os_errors("write"):
             raise OSError(5, CANARY, CANARY)
 
 

@@ -7,9 +7,11 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,18 +21,72 @@ import obstore.store
 import pytest
 from obstore import exceptions
 
-from llm_common.errors import PointerNotFoundError, StoreError, StoreFullError
-from llm_common.storage import BlobStore, ConditionalBlobStore, LockingBlobStore
-from llm_common.storage.object_store import ObjectBlobStore, _answer
-from llm_common.testing import BlobStoreContract, ConditionalBlobStoreContract
+from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
+from llm_common.storage import BlobStore
+from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _answer
+from llm_common.testing import BlobStoreContract
 from tests.s3_server import make_bucket, s3_options, s3_server
 
 SECRET = "CANARY9f3a5e"
 
 
-class TestInMemory(ConditionalBlobStoreContract):
+class ConditionalPuts(BlobStoreContract):
+    """What `ObjectBlobStore` promises beside, on a store that keeps conditions."""
+
+    def test_a_conditional_put_replaces_the_version_that_is_known(self, blobs: ObjectBlobStore) -> None:
+        first = blobs.put_if("q/a", b"1", replaces=None)
+        assert first is not None
+        assert blobs.get_version("q/a") == (b"1", first)
+        second = blobs.put_if("q/a", b"2", replaces=first)
+        assert second not in (None, first)
+        assert blobs.get_version("q/a") == (b"2", second)
+
+    def test_a_conditional_put_spares_any_other_version(self, blobs: ObjectBlobStore) -> None:
+        first = blobs.put_if("q/a", b"1", replaces=None)
+        assert blobs.put_if("q/a", b"2", replaces=None) is None
+        blobs.put("q/a", b"3")
+        assert blobs.put_if("q/a", b"4", replaces=first) is None
+        data, third = blobs.get_version("q/a")
+        assert data == b"3"
+        blobs.delete("q/a")
+        assert blobs.put_if("q/a", b"5", replaces=third) is None
+        assert blobs.scan("q").blobs == {}
+        assert blobs.put_if("q/a", b"6", replaces=None)
+
+    def test_one_of_several_conditional_puts_wins(self, blobs: ObjectBlobStore) -> None:
+        known: BlobVersion | None = None
+        with ThreadPoolExecutor(4) as threads:
+            for turn in range(10):
+                data = [f"{turn} {number}".encode() for number in range(4)]
+                stored = list(threads.map(lambda one, known=known: blobs.put_if("q/a", one, replaces=known), data))
+                (winner,) = (number for number, version in enumerate(stored) if version)
+                known = stored[winner]
+                assert blobs.get_version("q/a") == (data[winner], known)
+
+    def test_conditional_methods_check_their_keys(self, blobs: ObjectBlobStore) -> None:
+        for use in (
+            blobs.get_version,
+            lambda bad: blobs.put_if(bad, b"x", replaces=None),
+            lambda bad: blobs.update(bad, lambda _: b"x"),
+        ):
+            with pytest.raises(InvalidIdError):
+                use("../name")
+        with pytest.raises(PointerNotFoundError):
+            blobs.get_version("q/none")
+
+    def test_a_scan_tells_bytes_etag_and_time_of_each_object(self, blobs: ObjectBlobStore) -> None:
+        blobs.put("q/a", b"123")
+        first = blobs.scan("q").blobs["a"]
+        _, version = blobs.get_version("q/a")
+        assert (first.size, first.etag) == (3, version.e_tag)
+        assert abs(first.modified_s - time.time()) < 60
+        blobs.put("q/a", b"456")
+        assert blobs.scan("q").blobs["a"].etag != first.etag
+
+
+class TestInMemory(ConditionalPuts):
     @pytest.fixture
-    def blobs(self) -> ConditionalBlobStore:
+    def blobs(self) -> ObjectBlobStore:
         return ObjectBlobStore(obstore.store.MemoryStore())
 
 
@@ -39,11 +95,16 @@ class TestInLocalDirectory(BlobStoreContract):
     def blobs(self, tmp_path: Path) -> BlobStore:
         return ObjectBlobStore(obstore.store.LocalStore(tmp_path))
 
+    def test_no_update_of_several_at_once_is_lost(self, blobs: BlobStore) -> None:
+        """None at all, since a directory keeps no conditions."""
+        with pytest.raises(StoreError, match="FileContextPointerStore"):
+            blobs.update("q/a", lambda _: b"1")
+
 
 @pytest.mark.torture
-class TestOnS3(ConditionalBlobStoreContract):
+class TestOnS3(ConditionalPuts):
     @pytest.fixture
-    def blobs(self, s3_endpoint: str) -> ConditionalBlobStore:
+    def blobs(self, s3_endpoint: str) -> ObjectBlobStore:
         return s3_store(s3_endpoint)
 
 
@@ -53,25 +114,23 @@ def s3_store(endpoint: str, **changes: Any) -> ObjectBlobStore:
     return ObjectBlobStore.from_url(f"s3://{bucket}/some/prefix", **s3_options(endpoint, **changes))
 
 
-def test_an_object_store_has_conditions_and_no_lock() -> None:
-    assert not isinstance(ObjectBlobStore.from_url("memory:///"), LockingBlobStore)
-
-
-def test_only_keys_directly_in_the_folder_are_listed(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_keys_directly_in_the_folder_are_scanned() -> None:
     store = obstore.store.MemoryStore()
     for path in ("q/a", "q/deeper/b", "q/not a key", "q/.hidden", "q2/a", "a"):
         store.put(path, b"1")
-    assert ObjectBlobStore(store).list("q") == {"q/a": 1}
-    assert "left out 2 objects" in caplog.text
+    blobs = ObjectBlobStore(store)
+    found = blobs.scan("q")
+    assert ([*found.blobs], found.unrecognized) == (["a"], (".hidden", "not a key"))
+    assert sorted(blobs.folders()) == ["q", "q2"]
 
 
 def test_more_than_a_thousand_objects_are_listed() -> None:
     blobs = ObjectBlobStore.from_url("memory:///")
-    keys = [f"q/{number:04}" for number in range(1_200)]
-    for key in keys:
-        blobs.put(key, b"1")
-    assert list(blobs.list("q")) == keys
-    assert list(blobs.get_many(keys)) == [b"1"] * 1_200
+    names = [f"{number:04}" for number in range(1_200)]
+    for name in names:
+        blobs.put(f"q/{name}", b"1")
+    assert [*blobs.scan("q").blobs] == names
+    assert list(blobs.get_many("q", names)) == [b"1"] * 1_200
 
 
 def test_says_where_an_object_is(tmp_path: Path) -> None:
@@ -85,6 +144,29 @@ def test_says_where_an_object_is(tmp_path: Path) -> None:
     assert ObjectBlobStore(azure).location("q/a") == "az://box/q/a"
 
 
+class Overtaken(ObjectBlobStore):
+    """A store in which another writer is always faster."""
+
+    def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
+        self.put(key, data + b" of another")
+        return super().put_if(key, data, replaces=replaces)
+
+
+def test_an_update_that_is_always_overtaken_gives_up(no_waits: None) -> None:
+    blobs = Overtaken(obstore.store.MemoryStore())
+    with pytest.raises(LockTimeoutError, match="Other writers changed"):
+        blobs.update("q/a", lambda _: b"mine")
+    assert blobs.get("q/a") == b"mine of another"
+
+
+def test_an_error_of_the_change_leaves_the_object() -> None:
+    blobs = ObjectBlobStore(obstore.store.MemoryStore())
+    blobs.put("q/a", b"1")
+    with pytest.raises(ZeroDivisionError):
+        blobs.update("q/a", lambda _: bytes(1 // 0))
+    assert blobs.get("q/a") == b"1"
+
+
 def test_a_directory_cannot_replace_on_condition_and_says_what_can(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="FileContextPointerStore"):
         ObjectBlobStore(obstore.store.LocalStore(tmp_path)).put_if("q/a", b"1", replaces=None)
@@ -93,24 +175,41 @@ def test_a_directory_cannot_replace_on_condition_and_says_what_can(tmp_path: Pat
 @pytest.mark.torture
 def test_a_server_that_ignores_conditions_is_refused_before_anything_is_put() -> None:
     with s3_server("--ignore-conditions") as endpoint:
-        blobs = s3_store(endpoint)
+        assert_refused_before_anything_is_put(s3_store(endpoint))
+
+
+class Unconditional(obstore.store.MemoryStore):
+    """A store that puts whatever the condition says."""
+
+    def put(self, path: str, file: Any, **_: Any) -> Any:
+        return super().put(path, file)
+
+
+def test_a_store_that_ignores_conditions_is_refused_before_anything_is_put() -> None:
+    assert_refused_before_anything_is_put(ObjectBlobStore(Unconditional()))
+
+
+def assert_refused_before_anything_is_put(blobs: ObjectBlobStore) -> None:
+    for use in (lambda: blobs.put_if("q/a", b"1", replaces=None), lambda: blobs.update("q/a", lambda _: b"1")):
         with pytest.raises(StoreError, match="ignores conditional puts"):
-            blobs.put_if("q/a", b"1", replaces=None)
-        assert blobs.list("q") == {}
-
-
-@pytest.mark.torture
-def test_a_missing_bucket_is_an_error_and_no_missing_blob(s3_endpoint: str) -> None:
-    blobs = ObjectBlobStore.from_url("s3://no-such-bucket/p", **s3_options(s3_endpoint))
-    for use in (
-        lambda: blobs.put("q/a", b"1"),
-        lambda: blobs.put_if("q/a", b"1", replaces=None),
-        lambda: blobs.get("q/a"),
-        lambda: blobs.list("q"),
-    ):
-        with pytest.raises(StoreError, match="does not exist") as caught:
             use()
-        assert not isinstance(caught.value, PointerNotFoundError)
+    assert blobs.scan("q").blobs == {}
+
+
+def test_a_missing_bucket_is_an_error_and_no_missing_blob() -> None:
+    with refusing(404, "NoSuchBucket") as blobs:
+        for use in (
+            lambda: blobs.put("q/a", b"1"),
+            lambda: blobs.put_if("q/a", b"1", replaces=None),
+            lambda: blobs.get("q/a"),
+            lambda: blobs.scan("q"),
+            lambda: list(blobs.get_many("q", ["a", "b"])),
+            lambda: list(blobs.folders()),
+            lambda: blobs.delete("q/a"),
+        ):
+            with pytest.raises(StoreError, match="does not exist") as caught:
+                use()
+            assert not isinstance(caught.value, PointerNotFoundError)
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
@@ -174,8 +273,8 @@ def test_what_a_server_refuses_is_a_typed_error_without_its_words(
             lambda: blobs.put("q/a", b"1"),
             lambda: blobs.put_if("q/a", b"1", replaces=None),
             lambda: blobs.get("q/a"),
-            lambda: blobs.list("q"),
-            lambda: list(blobs.get_many(["q/a", "q/b"])),
+            lambda: blobs.scan("q"),
+            lambda: list(blobs.get_many("q", ["a", "b"])),
             lambda: blobs.delete("q/a"),
         ):
             with pytest.raises(StoreError) as caught:
