@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.reading import LEAST_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
+from llm_common.pointers.reading import MIN_LIMIT_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
 from llm_common.text.fence import one_line
 from llm_common.tools.tool import Tool
 
@@ -70,7 +70,7 @@ async def read_context(
         load: Loads it; what it does not find cannot be read.
         select: Which part, as a `ResultPart` or its fields; None reads the whole.
         cursor: From the piece before, with the same `select`.
-        limit_tokens: Most tokens of the answer as `rendered`, `LEAST_TOKENS` or more.
+        limit_tokens: Most tokens of the answer as `rendered`, `MIN_LIMIT_TOKENS` or more.
         counter: Counts them; None takes the upper bound.
 
     Raises:
@@ -103,7 +103,7 @@ class ReadBackTool(Tool):
 
     Raises:
         ConfigError: The name is not allowed.
-        ValueError: `limit_tokens` is under `LEAST_TOKENS`.
+        ValueError: `limit_tokens` is under `MIN_LIMIT_TOKENS`.
     """
 
     __slots__ = ("_counter", "_limit_tokens", "_load")
@@ -116,8 +116,8 @@ class ReadBackTool(Tool):
         limit_tokens: int = DEFAULT_LIMIT_TOKENS,
         counter: TokenCounter | None = None,
     ) -> None:
-        if limit_tokens < LEAST_TOKENS:
-            raise ValueError(f"limit_tokens is {limit_tokens}; it must be {LEAST_TOKENS} or more")
+        if limit_tokens < MIN_LIMIT_TOKENS:
+            raise ValueError(f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
         self._limit_tokens = limit_tokens
