@@ -29,7 +29,7 @@ _MATCH_CONTEXT_CHARS = 60
 
 _MAX_REGEX_NODES = 20_000  # compile in some 20 ms, to some 15 MB
 _REGEX_CPU_S = 1.2
-_REGEX_WINDOW = 1_200_000  # characters of text times characters of pattern
+_REGEX_WINDOW = 3_600_000  # characters of text times characters of pattern
 _MIN_WINDOW_CHARS = 1_000
 _REGEX_TOKEN = re.compile(
     r"""
@@ -209,7 +209,7 @@ def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
     The engine compares its time limit after 256 steps, and one step may scan all of the text for each member of a set:
     20 s for a million characters. So a long text is searched in windows, shorter for a longer pattern, which makes
     256 steps take less than 0.4 s. A match is found whole if it, with what it looks at, is no longer than a third of a
-    window: 20,000 characters for a pattern of 20.
+    window: 60,000 characters for a pattern of 20.
 
     The engine's clock counts the CPU time of all threads of the process. The search goes on until this thread alone has
     used its time. Other threads run meanwhile.

@@ -37,7 +37,7 @@ class ResultPart(BaseModel):
         lines: First and last line of the text, counted from 1, both included.
         chars: First character of that, counted from 0, and the one after the last.
         regex: Python pattern, `^` and `$` at line ends; gives the places of its matches with the text around them. In
-            a long text it finds matches of up to some thousand characters: 400,000 divided by the pattern's length.
+            a long text it finds whole matches of up to 1,200,000 characters divided by the length of the pattern.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
