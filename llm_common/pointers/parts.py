@@ -33,7 +33,7 @@ _REGEX_WINDOW = 3_600_000  # characters of text times characters of pattern
 _MIN_WINDOW_CHARS = 1_000
 _REGEX_TOKEN = re.compile(
     r"""
-    (?P<comment> \(\?\#[^)]*\) )
+    (?P<ignored> \(\?(?:\#[^)]*|[a-zA-Z0-9-]*)\) )  # comment or flags: a repeat belongs to what stands before
     | (?P<set> \[\^?\]?(?:\\.|[^\]\\])*\] )
     | (?P<open> \( )
     | (?P<close> \) )

@@ -62,8 +62,8 @@ async def read_context(
     """A piece of a stored result, or of a part of it, that takes at most `limit_tokens` as `rendered`.
 
     The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process that loads the same
-    result can continue. The work runs in a thread. A pattern is stopped after 1.2 s of CPU time, and a filter is stopped
-    when it has done too much work; neither takes longer than two seconds on an idle machine.
+    result can continue. The work runs in a thread. A pattern is stopped after 1.2 s of CPU time, a filter when it has
+    done too much work: within two seconds on an idle machine.
 
     Args:
         pointer_id: Which result.

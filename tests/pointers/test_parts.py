@@ -224,6 +224,8 @@ HOSTILE_PATTERNS = [
     ("a{99999999}", TOO_LARGE),
     ("(?:" * 60 + "(?:a?|b)" + ")+" * 60, TOO_LARGE),
     ("{}{1000000}", TOO_LARGE),
+    ("(a{1000})(?i){1000}", TOO_LARGE),
+    ("(a{1000})(?#b){1000}", TOO_LARGE),
     ("(?x)(a{100}) {1000}", TOO_LARGE),
     ("(?x)a{ 1 0 0 0 0 0 0 }", TOO_LARGE),
     ("(?x)(a{100}#)\n){1000}", "comments"),
