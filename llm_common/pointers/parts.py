@@ -1,67 +1,89 @@
-"""Views: the part of a stored result that a selection names, as text. Also the program that looks at it apart.
+"""Parts of a stored result as text: what a path, a filter, a range or a regular expression selects.
 
-A pattern or a filter that a model wrote may run for ever, and Python's engine lets no other thread run meanwhile. So
-this file is started as a process of its own that can be stopped; it imports nothing of the package, which makes that
-quick.
+A model writes them, so each is bounded: a path by its length, a filter by its work (`jmespath_filter`), a regular
+expression by the size that it compiles to and by its CPU time.
 """
 
 import json
 import re
-import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["Form", "View", "value_at", "view_of"]
+import orjson
 
-Form = Literal["text", "json"]
+from llm_common.errors import CorruptPointerError
+from llm_common.text.encoding import decode_json
 
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+__all__ = ["ExtractedPart", "TextForm", "extract_part", "value_at"]
+
+TextForm = Literal["text", "json"]
+
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_MATCHES = 10_000
 _MAX_MATCH_CHARS = 200
 _MATCH_CONTEXT_CHARS = 60
-_MEMORY_BYTES = 1_000_000_000
-_MEMORY_PER_BYTE = 20  # of a result, as Python objects and once more as text
-_CPU_S = 3  # ends an orphan whose parent was killed
+
+_MAX_REGEX_NODES = 20_000  # compile in some 20 ms, to some 15 MB
+_REGEX_CPU_S = 1.2
+_REGEX_WINDOW = 3_600_000  # characters of text times characters of pattern
+_MIN_WINDOW_CHARS = 1_000
+_REGEX_TOKEN = re.compile(
+    r"""
+    (?P<ignored> \(\?(?:\#[^)]*|[a-zA-Z0-9-]*)\) )  # comment or flags: a repeat belongs to what stands before
+    | (?P<set> \[\^?\]?(?:\\.|[^\]\\])*\] )
+    | (?P<open> \( )
+    | (?P<close> \) )
+    | (?P<count> [*+?] | \{[\d,\s]*\} )
+    | (?P<space> \s )
+    | (?P<other> \\. | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
+_VERBOSE_COMMENT = re.compile(r"\(\?[a-zA-Z]*x.*\#", re.DOTALL)
 
 
-class View(NamedTuple):
-    """A part as text: a stored text as it is, or compact JSON of any other value."""
+class ExtractedPart(NamedTuple):
+    """A part as text: a stored text unchanged, or compact JSON of any other value."""
 
     text: str
-    form: Form
+    form: TextForm
 
 
-def view_of(payload: bytes, part: Mapping[str, Any]) -> View:
-    """The part of a stored result that is named by `ResultPart`'s fields, in the order in which that describes them.
+def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
+    """The part of a stored result that the fields of a `ResultPart` select, narrowed in their order.
 
-    The whole of a result that is no text is its stored bytes, unchanged. A text that does not encode is given as JSON.
+    A whole result that is not a text is its stored bytes, unchanged. A text that UTF-8 cannot encode is given as JSON.
 
     Raises:
-        ValueError: The part is not there, or its pattern or filter is wrong; the text repeats nothing of either.
+        ValueError: The part is not there, its pattern or filter is wrong, or one of them was stopped. The message
+            repeats neither the pattern, nor the filter, nor the result.
+        CorruptPointerError: The payload is not JSON.
     """
-    if part.get("path") is None and part.get("filter") is None and not part.get("keys"):
-        view = _whole(payload)
-    else:
-        value = _decoded(payload)
-        if part.get("path") is not None:
-            value = value_at(value, part["path"])
-        if part.get("filter") is not None:
-            value = _filtered(_opened(value), part["filter"])
-        if part.get("keys"):
-            value = _outline(_opened(value))
-        view = _as_text(value)
-    return _within(view, part)
+    path, expression = part.get("path"), part.get("filter")
+    if path is None and expression is None and not part.get("keys"):
+        return _narrow(_whole(payload), part)
+    value: Any = decode_json(payload)
+    if path is not None:
+        value = value_at(value, path)
+    if expression is not None:
+        from llm_common.pointers.jmespath_filter import apply_filter  # noqa: PLC0415 - jmespath takes 20 ms to import
+
+        value = apply_filter(_parse_embedded(value), expression, payload_bytes=len(payload))
+    if part.get("keys"):
+        value = _outline(_parse_embedded(value))
+    return _narrow(_as_text(value), part)
 
 
 def value_at(value: Any, path: str) -> Any:
-    """The value at a JSON pointer (RFC 6901); on the way, a text that holds JSON counts as what it says.
+    """The value at a JSON pointer (RFC 6901); a text on the way that holds JSON is parsed.
 
     Raises:
-        ValueError: Not a JSON pointer, or it leads nowhere.
+        ValueError: The path is not a JSON pointer, or there is no such value.
     """
     if path and not path.startswith("/"):
         raise ValueError('the path must be "" or start with /, such as /items/3/name')
@@ -69,7 +91,7 @@ def value_at(value: Any, path: str) -> Any:
         if re.search(r"~(?![01])", step):
             raise ValueError("in a path ~ stands for itself only as ~0, and for / as ~1")
         key = step.replace("~1", "/").replace("~0", "~")
-        value = _opened(value)
+        value = _parse_embedded(value)
         if isinstance(value, dict) and key in value:
             value = value[key]
         elif isinstance(value, list) and _INDEX.fullmatch(key) and int(key) < len(value):
@@ -81,32 +103,19 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
-def _whole(payload: bytes) -> View:
-    value = _decoded(payload) if payload.startswith(b'"') else None
+def _whole(payload: bytes) -> ExtractedPart:
+    value = decode_json(payload) if payload.startswith(b'"') else None
     if isinstance(value, str) and _is_utf8(value):
-        return View(value, "text")
-    return View(payload.decode(), "json")
+        return ExtractedPart(value, "text")
+    return ExtractedPart(payload.decode(), "json")
 
 
-def _decoded(payload: bytes) -> Any:
-    return _DECODER.decode(payload.decode())
-
-
-def _opened(value: Any) -> Any:
-    """What a text says that holds a JSON object or list, as many tools answer; else the value itself."""
+def _parse_embedded(value: Any) -> Any:
+    """The JSON object or list that a text holds, as many tools answer; else the value itself."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):
-            return _DECODER.decode(value)
+        with suppress(CorruptPointerError):
+            return decode_json(value.encode("utf-8", "surrogatepass"))
     return value
-
-
-def _filtered(value: Any, expression: str) -> Any:
-    import jmespath  # type: ignore[import-untyped]  # noqa: PLC0415 - only a filter needs it, in the process apart
-
-    try:
-        return jmespath.search(expression, value)
-    except jmespath.exceptions.JMESPathError as exc:
-        raise ValueError(f"the filter is no JMESPath expression that fits the data ({type(exc).__name__})") from exc
 
 
 def _outline(value: Any) -> Any:
@@ -131,14 +140,19 @@ def _shape(value: Any) -> str:
     return "null" if value is None else "boolean" if isinstance(value, bool) else "number"
 
 
-def _as_text(value: Any) -> View:
+def _as_text(value: Any) -> ExtractedPart:
     if isinstance(value, str) and _is_utf8(value):
-        return View(value, "text")
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return View(text if _is_utf8(text) else json.dumps(value, separators=(",", ":")), "json")
+        return ExtractedPart(value, "text")
+    try:
+        return ExtractedPart(orjson.dumps(value).decode(), "json")
+    except TypeError:  # an integer over 64 bits, half a surrogate pair, or more levels than orjson takes
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return ExtractedPart(text if _is_utf8(text) else json.dumps(value, separators=(",", ":")), "json")
 
 
 def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -146,77 +160,136 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _within(view: View, part: Mapping[str, Any]) -> View:
+def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
     """The lines of the text, the characters of these, the matches in these."""
-    text, start, first = view.text, 0, 1
+    text, start, first_line = whole.text, 0, 1
     if part.get("lines"):
-        first, last = part["lines"]
-        start, end = _line_range(text, first, last)
-        text = text[start:end]
+        first_line, last_line = part["lines"]
+        start = _line_start(text, first_line)
+        if start < 0:
+            raise ValueError(f"there are only {text.count(chr(10)) + 1:,} lines, counted from 1")
+        end = _line_start(text, last_line - first_line + 2, start)
+        text = text[start : end if end >= 0 else len(text)]
     if part.get("chars"):
-        if part["chars"][0] >= len(text):
+        first, end = part["chars"]
+        if first >= len(text):
             raise ValueError(f"there are only {len(text):,} characters, counted from 0")
-        skipped = text[: part["chars"][0]]
-        start, first = start + len(skipped), first + skipped.count("\n")
-        text = text[slice(*part["chars"])]
+        start, first_line = start + first, first_line + text.count("\n", 0, first)
+        text = text[first:end]
     if part.get("regex") is not None:
-        return View(_matches(text, part["regex"], start=start, first_line=first), "text")
-    return View(text, view.form)
+        return ExtractedPart(_list_matches(text, part["regex"], start=start, first_line=first_line), "text")
+    return ExtractedPart(text, whole.form)
 
 
-def _line_range(text: str, first: int, last: int) -> tuple[int, int]:
-    """Where the lines start and end, the end of the last one included."""
-    ends = [found.end() for found in islice(re.finditer(r"\n", text), last)]
-    starts = [0, *ends]
-    if first > len(starts):
-        raise ValueError(f"there are only {len(starts):,} lines, counted from 1")
-    return starts[first - 1], ends[last - 1] if last <= len(ends) else len(text)
+def _line_start(text: str, number: int, start: int = 0) -> int:
+    """Where a line starts, counted from 1 at `start`, or -1."""
+    for _ in range(number - 1):
+        start = text.find("\n", start) + 1
+        if not start:
+            return -1
+    return start
 
 
-def _matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
-    try:
-        compiled = re.compile(pattern, re.MULTILINE)
-    except (re.error, OverflowError) as exc:
-        raise ValueError("the regex is not valid in Python's syntax") from exc
-    found = list(islice((match for match in compiled.finditer(text) if match[0]), _MAX_MATCHES + 1))
+def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
+    found = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
     count = f"over {_MAX_MATCHES:,}" if len(found) > _MAX_MATCHES else f"{len(found):,}"
-    lines = _match_lines(text, found[:_MAX_MATCHES], start=start, first_line=first_line)
-    return "\n".join([f"matches: {count}", *lines])
+    rows, line, counted = [f"matches: {count}"], first_line, 0
+    for first, end in found[:_MAX_MATCHES]:
+        line += text.count("\n", counted, first)
+        counted = first
+        shown_end = min(end, first + _MAX_MATCH_CHARS) + _MATCH_CONTEXT_CHARS
+        around = _CONTROL.sub(" ", text[max(first - _MATCH_CONTEXT_CHARS, 0) : shown_end])
+        rows.append(f"chars {start + first}-{start + end} line {line}: {around}")
+    return "\n".join(rows)
 
 
-def _match_lines(text: str, found: list[re.Match[str]], *, start: int, first_line: int) -> Iterator[str]:
-    line, at = first_line, 0
-    for match in found:
-        line += text.count("\n", at, match.start())
-        at = match.start()
-        end = min(match.end(), at + _MAX_MATCH_CHARS) + _MATCH_CONTEXT_CHARS
-        around = _CONTROL.sub(" ", text[max(at - _MATCH_CONTEXT_CHARS, 0) : end])
-        yield f"chars {start + at}-{start + match.end()} line {line}: {around}"
+def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
+    """Where the matches that are not empty start and end.
+
+    The engine compares its time limit after 256 steps, and one step may scan all of the text for each member of a set:
+    20 s for a million characters. So a long text is searched in windows, shorter for a longer pattern, which makes
+    256 steps take less than 0.4 s. A match is found whole if it, with what it looks at, is no longer than a third of a
+    window: 60,000 characters for a pattern of 20.
+
+    The engine's clock counts the CPU time of all threads of the process. The search goes on until this thread alone has
+    used its time. Other threads run meanwhile.
+    """
+    compiled = _compile(pattern)
+    margin = max(_REGEX_WINDOW // max(len(pattern), 1) // 3, _MIN_WINDOW_CHARS)
+    block = margin if len(text) > 3 * margin else len(text)
+    deadline = time.thread_time() + _REGEX_CPU_S
+    at = start = 0
+    while start < len(text):
+        offset, stop = max(start - margin, 0), start + block
+        window = text[offset : stop + margin]
+        at = max(at, start)
+        while start < stop:
+            left = deadline - time.thread_time()
+            if left <= 0:
+                raise ValueError(
+                    "the regex took too much time and was stopped; use a simpler regex, or narrow the text with lines"
+                )
+            with suppress(TimeoutError):
+                for match in compiled.finditer(window, at - offset, concurrent=True, timeout=max(left, 0.05)):
+                    first, end = match.start() + offset, match.end() + offset
+                    if first >= stop:
+                        break
+                    at = end
+                    if first < end:
+                        yield first, end
+                start = stop
 
 
-def _main() -> None:
-    """Answers one request: a line of JSON and the payload on standard input, JSON on standard output."""
-    request = json.loads(sys.stdin.buffer.readline())
-    payload = sys.stdin.buffer.read()
-    _bound_resources(len(payload))
-    sys.path.append(request["packages"])
+def _compile(pattern: str) -> Any:
+    import regex  # noqa: PLC0415 - takes 30 ms to import
+
+    invalid = ValueError("the regex is not valid in Python's syntax")
+    if _RECURSION.search(pattern):
+        raise invalid
+    _check_compiled_size(pattern)
     try:
-        view = view_of(payload, request["part"])
-        start = request["start"]
-        answer = {"text": view.text[start : start + request["max_chars"]], "total": len(view.text), "form": view.form}
-    except (ValueError, TypeError) as exc:
-        answer = {"problem": str(exc) if type(exc) is ValueError else "what the select gives is no JSON data"}
-    sys.stdout.write(json.dumps(answer))
+        compiled = regex.compile(pattern, regex.VERSION0 | regex.MULTILINE)
+    except (regex.error, ValueError, OverflowError, LookupError, RecursionError) as exc:
+        raise invalid from exc
+    if compiled.flags & (regex.REVERSE | regex.POSIX | regex.BESTMATCH | regex.ENHANCEMATCH):
+        raise invalid
+    return compiled
 
 
-def _bound_resources(payload_bytes: int) -> None:
-    with suppress(ImportError, ValueError, OSError):
-        import resource  # noqa: PLC0415 - not on every system
+def _check_compiled_size(pattern: str) -> None:
+    """Refuses a pattern that would compile to very many nodes.
 
-        memory = _MEMORY_BYTES + _MEMORY_PER_BYTE * payload_bytes
-        for kind, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, _CPU_S), (resource.RLIMIT_AS, memory)):
-            resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
+    The compiler copies a repeated part as often as it must occur, and once more if it may occur more often. It cannot
+    be stopped, and `((a{999}){999}){999}` would fill the memory. Where the syntax is unclear the larger size counts.
+    """
+    if _VERBOSE_COMMENT.search(pattern):
+        raise ValueError("the regex must not hold comments after the flag x")
+    outer: list[int] = []
+    size = last = 0
+    for token in _REGEX_TOKEN.finditer(pattern):
+        match token.lastgroup:
+            case "open":
+                outer.append(size)
+                size = 0
+            case "close":
+                last = size + 1
+                size = last + (outer.pop() if outer else 0)
+            case "count":
+                last = max(last, 1)
+                added = last * (_count_copies(token[0]) - 1)
+                size, last = size + added, last + added
+            case "space":  # with the flag x, a repeat after it belongs to what stands before
+                size, last = size + 1, max(last, 1)
+            case "set" | "other":
+                last = len(token[0])
+                size += last
+        if size > _MAX_REGEX_NODES:
+            raise ValueError("the regex repeats too much to be compiled; use smaller counts")
 
 
-if __name__ == "__main__":
-    _main()
+def _count_copies(count: str) -> int:
+    """How often the compiler writes what is repeated."""
+    if not count.startswith("{"):
+        return 2 if count == "+" else 1
+    low, comma, high = re.sub(r"[{}\s]", "", count).partition(",")
+    return max(int(low or 0) + (bool(comma) and low != high), 1)

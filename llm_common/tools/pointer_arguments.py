@@ -1,4 +1,4 @@
-"""Stored results as arguments: a model names the result, the tool gets its content, and no prompt holds it."""
+"""Stored results as arguments: a model names the result, the tool gets its content, no prompt contains it."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -25,17 +25,17 @@ _REFERENCE = {
 
 
 class PointerArgumentsTool(Tool):
-    """A tool some of whose arguments may be `{"$pointer": id}`, which becomes the stored result before it runs.
+    """A tool that replaces arguments of the form `{"$pointer": id}` by the stored result before it runs.
 
-    `{"$pointer": id, "path": "/items"}` passes on a part. The schema that a model sees offers this for the named
-    parameters beside what they take anyway; what comes of it is held against the tool's own schema. Whoever stores the
-    call stores the reference and not the content.
+    `{"$pointer": id, "path": "/items"}` passes a part. The schema that a model sees allows this for the named
+    parameters, besides their own values. The replaced arguments are validated against the tool's own schema. A stored
+    call contains the reference, not the content.
 
     Args:
-        tool: What runs.
-        load: Loads what may be passed on, and nothing else; see `ReadBackTool`.
+        tool: The tool to run.
+        load: Loads only what the model may pass; see `ReadBackTool`.
         parameters: Names of the tool's parameters that take references.
-        max_bytes: Most bytes that the results of one call's references may have together.
+        max_bytes: Most bytes of all results that one call refers to.
 
     Raises:
         ConfigError: The tool has no parameter of such a name.
@@ -69,11 +69,11 @@ class PointerArgumentsTool(Tool):
         self._max_bytes = max_bytes
 
     async def run(self, args: Mapping[str, Any]) -> Any:
-        """What the tool returns for the arguments with the stored results in place.
+        """What the tool returns for the arguments, with references replaced by the stored results.
 
         Raises:
-            ToolArgumentsError: A reference leads to no result of this session, the results are too large, or they do
-                not fit the tool; it did not run.
+            ToolArgumentsError: A reference names no result of this session, the results are too large, or they do not
+                fit the tool; it did not run.
             ToolFailedError: The tool raised.
         """
         if references := self._references_in(args):
@@ -82,7 +82,7 @@ class PointerArgumentsTool(Tool):
 
     def _references_in(self, args: object) -> dict[str, Mapping[str, str]]:
         if not isinstance(args, Mapping):
-            return {}  # the tool says what is wrong
+            return {}  # the tool reports the error
         return {name: args[name] for name in sorted(self._names) if _is_reference(args.get(name))}
 
     def _expanded(self, references: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

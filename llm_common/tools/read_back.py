@@ -1,4 +1,4 @@
-"""Reading back: what a model needs of a stored result, without the rest of it in the prompt."""
+"""Read-back: a model reads the part of a stored result that it needs; the rest stays out of the prompt."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -9,17 +9,17 @@ from pydantic import ValidationError
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.reading import LEAST_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
+from llm_common.pointers.reading import MIN_LIMIT_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
 from llm_common.text.fence import one_line
 from llm_common.tools.tool import Tool
 
 __all__ = ["DEFAULT_LIMIT_TOKENS", "LoadsPayload", "ReadBackTool", "explain_miss", "read_context"]
 
 DEFAULT_LIMIT_TOKENS = 1_000
-"""Room for a page of text or some dozen records: an answer that a model reads without drowning in it."""
+"""Room for a page of text or some dozen records."""
 
 LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
-"""Gives a pointer with its stored result by the pointer's id: `ToolContextManager.load_payload`, or a store's."""
+"""Loads a pointer and its stored result by the pointer's id, such as `ToolContextManager.load_payload`."""
 
 _DESCRIPTION = (
     "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to see what is there, "
@@ -61,20 +61,20 @@ async def read_context(
 ) -> ContextReading:
     """A piece of a stored result, or of a part of it, that takes at most `limit_tokens` as `rendered`.
 
-    The pieces that the cursors lead through are, joined, the part to the character. Stateless: any process that loads
-    the same result can go on. The event loop stays free, and whatever a pattern or a filter does ends within two
-    seconds.
+    The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process that loads the same
+    result can continue. The work runs in a thread. A pattern is stopped after 1.2 s of CPU time, a filter when it has
+    done too much work: within two seconds on an idle machine.
 
     Args:
         pointer_id: Which result.
-        load: Loads it; what it does not find cannot be read.
+        load: Loads it, in a thread.
         select: Which part, as a `ResultPart` or its fields; None reads the whole.
-        cursor: From the piece before, with the same `select`.
-        limit_tokens: Most tokens of the answer as `rendered`, `LEAST_TOKENS` or more.
+        cursor: From the previous piece; pass the same `select`.
+        limit_tokens: Most tokens of the answer's `rendered`, `MIN_LIMIT_TOKENS` or more.
         counter: Counts them; None takes the upper bound.
 
     Raises:
-        PointerNotFoundError: `load` knows no such result; `.reason` says why.
+        PointerNotFoundError: `load` found no such result; `.reason` says why.
         ToolArgumentsError: The part is not there, or its filter, pattern or cursor cannot be used.
         StoreError: The result cannot be loaded.
         ValueError: `limit_tokens` is too small.
@@ -90,12 +90,12 @@ async def read_context(
 
 
 class ReadBackTool(Tool):
-    """`read_context` for a model, bound to what one session stored.
+    """`read_context` as a tool for a model, over the results that `load` can load.
 
-    Its results are `ContextReading`s, which are never stored or offloaded again.
+    The executor does not store or offload its results, which are `ContextReading`s.
 
     Args:
-        load: Loads what the model may read, and nothing else: the session's `ToolContextManager.load_payload`, or
+        load: Loads only what the model may read: the session's `ToolContextManager.load_payload`, or
             `functools.partial(store.load_payload, query_id=...)` for the results of one query.
         name: The tool's name.
         limit_tokens: Most tokens of an answer.
@@ -103,7 +103,7 @@ class ReadBackTool(Tool):
 
     Raises:
         ConfigError: The name is not allowed.
-        ValueError: `limit_tokens` is under `LEAST_TOKENS`.
+        ValueError: `limit_tokens` is under `MIN_LIMIT_TOKENS`.
     """
 
     __slots__ = ("_counter", "_limit_tokens", "_load")
@@ -116,19 +116,20 @@ class ReadBackTool(Tool):
         limit_tokens: int = DEFAULT_LIMIT_TOKENS,
         counter: TokenCounter | None = None,
     ) -> None:
-        if limit_tokens < LEAST_TOKENS:
-            raise ValueError(f"limit_tokens is {limit_tokens}; it must be {LEAST_TOKENS} or more")
+        if limit_tokens < MIN_LIMIT_TOKENS:
+            raise ValueError(f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
         self._limit_tokens = limit_tokens
         self._counter = counter
 
     async def run(self, args: Mapping[str, Any]) -> ContextReading:
-        """The piece that the arguments ask for.
+        """The piece that the arguments request.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit, or name a part that is not there; the text says what to do.
-            ToolFailedError: The result cannot be read; the text says why, and asks for no other call of its tool.
+            ToolArgumentsError: The arguments do not fit, or select a part that is not there; the message says what to
+                do.
+            ToolFailedError: The result cannot be read; the message says why, and does not ask to run its tool again.
         """
         arguments, problems = self._bind(args)
         if problems:
@@ -146,7 +147,7 @@ class ReadBackTool(Tool):
 
 
 def explain_miss(error: StoreError) -> str:
-    """Why a result cannot be read, in words for a model that do not make it run the tool again."""
+    """Why a result cannot be read, in words that do not make a model run its tool again."""
     if not isinstance(error, PointerNotFoundError):
         return "the stored result cannot be read now; go on without it, and say so where it matters"
     if error.reason == "unknown":

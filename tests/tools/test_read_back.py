@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -192,58 +191,54 @@ async def test_walking_rebuilds_a_large_text_and_its_parts_s4_08() -> None:
     assert "".join(piece.text for piece in part) == "\n".join(text.split("\n")[9:300]) + "\n"
 
 
-async def test_a_large_result_is_read_in_a_process_apart_s4_08() -> None:
-    result = {"blob": "z" * 1_200_000, "tail": ["\ud800", "last"]}
+async def test_a_large_result_is_read_by_path_and_window_s4_08() -> None:
+    result = {"blob": "z" * 1_200_000, "tail": ["\ud800", "last", 2**70]}
     assert (await read(result, {"path": "/tail/1"})).text == "last"
     assert (await read(result, {"path": "/tail/0"})).text == '"\\ud800"'
+    assert (await read(result, {"path": "/tail/2"})).text == str(2**70)
     reading = await read(result, {"chars": [1_199_999, 1_200_012]})
     assert reading.text == "zzzzzzzzzz" + '","'
     with pytest.raises(ToolArgumentsError, match="leads nowhere"):
         await read(result, {"path": "/nothing"})
 
 
-# Ours are 2 s and 50 ms, shown on an idle machine; a test must hold on a busy one, and tell both from "for ever".
-LONGEST_S = 10.0
-LONGEST_STALL_S = 1.0
+@pytest.mark.parametrize(
+    ("select", "expected"),
+    [
+        (None, "line 0\n"),
+        ({"lines": [1_000_000, 1_000_000]}, "line 999999\n"),
+        ({"chars": [6_888_883, 6_888_890]}, "32\nline"),
+        ({"regex": "line 999999$"}, "matches: 1\nchars "),
+    ],
+    ids=["whole", "lines", "chars", "regex"],
+)
+async def test_two_texts_of_many_megabytes_are_read_at_once_s4_08(select: dict[str, Any] | None, expected: str) -> None:
+    pointer_id, load = await stored("".join([f"line {number}\n" for number in range(1_000_000)]))
+    readings = await asyncio.gather(*[read_context(pointer_id, load=load, select=select) for _ in range(2)])
+    assert readings[0] == readings[1]
+    assert readings[0].text.startswith(expected)
+
+
+async def test_a_filter_of_a_large_result_is_read_s4_08() -> None:
+    reading = await read({"items": ITEMS * 10}, {"filter": "items[?id==`4321` && price > `1`].name | [9]"})
+    assert reading.text == "item 4321"
 
 
 @pytest.mark.parametrize(
     "select",
-    [
-        {"regex": r"(a+)+b"},
-        {"filter": "@" + "|[@,@][]" * 60},
-    ],
+    [{"regex": r"(a+)+b"}, {"filter": "@" + "|[@,@][]" * 60}],
     ids=["S4-08-regex", "S4-08-filter-that-doubles"],
 )
-async def test_a_hostile_select_is_stopped_and_the_loop_goes_on(select: dict[str, Any]) -> None:
+async def test_the_loop_goes_on_beside_a_hostile_select(select: dict[str, Any]) -> None:
     pointer_id, load = await stored("a" * 100_000)
-    stalls = []
-    for _ in range(3):  # other processes of the machine may stall it, too
-        begin = last = time.perf_counter()
-        reading = asyncio.ensure_future(read_context(pointer_id, load=load, select=select))
-        stall = 0.0
-        while not reading.done():
-            await asyncio.sleep(0.002)
-            now = time.perf_counter()
-            stall, last = max(stall, now - last), now
-        with pytest.raises(ToolArgumentsError, match="stopped"):
-            await reading
-        assert last - begin < LONGEST_S
-        stalls.append(stall)
-        if stall < 0.05:
-            break
-    assert min(stalls) < LONGEST_STALL_S
-
-
-async def test_a_select_that_breaks_its_process_is_an_error_in_words_s4_08() -> None:
-    with pytest.raises(ToolArgumentsError, match="memory or depth"):
-        await read({"a": 1}, {"filter": "!" * 900 + "a"})
-
-
-async def test_a_process_that_cannot_start_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", "/nowhere/python")
-    with pytest.raises(StoreError, match="no process could be started"):
-        await read("text", {"regex": "t"})
+    reading = asyncio.ensure_future(read_context(pointer_id, load=load, select=select))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    with pytest.raises(ToolArgumentsError, match="stopped"):
+        await reading
+    assert turns > 1
 
 
 async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster) -> None:
@@ -282,15 +277,17 @@ async def test_a_part_that_is_not_there_is_explained_s4_08(select: dict[str, Any
     assert caught.value.tool == "read_context"
 
 
-@pytest.mark.parametrize("cursor", ["", "0", "5.00000000", "zz.zz", "-1.12345678", "ffffffffffff.{seal}", "5.{other}"])
+@pytest.mark.parametrize(
+    "cursor", ["", "0", "5.00000000", "zz.zz", "-1.12345678", "ffffffffffff.{checksum}", "5.{other}"]
+)
 async def test_a_cursor_belongs_to_its_part_and_version_s4_08(cursor: str) -> None:
     pointer_id, load = await stored(["x" * 5_000])
-    seal = str((await read_context(pointer_id, load=load)).cursor).partition(".")[2]
+    checksum = str((await read_context(pointer_id, load=load)).cursor).partition(".")[2]
     part = await read_context(pointer_id, load=load, select={"path": "/0"})
     other = str(part.cursor).partition(".")[2]
-    assert seal != other
+    assert checksum != other
     with pytest.raises(ToolArgumentsError, match="begin again"):
-        await read_context(pointer_id, load=load, cursor=cursor.format(seal=seal, other=other))
+        await read_context(pointer_id, load=load, cursor=cursor.format(checksum=checksum, other=other))
 
 
 async def test_a_cursor_ends_when_the_result_is_replaced_s4_08() -> None:
