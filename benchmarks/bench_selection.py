@@ -123,14 +123,14 @@ async def report_overhead(runs: int) -> list[str]:
     print(f"{'CPU ms a selection (p50)':34}{'ToolRegistry':>14}{'a list':>10}{'json.dumps':>12}{'first':>10}")
     for count, limit_ms in LIMITS_MS.items():
         tools = definitions(count)
-        own, foreign = own_registry(tools), ListRegistry(tools)
+        own, other = own_registry(tools), ListRegistry(tools)
         started = time.process_time()
         selection = await selector.select_detailed(task=task(-3), tool_registry=own)
         first_ms = 1_000 * (time.process_time() - started)
         ours, lists, peer = await milliseconds(
             runs,
             lambda number, own=own: selector.select_detailed(task=task(number), tool_registry=own),  # type: ignore[misc]
-            lambda number, foreign=foreign: selector.select_detailed(task=task(number), tool_registry=foreign),  # type: ignore[misc]
+            lambda number, other=other: selector.select_detailed(task=task(number), tool_registry=other),  # type: ignore[misc]
             lambda number, tools=tools: naive_prompt(tools, number),  # type: ignore[misc]
         )
         kind = "shortlist" if selection.shortlisted else "catalogue"

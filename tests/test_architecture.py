@@ -33,7 +33,7 @@ EXTRAS = {
     "wordllama",
 }
 
-# Foreign code is run in these places only, and may raise anything there.
+# Third-party code is run in these places only, and may raise anything there.
 BROAD_CATCHES = {
     "core/external_errors.py": 1,  # a client that is not ours
     "tools/tool.py": 1,  # a tool or a registry that is not ours
@@ -80,7 +80,7 @@ def test_only_env_reads_the_environment_and_only_the_command_line_prints(path: P
             assert name_of(path).startswith("cli/")
 
 
-def test_broad_catches_stand_only_around_foreign_code() -> None:
+def test_broad_catches_stand_only_around_third_party_code() -> None:
     found: dict[str, int] = {}
     for path in MODULES:
         for node in ast.walk(tree_of(path)):

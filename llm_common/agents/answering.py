@@ -16,7 +16,7 @@ from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, To
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
-from llm_common.tools.tool import foreign_code
+from llm_common.tools.tool import third_party_code
 
 __all__ = ["Answer", "Answering"]
 
@@ -142,7 +142,7 @@ class Answering(BaseModel):
         if self.memory is None or not self.history:
             return []
         try:
-            with foreign_code("the memory"):
+            with third_party_code("the memory"):
                 events = await self.memory.recent(session_id, limit=self.history)
         except ToolFailedError as exc:
             _log.warning("the conversation so far is left out: %s", type(exc.__cause__).__name__)
@@ -153,7 +153,7 @@ class Answering(BaseModel):
         if self.memory is None:
             return
         try:
-            with foreign_code("the memory"):
+            with third_party_code("the memory"):
                 await self.memory.append_event(session_id, Event(role=MessageRole.USER, text=query))
                 await self.memory.append_event(session_id, Event(role=MessageRole.ASSISTANT, text=text))
         except ToolFailedError as exc:

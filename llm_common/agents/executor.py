@@ -25,7 +25,7 @@ from llm_common.selection.tools import ToolSelector
 from llm_common.tools.pointer_arguments import PointerArgumentsTool
 from llm_common.tools.read_back import LoadsPayload, ReadBackTool
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import ToolResult, foreign_code
+from llm_common.tools.tool import ToolResult, third_party_code
 
 __all__ = ["AgenticExecutor", "StreamEvent", "cancelled_within", "events_of", "session_registry", "task_result"]
 
@@ -348,7 +348,7 @@ class AgenticExecutor:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
         with span("llm_common.tool", tool=call.tool):
             try:
-                with foreign_code(call.tool):
+                with third_party_code(call.tool):
                     output = await self._execution(call)
             except ToolFailedError as exc:
                 told = exc.__cause__ if isinstance(exc.__cause__, ToolError) else exc  # our own registry says more

@@ -22,10 +22,10 @@ from llm_common.text.fence import fence_nonce, fenced, one_line, printable, with
 
 __all__ = ["OffloadPolicy", "OffloadTurn", "Offloaded", "offload"]
 
-_MOST_CHARS_PER_TOKEN = 16  # a text with more is long, whatever its tokens: counting megabytes takes seconds
+_MAX_CHARS_PER_TOKEN = 16  # a text with more is long, whatever its tokens: counting megabytes takes seconds
 _READ_CHARS = 2_000_000
 _PASSAGES_SHARE = 0.6
-_LEAST_CHARS = 80
+_MIN_CHARS = 80
 _LINE_CHARS = 200
 _SAMPLE_CHARS = 2_000
 _PASSAGES_LABEL = "Passages that hold words of the question:"
@@ -195,7 +195,7 @@ def _text_of(result: object) -> str:
 def _tokens_within(result: object, limit_tokens: int, counter: TokenCounter) -> int | None:
     """The tokens of a result, None when they are over the limit."""
     text = _text_of(result)
-    if len(text) > limit_tokens * _MOST_CHARS_PER_TOKEN:
+    if len(text) > limit_tokens * _MAX_CHARS_PER_TOKEN:
         return None
     tokens = counter.count(text)
     return tokens if tokens <= limit_tokens else None
@@ -211,7 +211,7 @@ def _preview(
     sample = text[:_SAMPLE_CHARS]
     room = (limit_tokens - frame) * len(sample) // max(counter.count(sample), 1)
     shown, tokens = "", limit_tokens + 1
-    while tokens > limit_tokens and room >= _LEAST_CHARS:
+    while tokens > limit_tokens and room >= _MIN_CHARS:
         shown = _framed(pointer, len(text), parts.body(room))
         tokens = counter.count(shown)
         room = min(room * (limit_tokens - frame) // max(tokens - frame, 1), room * 9 // 10)
@@ -250,6 +250,6 @@ class _Parts:
         best = partial(self._passages.best, count=len)
         found = best(room=int(room * _PASSAGES_SHARE)) or best(room=room)
         passages = f"{_PASSAGES_LABEL}\n{found.text}\n{_ENDS_LABEL}\n" if found else ""
-        left = max(room - len(passages), _LEAST_CHARS)
+        left = max(room - len(passages), _MIN_CHARS)
         ends = excerpt_text(self._text, left) if self._value is self._text else excerpt_json(self._value, left)
         return without_headings(passages + ends.text)

@@ -1,4 +1,4 @@
-"""What the exceptions of a client that is not ours mean, told by their shape: no foreign package is imported for it.
+"""What the exceptions of a client that is not ours mean, read from their shape: imports none of their packages.
 
 Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
 (Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
@@ -15,7 +15,7 @@ from typing import Final
 
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
-__all__ = ["foreign_errors"]
+__all__ = ["external_errors"]
 
 _TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
 _CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|gaierror)$")
@@ -26,11 +26,11 @@ _MAX_BODY_CHARS: Final = 2_000
 
 
 @contextmanager
-def foreign_errors(client: str, *, timeout_s: float) -> Iterator[None]:
-    """A block of foreign code out of which only an LLMError comes, chained to what was raised, or a cancellation.
+def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
+    """A block of third-party code out of which only an LLMError comes, chained to what was raised, or a cancellation.
 
     Args:
-        client: Its name, for the texts, which repeat nothing of the foreign exception but its class.
+        client: Its name, for the texts, which repeat nothing of the exception but its class.
         timeout_s: The limit that a timeout is reported with.
 
     Raises:
@@ -90,7 +90,7 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
 
 
 def _fact(owner: object, name: str) -> object:
-    """An attribute as it is stored: a foreign property could raise, and would do so in the midst of another error."""
+    """An attribute as it is stored: a third-party property could raise, and would do so in the midst of another error."""
     return getattr_static(owner, name, None)
 
 

@@ -1,6 +1,6 @@
 """One question to a model, answered by a value of the type that was asked for, or by an `LLMError`.
 
-Everything a foreign client may do wrong ends here: what leaves is a validated reply, an `LLMError` or a cancellation.
+Everything a third-party client may do wrong ends here: what leaves is a validated reply, an `LLMError` or a cancellation.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import span
-from llm_common.core.external_errors import foreign_errors
+from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
 from llm_common.core.models import LLMMessage, LLMUsage
 from llm_common.errors import (
@@ -33,7 +33,7 @@ from llm_common.errors import (
 
 __all__ = [
     "Attempt",
-    "ForeignAnswer",
+    "ProviderResponse",
     "ReadToolCalls",
     "SupportsChat",
     "answer_text",
@@ -74,8 +74,8 @@ _UNFINISHED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignAnswer:
-    """What is read of a foreign answer; whatever is not of its type, as in a double made of mocks, counts as absent."""
+class ProviderResponse:
+    """What is read of a provider's response; whatever is not of its type, as in a double made of mocks, counts as absent."""
 
     content: str = ""
     finish_reason: str | None = None
@@ -97,9 +97,9 @@ class ForeignAnswer:
         return None if reason in _WHOLE else _UNFINISHED.get(reason, "unknown_finish")
 
 
-def read_answer(answer: object) -> ForeignAnswer:
-    """The parts of an answer that matter; may raise whatever the attributes of a foreign object raise."""
-    return ForeignAnswer(
+def read_answer(answer: object) -> ProviderResponse:
+    """The parts of an answer that matter; may raise whatever the attributes of a third-party object raise."""
+    return ProviderResponse(
         content=_text_of(getattr(answer, "content", None)),
         finish_reason=_typed(answer, "finish_reason", str),
         refusal=_typed(answer, "refusal", str),
@@ -301,7 +301,7 @@ async def answer_text(
 async def _recorded(
     client: SupportsChat,
     messages: list[LLMMessage],
-    read: Callable[[ForeignAnswer], ValueT],
+    read: Callable[[ProviderResponse], ValueT],
     *,
     model: str | None,
     timeout_s: float,
@@ -313,7 +313,7 @@ async def _recorded(
 
     None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty (see `ask`).
     """
-    answer = ForeignAnswer(model=model)
+    answer = ProviderResponse(model=model)
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
@@ -338,7 +338,7 @@ async def _recorded(
     return value
 
 
-async def _within(timeout_s: float, call: Coroutine[Any, Any, ForeignAnswer]) -> ForeignAnswer:
+async def _within(timeout_s: float, call: Coroutine[Any, Any, ProviderResponse]) -> ProviderResponse:
     """The call's answer, waited for from outside, since a client may swallow its cancellation."""
     task = asyncio.create_task(call)
     try:
@@ -354,7 +354,7 @@ async def _within(timeout_s: float, call: Coroutine[Any, Any, ForeignAnswer]) ->
     return task.result()
 
 
-def _look_at_its_error(task: asyncio.Task[ForeignAnswer]) -> None:
+def _look_at_its_error(task: asyncio.Task[ProviderResponse]) -> None:
     """Keeps asyncio from logging an error that nobody waits for any more."""
     if not task.cancelled():
         task.exception()
@@ -362,9 +362,9 @@ def _look_at_its_error(task: asyncio.Task[ForeignAnswer]) -> None:
 
 async def _call(
     client: SupportsChat, timeout_s: float, arguments: dict[str, Any], json_schema: Mapping[str, Any] | None
-) -> ForeignAnswer:
-    """All contact with the foreign client and its answer; only an LLMError or a cancellation leaves."""
-    with foreign_errors(type(client).__name__, timeout_s=timeout_s):
+) -> ProviderResponse:
+    """All contact with the third-party client and its answer; only an LLMError or a cancellation leaves."""
+    with external_errors(type(client).__name__, timeout_s=timeout_s):
         if json_schema is not None:
             arguments["response_format"] = _response_format(client, json_schema)
         pending = client.chat_completion(**arguments)
@@ -379,18 +379,18 @@ def _response_format(client: object, json_schema: Mapping[str, Any]) -> dict[str
     return {"type": "json_object"}
 
 
-def _read_text(answer: ForeignAnswer) -> str:
+def _read_text(answer: ProviderResponse) -> str:
     _refuse_unfinished(answer)
     return without_thinking(answer.content)
 
 
-def _refuse_unfinished(answer: ForeignAnswer) -> None:
+def _refuse_unfinished(answer: ProviderResponse) -> None:
     reason = answer.unfinished
     if reason:
         raise MalformedReplyError(_FAULTS[reason], reason=reason, reply=answer.content)
 
 
-def _read(answer: ForeignAnswer, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
+def _read(answer: ProviderResponse, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
     _refuse_unfinished(answer)
     calls: list[dict[str, Any]] | None = None
     if read_tool_calls:

@@ -19,7 +19,7 @@ from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
 from llm_common.text.fence import fence_nonce, fenced, one_line, printable
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import foreign_code
+from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "null"}
 _MAX_NAME_CHARS = 64
-_MAX_TOOL_NAME_CHARS = 256  # foreign names are longer than ours, and have to come back whole
+_MAX_TOOL_NAME_CHARS = 256  # names of third-party tools are longer than ours, and have to come back whole
 _MAX_VALUE_CHARS = 24
 _MAX_VALUES = 8
 _MAX_NESTED = 8
@@ -202,7 +202,7 @@ class ToolDefinition:
         try:
             return find_problems(self._schema, args)
         except ConfigError:
-            return ()  # a foreign registry's mistake: its tools must stay usable
+            return ()  # a third-party registry's mistake: its tools must stay usable
 
     @cached_property
     def _schema(self) -> str:
@@ -214,7 +214,7 @@ class Catalogue:
     """The tools of a registry at one moment; registries of equal content share one, and what is cached for it.
 
     Attributes:
-        text: The tools as JSON, or whatever text a foreign registry gave, unchanged.
+        text: The tools as JSON, or whatever text a third-party registry gave, unchanged.
         definitions: The tools by name, in canonical order; empty when the text cannot be read as tools.
         checked: Whether calls can be held against `definitions`. False for a registry that offers text alone: its
             text is a prompt and not a promise, so any name may be right.
@@ -298,7 +298,7 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
         ToolFailedError: The registry raised, or gave neither text nor a list of definitions.
         UnserialisableError: The list holds what JSON cannot.
     """
-    with foreign_code("the tool registry"):
+    with third_party_code("the tool registry"):
         schema = registry.get_tools_schema()
         if inspect.isawaitable(schema):
             schema = await schema

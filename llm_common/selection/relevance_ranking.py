@@ -19,7 +19,7 @@ __all__ = ["OnNoMatch", "RankedPointer", "rank_pointers", "select_by_keywords", 
 
 OnNoMatch = Literal["all", "none"]
 
-_LEAST_WORD = 3
+_MIN_WORD_CHARS = 3
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -43,7 +43,7 @@ def select_by_keywords(
 
 
 def _words(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text.lower()) if len(word) >= _LEAST_WORD}
+    return {word for word in _WORD.findall(text.lower()) if len(word) >= _MIN_WORD_CHARS}
 
 
 # Measured by benchmarks/quality_context.py. Around all of them the mean over the sets hardly moves, but single sets do
@@ -53,10 +53,10 @@ _VECTOR_WEIGHT = 0.4
 _RECENCY_WEIGHT = 0.7
 _RECENCY_DECAY = 6.0  # in pointers, not in time: sessions run at any speed
 _LINK_WEIGHT = 0.6
-_LINKING = 3  # best pointers that lift those which they are linked with
+_MAX_LINKING = 3  # best pointers that lift those which they are linked with
 
-_SHORTEST_NAME = 3
-_LONGEST_NAME = 120
+_MIN_NAME_CHARS = 3
+_MAX_NAME_CHARS = 120
 _CACHED_NAMES = 32_768
 _TOKEN = re.compile(r"\w+")
 
@@ -107,7 +107,7 @@ def rank_pointers(
         likeness = standing_out(embedder.similarities(query, [pointer.summary for pointer in pool]))
         parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
     scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
-    best = heapq.nlargest(_LINKING, range(len(pool)), key=scores.__getitem__)
+    best = heapq.nlargest(_MAX_LINKING, range(len(pool)), key=scores.__getitem__)
     lifts = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
     for lifted in lifts.values():
         for place, lift in lifted.items():
@@ -208,7 +208,7 @@ def _strings(args: Mapping[str, object]) -> list[str]:
 
 def _name(text: str) -> str:
     """The text, spaced, where it is long enough to tell something and short enough to be a name; else nothing."""
-    is_name = _SHORTEST_NAME <= len(text.strip()) <= _LONGEST_NAME and text != REDACTED
+    is_name = _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS and text != REDACTED
     return _spaced_name(text) if is_name else ""
 
 

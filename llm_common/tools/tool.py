@@ -15,7 +15,7 @@ from llm_common.text.canonical import stable_json
 from llm_common.tools.function_schema import describe, read_function
 from llm_common.tools.validation import Problem, compile_schema, find_problems
 
-__all__ = ["Tool", "ToolResult", "foreign_code"]
+__all__ = ["Tool", "ToolResult", "third_party_code"]
 
 
 class ToolResult(BaseModel):
@@ -40,7 +40,7 @@ class ToolResult(BaseModel):
 
 
 @contextmanager
-def foreign_code(tool: str) -> Iterator[None]:
+def third_party_code(tool: str) -> Iterator[None]:
     """A block whose every exception leaves as `ToolFailedError`, naming the exception's class and nothing it says.
 
     Cancellation, `SystemExit` and `KeyboardInterrupt` pass through untouched.
@@ -131,11 +131,11 @@ class Tool:
             listed = "; ".join(map(str, problems))
             raise ToolArgumentsError(f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name)
         if _is_async(self._function):
-            with foreign_code(self.name):
+            with third_party_code(self.name):
                 return await self._function(**arguments)
         result = await asyncio.to_thread(self._run_here, arguments)
         if inspect.isawaitable(result):
-            with foreign_code(self.name):
+            with third_party_code(self.name):
                 return await result
         return result
 
@@ -144,11 +144,11 @@ class Tool:
             return {}, (Problem("", "type", "the arguments must be one object with names as keys"),)
         if self._bound is None:
             return args, find_problems(self._schema, args)
-        with foreign_code(self.name):  # a type's own validators are foreign, too
+        with third_party_code(self.name):  # a type's own validators are third-party code too
             return self._bound.bind(args)
 
     def _run_here(self, arguments: Mapping[str, Any]) -> Any:
-        with foreign_code(self.name):  # in the thread: StopIteration must not reach a future
+        with third_party_code(self.name):  # in the thread: StopIteration must not reach a future
             return self._function(**arguments)
 
 

@@ -1,4 +1,4 @@
-"""`ForeignClient`: what the adapters share, so that each of them only translates."""
+"""`ExternalClient`: what the adapters share, so that each of them only translates."""
 
 import asyncio
 from abc import abstractmethod
@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from llm_common.core.client import LLMClient
-from llm_common.core.external_errors import foreign_errors
+from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
 from llm_common.core.http.providers import profile_of
 from llm_common.core.http.wire import (
@@ -21,21 +21,21 @@ from llm_common.core.http.wire import (
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
 
-__all__ = ["ForeignClient"]
+__all__ = ["ExternalClient"]
 
 
-class ForeignClient(LLMClient):
+class ExternalClient(LLMClient):
     """An `LLMClient` that answers through an object of another package, which stays the application's own.
 
     Connections, keys and retries are that object's, and closing this client closes nothing. An adapter implements
-    `_send`. Safe to share between tasks as far as the foreign object is.
+    `_send`. Safe to share between tasks as far as the wrapped object is.
 
     Args:
         model: Used when a call names none.
         provider: Name for reports and for the table of model profiles: prices, and what models take.
-        timeout_s: Deadline of one call in seconds, the foreign object's retries included.
+        timeout_s: Deadline of one call in seconds, the wrapped object's retries included.
         prefers_json_schema: As in `LLMConfig`.
-        refuses: Types of `response_format` that the foreign object is known not to take.
+        refuses: Types of `response_format` that the wrapped object is known not to take.
     """
 
     def __init__(
@@ -67,20 +67,20 @@ class ForeignClient(LLMClient):
         Args:
             messages: The conversation, oldest first.
             model: None takes the one that the client was made with.
-            temperature: None leaves it to the foreign object; not sent to models that take none.
-            max_tokens: Limit of the answer in tokens; None leaves it to the foreign object.
-            **options: What else the foreign object takes, such as `tools`. An endpoint that refuses `response_format`
+            temperature: None leaves it to the wrapped object; not sent to models that take none.
+            max_tokens: Limit of the answer in tokens; None leaves it to the wrapped object.
+            **options: What else the wrapped object takes, such as `tools`. An endpoint that refuses `response_format`
                 is asked once more without it; `metadata["dropped_options"]` names what was left out.
 
         Returns:
             One answer. `cost_usd` is None where the price is not known.
 
         Raises:
-            LLMTimeoutError: No answer within the deadline, or within the foreign object's own.
+            LLMTimeoutError: No answer within the deadline, or within the wrapped object's own.
             LLMConnectionError: No connection, or a broken one.
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: An answer that is not in the format.
-            LLMError: Whatever else the foreign object raised, as its cause.
+            LLMError: Whatever else the wrapped object raised, as its cause.
             ValueError: `stream` is asked for.
         """
         if options.pop("stream", None):
@@ -95,7 +95,7 @@ class ForeignClient(LLMClient):
         )
         started = monotonic()
         bill = Bill()
-        with bill.told_by_errors(), foreign_errors(type(self).__name__, timeout_s=self._timeout_s):
+        with bill.attached_to_errors(), external_errors(type(self).__name__, timeout_s=self._timeout_s):
             async with asyncio.timeout(self._timeout_s):
                 request, payload = await self._answer(wanted, bill)
             return read_response(
@@ -110,7 +110,7 @@ class ForeignClient(LLMClient):
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
-        """The foreign object's answer to a call, translated into a chat completions payload; may raise anything."""
+        """The wrapped object's answer to a call, translated into a chat completions payload; may raise anything."""
 
     async def _answer(self, wanted: ChatRequest, bill: Bill) -> tuple[ChatRequest, Mapping[str, Any]]:
         """The call as it was answered, with its payload."""
@@ -128,7 +128,7 @@ class ForeignClient(LLMClient):
         return bare, payload
 
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
-        with foreign_errors(type(self).__name__, timeout_s=self._timeout_s):
+        with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
         if states_usage(payload) or not payload.get("error"):
             usage, cost_usd = read_usage(payload), reported_cost_usd(payload)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 
-from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 
 __all__ = ["LangChainClient", "SupportsInvoke"]
@@ -24,7 +24,7 @@ class SupportsInvoke(Protocol):
         """The model's message in answer to a list of messages."""
 
 
-class LangChainClient(ForeignClient):
+class LangChainClient(ExternalClient):
     """Answers through a `BaseChatModel`, or a runnable made of one.
 
     Model, temperature and limit are set on a copy of the chat model where it has such a field, and are given to the

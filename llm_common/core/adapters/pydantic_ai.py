@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
-from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import ModelNotFoundError
 
@@ -30,7 +30,7 @@ class SupportsRequest(Protocol):
         """The model's answer to a history of messages."""
 
 
-class PydanticAIClient(ForeignClient):
+class PydanticAIClient(ExternalClient):
     """Answers through a `pydantic_ai.models.Model`.
 
     Further options of a call are model settings by pydantic-ai's names, but `tools` and `response_format`. The cost is

@@ -53,7 +53,7 @@ class Bill:
         self.usage = usage if self.usage is None else self.usage + usage
 
     @contextmanager
-    def told_by_errors(self) -> Iterator[None]:
+    def attached_to_errors(self) -> Iterator[None]:
         """A block whose LLMErrors carry the bill."""
         try:
             yield

@@ -171,7 +171,7 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with (
             span("llm.chat_completion", model=request.model, provider=config.provider) as current,
-            bill.told_by_errors(),
+            bill.attached_to_errors(),
         ):
             try:
                 async with asyncio.timeout(timeout_s):

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import MalformedReplyError
 
@@ -18,7 +18,7 @@ class SupportsCompletions(Protocol):
         """The SDK's group of chat methods."""
 
 
-class OpenAISDKClient(ForeignClient):
+class OpenAISDKClient(ExternalClient):
     """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or any object with an async `chat.completions.create`.
 
     The SDK tries failed requests again itself, by default twice; make it with `max_retries=0` if another layer does.
@@ -71,7 +71,7 @@ def payload_of(answer: Any) -> dict[str, Any]:
     return payload
 
 
-class LiteLLMClient(ForeignClient):
+class LiteLLMClient(ExternalClient):
     """Answers through `litellm.acompletion`, or the `acompletion` of a `litellm.Router`.
 
     Keys and addresses come from where LiteLLM finds them, or from `functools.partial(acompletion, api_key=…)`. The cost
