@@ -27,8 +27,7 @@ from llm_common.errors import ConfigError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.catalogue import read_catalogue
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.relevance_prompt import build_relevance_prompt
+from llm_common.selection.relevance import ContextRelevanceSelector, build_relevance_prompt
 from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
@@ -200,7 +199,7 @@ async def report_pointers(runs: int) -> list[str]:
     ]
     selector = ContextRelevanceSelector(ScriptedClient([], default='{"pointer_ids": []}'), max_selected=6)
     prompt = build_relevance_prompt(task(1).description, pool, most=6, include_digest=False)
-    size = sum(len(str(message.content).encode()) for message in prompt.messages())
+    size = sum(len(str(message.content).encode()) for message in prompt.question.messages())
     shortlist, whole, peer = await milliseconds(
         runs,
         lambda number: build_relevance_prompt(task(number).description, pool, most=6, include_digest=False),

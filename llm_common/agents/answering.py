@@ -12,10 +12,11 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, answer_text
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
-from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, TokenBudgetError, ToolFailedError
+from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
+from llm_common.selection.results import FailureStatus, status_of
 from llm_common.tools.tool import third_party_code
 
 __all__ = ["Answer", "Answering"]
@@ -45,7 +46,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     text: str | None = None
-    status: Literal["ok", "timeout", "invalid", "error", "no_data"]
+    status: Literal["ok", "no_data"] | FailureStatus
     problem: str = ""
     results: tuple[SubTaskResult, ...] = ()
     context: ContextBundle | None = None
@@ -115,7 +116,7 @@ class Answering(BaseModel):
                 attempts=attempts,
             )
         except (LLMError, TokenBudgetError) as exc:
-            update = {"status": _status(exc), "problem": exc.message, "attempts": tuple(attempts)}
+            update = {"status": status_of(exc), "problem": exc.message, "attempts": tuple(attempts)}
             return facts.model_copy(update=update)
         await self._remember(manager.session_id, query, text)
         return facts.model_copy(update={"text": text, "status": "ok", "attempts": tuple(attempts)})
@@ -161,9 +162,3 @@ class Answering(BaseModel):
 
 
 _SPEAKERS = frozenset({MessageRole.USER, MessageRole.ASSISTANT})
-
-
-def _status(error: LLMError | TokenBudgetError) -> Literal["timeout", "invalid", "error"]:
-    if isinstance(error, LLMTimeoutError):
-        return "timeout"
-    return "invalid" if isinstance(error, MalformedReplyError) else "error"

@@ -90,7 +90,7 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
 
 
 def _fact(owner: object, name: str) -> object:
-    """An attribute as it is stored: a third-party property could raise, and would do so in the midst of another error."""
+    """The stored attribute: evaluating a third-party property could raise while an error is being handled."""
     return getattr_static(owner, name, None)
 
 

@@ -1,6 +1,6 @@
 """One question to a model, answered by a value of the type that was asked for, or by an `LLMError`.
 
-Everything a third-party client may do wrong ends here: what leaves is a validated reply, an `LLMError` or a cancellation.
+Contains all faults of a third-party client: the outcome is a validated reply, an `LLMError` or a cancellation.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ _UNFINISHED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProviderResponse:
-    """What is read of a provider's response; whatever is not of its type, as in a double made of mocks, counts as absent."""
+    """The parts of a provider's response that matter; a value of another type counts as absent."""
 
     content: str = ""
     finish_reason: str | None = None

@@ -17,7 +17,7 @@ from llm_common.errors import ConfigError, ToolFailedError
 from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
-from llm_common.text.fence import fence_nonce, fenced, one_line, printable
+from llm_common.text.fence import in_fence, one_line, printable
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
@@ -26,7 +26,6 @@ __all__ = [
     "Catalogue",
     "OffersTools",
     "ToolDefinition",
-    "in_fence",
     "properties_of",
     "rank_tools",
     "read_catalogue",
@@ -279,12 +278,6 @@ class Catalogue:
         for definition in self.definitions:
             keys.setdefault(_key(definition.name), []).append(definition)
         return keys
-
-
-def in_fence(text: str) -> str:
-    """Text from outside, as it can be sent, in a fence that it cannot close."""
-    sendable = printable(text)
-    return fenced(sendable, fence_nonce(sendable))
 
 
 async def read_catalogue(registry: OffersTools) -> Catalogue:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm_common.errors import ToolFailedError, UnserialisableError
-from llm_common.plans import PlannedTask, ToolCall
+from llm_common.plans import PlannedTask
 from llm_common.ranking.lexical import query_terms
 from llm_common.selection.argument_filling import fill_arguments
 from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
-from llm_common.selection.results import SelectionStatus, ToolSelection, ToolSelectionConfig
+from llm_common.selection.results import ChoosesTools, SelectionStatus, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.validation import Problem
 
@@ -20,7 +20,7 @@ _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "
 _MIN_STEM = 3
 
 
-class LexicalToolSelector:
+class LexicalToolSelector(ChoosesTools):
     """Tool calls for a task, chosen by full-text ranking; arguments are read out of the texts.
 
     For each sub-task (for the task, then the query, where it has none) the best ranked tool is taken if the text shares
@@ -38,18 +38,6 @@ class LexicalToolSelector:
 
     def __init__(self, config: ToolSelectionConfig | None = None) -> None:
         self.config = config or ToolSelectionConfig.from_env()
-
-    async def select_tool_calls(
-        self,
-        *,
-        task: PlannedTask,
-        tool_registry: OffersTools,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-    ) -> list[ToolCall]:
-        """The calls of `select_detailed`: empty when no tool fits and when choosing failed."""
-        selection = await self.select_detailed(task=task, tool_registry=tool_registry, query=query, context=context)
-        return list(selection.calls)
 
     async def select_detailed(
         self,

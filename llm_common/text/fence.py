@@ -8,7 +8,7 @@ fence. That keeps the structure of a prompt intact; it does not make a model ign
 import hashlib
 import re
 
-__all__ = ["PLACEHOLDER_NONCE", "fence_nonce", "fenced", "one_line", "printable", "without_headings"]
+__all__ = ["PLACEHOLDER_NONCE", "fence_nonce", "fenced", "in_fence", "one_line", "printable", "without_headings"]
 
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce, to measure a text by before its nonce is known."""
@@ -37,6 +37,12 @@ def fence_nonce(text: str, *, seed: str | None = None) -> str:
 def fenced(text: str, nonce: str) -> str:
     """The text on lines of its own between an opening and a closing mark."""
     return f"<<<{nonce}\n{text}\n{nonce}>>>"
+
+
+def in_fence(text: str) -> str:
+    """The text, made printable, in a fence that it cannot close."""
+    sendable = printable(text)
+    return fenced(sendable, fence_nonce(sendable))
 
 
 def one_line(text: str, *, max_chars: int) -> str:
