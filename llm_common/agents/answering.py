@@ -63,7 +63,7 @@ class Answering(BaseModel):
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds for the one model call.
         counter: Counts tokens.
-        selector: Packs the session's outputs; None makes one over the session's store.
+        selector: Packs the session's outputs; None makes one over the session.
         memory: Where the conversation is kept and looked up; None for none. The session is the context manager's.
         history: How many of the session's newest remembered events may stand in the prompt as the conversation so far.
             Many, since `fit` cuts to the budget in large steps, and a window that moves by one event a turn would
@@ -128,7 +128,7 @@ class Answering(BaseModel):
             token_budget=max(self.budget.max_input_tokens * part // of, 1),
             counter=self.counter,
         )
-        selector = self.selector or ContextSelector(store=manager.pointer_store)
+        selector = self.selector or ContextSelector(store=manager)  # which holds small results in memory
         return await selector.select(request, DataPoolSnapshot(tool_outputs=tuple(manager.get_all_pointers())))
 
     async def _prompt(self, session_id: str, query: str, context: ContextBundle) -> FittedPrompt:
