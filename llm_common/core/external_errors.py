@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from inspect import getattr_static
 from typing import Final
 
+from llm_common.core.http.wire import error_of_status
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
 __all__ = ["external_errors"]
@@ -83,8 +84,6 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
     status = next((status for status in found if isinstance(status, int) and 400 <= status < 600), None)  # noqa: PLR2004
     if status is None:
         return None
-    from llm_common.core.http.transport import error_of_status  # noqa: PLC0415 - loads httpx, which is slow
-
     body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
     return error_of_status(status, body, retry_after=_header(exc, "retry-after"))
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import stamina
 
-from llm_common.core.http.transport import is_transient
-from llm_common.core.http.wire import ChatRequest
+from llm_common.core.http.wire import ChatRequest, is_transient
 from llm_common.errors import LLMStatusError
 
 __all__ = ["RetryPolicy", "attempts_of"]
