@@ -1,4 +1,4 @@
-"""`Answering`: from a session's stored outputs to a final answer: pack, build, fit, ask."""
+"""`Answering`: makes a final answer of a session's stored outputs: pack, build, fit, ask."""
 
 import logging
 from collections.abc import Sequence
@@ -30,17 +30,17 @@ _CONTEXT_SHARE = 4, 5  # of the input; the rest is for the question, the history
 
 
 class Answer(BaseModel):
-    """What came of a query.
+    """The outcome of a query.
 
     Attributes:
         text: The answer; None unless the status is `ok`.
-        status: `ok`; `timeout`, `invalid`, `error`: the model gave no answer; `no_data`: a task failed, so nothing
+        status: `ok`; `timeout`, `invalid`, `error`: the model gave no answer; `no_data`: a task failed, and no model
             was asked.
-        problem: What went wrong, without anything that a user, tool or model wrote; else "".
-        results: What the tasks came to.
-        context: What of the session's outputs the model was shown, with the reasons.
-        prompt_tokens: What was sent, as the counter counts; 0 when nothing was.
-        attempts: One record per model call for the answer itself.
+        problem: What went wrong, without text of a user, tool or model; else "".
+        results: The results of the tasks.
+        context: The outputs that the model was shown, with the reasons.
+        prompt_tokens: Tokens of the prompt, as the counter counts; 0 if nothing was sent.
+        attempts: One record for each model call for the answer itself.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -55,19 +55,19 @@ class Answer(BaseModel):
 
 
 class Answering(BaseModel):
-    """How a final answer is made: who is asked, within which budget, with which memory.
+    """Settings of a final answer: model, budget, memory.
 
     Attributes:
-        system: Who the model is and how it answers.
+        system: The system message: the model's role, and how it answers.
         budget: Tokens of the prompt, never exceeded, and of the answer.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds for the one model call.
         counter: Counts tokens.
         selector: Packs the session's outputs; None makes one over the session.
-        memory: Where the conversation is kept and looked up; None for none. The session is the context manager's.
-        history: How many of the session's newest remembered events may stand in the prompt as the conversation so far.
-            Many, since `fit` cuts to the budget in large steps, and a window that moves by one event a turn would
-            leave nothing for a provider's cache.
+        memory: Stores and recalls the conversation under the context manager's session; None for none.
+        history: How many of the session's newest events in the memory the prompt may hold as conversation. Many: `fit`
+            cuts to the budget in large steps, while a window that moves by one event a turn would invalidate the
+            provider's prefix cache each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -84,18 +84,18 @@ class Answering(BaseModel):
     async def answer(
         self, client: SupportsChat, manager: ToolContextManager, *, query: str, results: Sequence[SubTaskResult] = ()
     ) -> Answer:
-        """The model's answer to the query from what the session has stored; at most one model call.
+        """The model's answer to the query from the session's stored outputs; at most one model call.
 
-        Question and answer are kept in the memory, if there is one; a memory that fails costs nothing but that.
+        Question and answer are added to the memory, if there is one; a failure of the memory does not fail the answer.
 
         Args:
             client: What answers.
             manager: The session whose outputs may be shown.
             query: The user's question.
-            results: What the tasks came to. One that failed leaves the query unanswered.
+            results: The results of the tasks. A failed one leaves the query unanswered.
 
         Returns:
-            The answer; failures are its `status`.
+            The answer; a failure is its `status`.
         """
         failed = next((result for result in results if not result.success), None)
         if failed is not None:
@@ -133,7 +133,7 @@ class Answering(BaseModel):
 
     async def _prompt(self, session_id: str, query: str, context: ContextBundle) -> FittedPrompt:
         history = await self._conversation(session_id)
-        # A summary of what stands in the prompt anyway would only change its bytes from turn to turn.
+        # With the history in the prompt, a summary of it would add nothing and change the bytes every turn.
         builder = ContextBuilder(None if history else self.memory, self.memory, system=self.system)
         trigger = TriggerInput(session_id=session_id, goal=query, budget=self.budget)
         bundle = await builder.build(trigger, history=history, context=context)

@@ -1,4 +1,4 @@
-"""`ExternalClient`: what the adapters share, so that each of them only translates."""
+"""`ExternalClient`: the base of the adapters, which only translate."""
 
 import asyncio
 from abc import abstractmethod
@@ -9,15 +9,7 @@ from typing import Any
 from llm_common.core.client import LLMClient
 from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
-from llm_common.core.http.providers import profile_of
-from llm_common.core.http.wire import (
-    ChatRequest,
-    raise_stated_error,
-    read_response,
-    read_usage,
-    reported_cost_usd,
-    states_usage,
-)
+from llm_common.core.http.wire import ChatRequest, charged, raise_stated_error, read_response
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
 
@@ -25,10 +17,10 @@ __all__ = ["ExternalClient"]
 
 
 class ExternalClient(LLMClient):
-    """An `LLMClient` that answers through an object of another package, which stays the application's own.
+    """An `LLMClient` that wraps a client object of another package.
 
-    Connections, keys and retries are that object's, and closing this client closes nothing. An adapter implements
-    `_send`. Safe to share between tasks as far as the wrapped object is.
+    The wrapped object keeps its connections, keys and retries; closing this client does not close it. An adapter
+    implements `_send`. Safe to share between tasks if the wrapped object is.
 
     Args:
         model: Used when a call names none.
@@ -69,18 +61,18 @@ class ExternalClient(LLMClient):
             model: None takes the one that the client was made with.
             temperature: None leaves it to the wrapped object; not sent to models that take none.
             max_tokens: Limit of the answer in tokens; None leaves it to the wrapped object.
-            **options: What else the wrapped object takes, such as `tools`. An endpoint that refuses `response_format`
-                is asked once more without it; `metadata["dropped_options"]` names what was left out.
+            **options: Further options of the wrapped object, such as `tools`. If the endpoint refuses
+                `response_format`, it is asked once more without; `metadata["dropped_options"]` names what was left out.
 
         Returns:
-            One answer. `cost_usd` is None where the price is not known.
+            One answer. `cost_usd` is None for an unknown price.
 
         Raises:
             LLMTimeoutError: No answer within the deadline, or within the wrapped object's own.
             LLMConnectionError: No connection, or a broken one.
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: An answer that is not in the format.
-            LLMError: Whatever else the wrapped object raised, as its cause.
+            LLMError: Any other exception of the wrapped object, as its cause.
             ValueError: `stream` is asked for.
         """
         if options.pop("stream", None):
@@ -105,7 +97,7 @@ class ExternalClient(LLMClient):
                 cost_usd=bill.cost_usd,
                 provider=self._provider,
                 latency_ms=round((monotonic() - started) * 1000),
-                metadata={"dropped_options": list(request.dropped)} if request.dropped else {},
+                metadata=request.metadata,
             )
 
     @abstractmethod
@@ -113,7 +105,7 @@ class ExternalClient(LLMClient):
         """The wrapped object's answer to a call, translated into a chat completions payload; may raise anything."""
 
     async def _answer(self, wanted: ChatRequest, bill: Bill) -> tuple[ChatRequest, Mapping[str, Any]]:
-        """The call as it was answered, with its payload."""
+        """The call that was answered, with its payload."""
         refused = self._refused.get(wanted.model, self._refuses)
         request = wanted.without(refused)
         try:
@@ -130,10 +122,8 @@ class ExternalClient(LLMClient):
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
         with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
-        if states_usage(payload) or not payload.get("error"):
-            usage, cost_usd = read_usage(payload), reported_cost_usd(payload)
-            if cost_usd is None:
-                cost_usd = profile_of(request.model).cost_usd(usage, provider=self._provider)
-            bill.add(usage, cost_usd=cost_usd)
+        charge = charged(payload, model=request.model, provider=self._provider)
+        if charge is not None:
+            bill.add(charge[0], cost_usd=charge[1])
         raise_stated_error(payload)
         return payload

@@ -9,7 +9,7 @@ from llm_common.core.http.wire import ChatRequest
 
 __all__ = ["LangChainClient", "SupportsInvoke"]
 
-# What providers' packages call the fields of a chat model.
+# The field names of chat models in the providers' packages.
 _FIELDS: Final = {
     "model": ("model_name", "model", "model_id"),
     "temperature": ("temperature",),
@@ -27,12 +27,12 @@ class SupportsInvoke(Protocol):
 class LangChainClient(ExternalClient):
     """Answers through a `BaseChatModel`, or a runnable made of one.
 
-    Model, temperature and limit are set on a copy of the chat model where it has such a field, and are given to the
-    call where it has not. `response_format` goes to the chat models that are built on LangChain's for OpenAI, and is
-    left out for others: `bind` to yours what makes it answer in JSON.
+    Model, temperature and limit are set on a copy of the chat model if it has such a field, else passed to the call.
+    Chat models based on LangChain's for OpenAI get `response_format`, others do not: `bind` to yours the options that
+    make it answer in JSON.
 
     Args:
-        chat_model: Stays as it is.
+        chat_model: Never modified.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -67,7 +67,7 @@ class LangChainClient(ExternalClient):
         return _payload_of(await model.ainvoke(messages, **options))
 
     def _with_fields(self, options: dict[str, Any]) -> Any:
-        """A copy of the chat model with the options that it has a field for, which are taken out."""
+        """A copy of the chat model with the options that it has a field for; removes those from `options`."""
         fields = getattr(type(self._chat_model), "model_fields", {})
         places = {name: next((field for field in _FIELDS[name] if field in fields), None) for name in _FIELDS}
         update = {field: options.pop(name) for name, field in places.items() if field and name in options}

@@ -12,7 +12,7 @@ from llm_common.errors import ModelNotFoundError
 
 __all__ = ["PydanticAIClient", "SupportsRequest"]
 
-# By type of `response_format`: pydantic-ai's mode of output, and the fact in a model's profile that says it has it.
+# By type of `response_format`: pydantic-ai's output mode, and the key of a model's profile that says it is supported.
 _OUTPUT_MODES: Final = {
     "json_object": ("prompted", "supports_json_object_output"),
     "json_schema": ("native", "supports_json_schema_output"),
@@ -33,12 +33,12 @@ class SupportsRequest(Protocol):
 class PydanticAIClient(ExternalClient):
     """Answers through a `pydantic_ai.models.Model`.
 
-    Further options of a call are model settings by pydantic-ai's names, but `tools` and `response_format`. The cost is
-    the one that pydantic-ai calculates.
+    Further options of a call, except `tools` and `response_format`, are model settings by pydantic-ai's names. The
+    cost is pydantic-ai's calculation.
 
     Args:
         model: Answers the calls that name no other model.
-        model_for: Gives the model for another name, such as `pydantic_ai.models.infer_model`; None: such a call fails.
+        model_for: Returns the model of another name, such as `pydantic_ai.models.infer_model`; None: such a call fails.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -63,8 +63,8 @@ class PydanticAIClient(ExternalClient):
         )
         self._own_model = model
         self._model_for = model_for
-        # The classes that `Model.request` is annotated with are built out of plain values, in the form in which
-        # pydantic-ai stores a history; the last class that has the method, since subclasses may annotate less.
+        # The annotations of `Model.request` name the classes to build from plain values, the form in which pydantic-ai
+        # stores a history. Those of the last class in the MRO: subclasses may annotate less.
         hints = get_type_hints([vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)][-1])
         self._history = TypeAdapter(hints["messages"])
         self._parameters = TypeAdapter(hints["model_request_parameters"])

@@ -29,15 +29,14 @@ from llm_common.errors import (
 
 __all__ = [
     "ChatRequest",
+    "charged",
     "error_of_status",
     "is_transient",
     "raise_stated_error",
     "read_payload",
     "read_response",
     "read_usage",
-    "reported_cost_usd",
     "retry_after_s",
-    "states_usage",
 ]
 
 _TOO_LONG = (
@@ -111,6 +110,11 @@ class ChatRequest:
         text = json.dumps({**self.core, **self.optional}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode(errors="replace")
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a response says of the call: the options that were left out, if any."""
+        return {"dropped_options": list(self.dropped)} if self.dropped else {}
+
     def bare(self) -> "ChatRequest":
         """The same call without the fields that an endpoint may refuse."""
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
@@ -159,15 +163,23 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     return payload
 
 
+def charged(payload: Mapping[str, Any], *, model: str, provider: str) -> tuple[LLMUsage, float | None] | None:
+    """Tokens and dollars of a reply: as it reports them, else by the model's price, None for an unknown price.
+
+    None for an error that reports no usage: it was not charged.
+    """
+    if payload.get("error") and not isinstance(payload.get("usage"), dict):
+        return None
+    usage, cost = read_usage(payload), _mapping(payload.get("usage")).get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
+        return usage, float(cost)
+    return usage, profile_of(model).cost_usd(usage, provider=provider)
+
+
 def raise_stated_error(payload: Mapping[str, Any]) -> None:
     """Raises LLMStatusError if the reply is an error object, also with status 200."""
     if payload.get("error"):
         raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
-
-
-def states_usage(payload: Mapping[str, Any]) -> bool:
-    """Whether the reply reports its usage; an error may do so too."""
-    return isinstance(payload.get("usage"), dict)
 
 
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
@@ -182,14 +194,6 @@ def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
         # DeepSeek reports hits beside the prompt's tokens: https://api-docs.deepseek.com/guides/kv_cache
         cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
     )
-
-
-def reported_cost_usd(payload: Mapping[str, Any]) -> float | None:
-    """The cost in dollars that the reply reports, or None."""
-    cost = _mapping(payload.get("usage")).get("cost")
-    if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
-        return float(cost)
-    return None
 
 
 def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
