@@ -1,8 +1,8 @@
-"""What the exceptions of a client that is not ours mean, read from their shape: imports none of their packages.
+"""Translates the exceptions of third-party clients by their shape, without importing their packages.
 
 Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
 (Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
-them choose alike. A package that wraps another's exception chains it, so what led to it is looked at too.
+them choose alike. Chained causes are read too, since packages wrap each other's exceptions.
 """
 
 import json
@@ -28,26 +28,26 @@ _MAX_BODY_CHARS: Final = 2_000
 
 @contextmanager
 def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
-    """A block of third-party code out of which only an LLMError comes, chained to what was raised, or a cancellation.
+    """A block of third-party code whose exceptions are raised as `LLMError`, with the original as cause.
 
     Args:
-        client: Its name, for the texts, which repeat nothing of the exception but its class.
+        client: The client's name for the error's text, which repeats only the class of the exception.
         timeout_s: The limit that a timeout is reported with.
 
     Raises:
-        LLMError: Of the class that fits; itself for what fits none.
+        LLMError: Of the class that fits, else itself.
     """
     handled = sys.exception()
     try:
         yield
     except LLMError:
         raise
-    except Exception as exc:  # a client that is not ours raises what it likes
+    except Exception as exc:  # a third-party client may raise anything
         raise _error_of(list(_causes(exc, handled)), client, timeout_s=timeout_s) from exc
 
 
 def _causes(exc: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
-    """The exception and what led to it inside the block; not the one that the caller was handling all along."""
+    """The exception and its causes inside the block, without one that the caller was already handling."""
     cause: BaseException | None = exc
     for _ in range(_MAX_CAUSES):
         if cause is None or cause is handled:
@@ -77,10 +77,10 @@ def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> 
 
 
 def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError | None:
-    """The error for the HTTP status that an exception tells of."""
+    """The error for the HTTP status that an exception holds."""
     found = [_fact(exc, name) for name in ("status_code", "status", "code")]
     found.append(_fact(_fact(exc, "response"), "status_code"))
-    # A status below 400 is of an answer that failed for another reason.
+    # With a status below 400 the answer failed for another reason.
     status = next((status for status in found if isinstance(status, int) and 400 <= status < 600), None)  # noqa: PLR2004
     if status is None:
         return None
@@ -94,7 +94,7 @@ def _fact(owner: object, name: str) -> object:
 
 
 def _body(exc: BaseException) -> str:
-    """What the endpoint said: the decoded body, else the exception's message."""
+    """The endpoint's text: the decoded body, else the exception's message."""
     body = _fact(exc, "body")
     if isinstance(body, dict | list):
         return json.dumps(body, default=lambda _: None, ensure_ascii=False)
@@ -111,7 +111,7 @@ def _header(exc: object, wanted: str) -> str | None:
 
 
 def _without_keys(text: str, causes: list[BaseException]) -> str:
-    """The text without the keys that the failed request was sent with, since some endpoints repeat them."""
+    """The text without the request's API keys, which some endpoints repeat."""
     for cause in causes:
         for header, value in _mapping(_fact(_fact(cause, "request"), "headers")).items():
             if str(header).lower() in _KEY_HEADERS and (key := str(value).removeprefix("Bearer ").strip()):
