@@ -1,7 +1,6 @@
-"""Puts it together: the public face, and what an application may rely on.
+"""The public exports for applications: stores, selectors, tools, prompts, and the executor that combines them.
 
-A name's module is imported when the name is first asked for: nobody waits for parts that are not used.
-`llm_common.context` and `llm_common.memory` have faces of their own.
+A name's module is imported on first use. `llm_common.context` and `llm_common.memory` export their own names.
 `ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
 """
 
