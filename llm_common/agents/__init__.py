@@ -36,9 +36,7 @@ if TYPE_CHECKING:
         OffloadTurn as OffloadTurn,
         offload as offload,
     )
-    from llm_common.agents.session import (
-        ToolContextManager as ToolContextManager,
-    )
+    from llm_common.agents.session import ToolContextManager as ToolContextManager
     from llm_common.plans import (
         ExecutionPlan as ExecutionPlan,
         PlannedTask as PlannedTask,
@@ -46,9 +44,7 @@ if TYPE_CHECKING:
         SubTaskResult as SubTaskResult,
         ToolCall as ToolCall,
     )
-    from llm_common.pointers.object_pointers import (
-        ObjectContextPointerStore as ObjectContextPointerStore,
-    )
+    from llm_common.pointers.object_pointers import ObjectContextPointerStore as ObjectContextPointerStore
     from llm_common.prompt import (
         ContextBuilder as ContextBuilder,
         PromptBundle as PromptBundle,
@@ -56,17 +52,13 @@ if TYPE_CHECKING:
         TriggerInput as TriggerInput,
         fit as fit,
     )
-    from llm_common.selection.lexical_tools import (
-        LexicalToolSelector as LexicalToolSelector,
-    )
+    from llm_common.selection.lexical_tools import LexicalToolSelector as LexicalToolSelector
     from llm_common.selection.results import (
         SelectsTools as SelectsTools,
         ToolSelection as ToolSelection,
         ToolSelectionConfig as ToolSelectionConfig,
     )
-    from llm_common.selection.tools import (
-        ToolSelector as ToolSelector,
-    )
+    from llm_common.selection.tools import ToolSelector as ToolSelector
     from llm_common.tools import (
         ReadBackTool as ReadBackTool,
         Tool as Tool,

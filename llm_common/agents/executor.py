@@ -270,12 +270,10 @@ class AgenticExecutor:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
-                    if task.cancelled():  # the tool raised CancelledError itself
-                        tool, args = calls[index].tool, calls[index].args
-                        yield (
-                            index,
-                            {"tool": tool, "args": args, "error": f"tool {tool!r} cancelled itself (CancelledError)"},
-                        )
+                    if task.cancelled():  # the tool itself raised CancelledError
+                        call = calls[index]
+                        error = f"tool {call.tool!r} cancelled itself (CancelledError)"
+                        yield index, {"tool": call.tool, "args": call.args, "error": error}
                     else:
                         yield index, task.result()
         finally:
@@ -287,10 +285,12 @@ class AgenticExecutor:
         self, call: ToolCall, task_id: int, query_id: str, turn: OffloadTurn | None
     ) -> dict[str, Any]:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
+        execute: Callable[..., Awaitable[Any]] = self.registry.execute
         with span("llm_common.tool", tool=call.tool):
             try:
                 with third_party_code(call.tool):
-                    output = await self._execution(call)
+                    args = copy.deepcopy(call.args)  # the tool may change them; the call is saved with its own
+                    output = await (execute(call.tool, args) if self._takes_args_whole else execute(call.tool, **args))
             except ToolFailedError as exc:
                 return record | {"error": str(exc.__cause__ if isinstance(exc.__cause__, ToolError) else exc)}
         record["output"] = output
@@ -305,12 +305,6 @@ class AgenticExecutor:
             shown = await self.context_manager.as_stored(output)
             record["output"] = await turn.preview(pointer, shown)
         return record | saved
-
-    def _execution(self, call: ToolCall) -> Awaitable[Any]:
-        """The running call. The tool gets a copy of the arguments: the saved ones must be those of the call."""
-        args = copy.deepcopy(call.args)
-        execute: Callable[..., Awaitable[Any]] = self.registry.execute
-        return execute(call.tool, args) if self._takes_args_whole else execute(call.tool, **args)
 
     async def _save(
         self, call: ToolCall, output: Any, task_id: int, query_id: str

@@ -85,7 +85,7 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
     if status is None:
         return None
     body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
-    return error_of_status(status, body, retry_after=_header(exc, "retry-after"))
+    return error_of_status(status, body, retry_after=_retry_after(exc))
 
 
 def _fact(owner: object, name: str) -> object:
@@ -102,10 +102,10 @@ def _body(exc: BaseException) -> str:
     return next((text for text in said if isinstance(text, str)), "")
 
 
-def _header(exc: object, wanted: str) -> str | None:
+def _retry_after(exc: object) -> str | None:
     for owner, name in ((exc, "headers"), (_fact(exc, "response"), "headers"), (exc, "litellm_response_headers")):
         for header, value in _mapping(_fact(owner, name)).items():
-            if str(header).lower() == wanted:
+            if str(header).lower() == "retry-after":
                 return str(value)
     return None
 

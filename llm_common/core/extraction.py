@@ -20,7 +20,7 @@ import json
 import math
 import re
 from json import JSONDecodeError
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from llm_common.errors import MalformedReplyError
 
@@ -101,7 +101,10 @@ def _only_object(text: str) -> dict[str, object]:
     candidates = _candidates(text)
     for candidate in candidates:
         try:
-            answer = _parse(candidate)
+            answer = _DECODER.decode(candidate)
+            if isinstance(answer, str):  # an object that was encoded once more
+                _end_of_value(answer, 0)
+                answer = _DECODER.decode(answer)
         except JSONDecodeError:
             continue
         # Compared as text, since 1, 1.0 and True are equal in Python.
@@ -155,7 +158,12 @@ def _candidates(text: str) -> list[str]:
         elif landmark["tag"] or landmark["mark"]:
             position = _end_of_thinking(text, landmark)
         else:
-            position = _end_of_string(text, start) if landmark["encoded"] else _end_of_value(text, start)
+            if not landmark["encoded"]:
+                position = _end_of_value(text, start)
+            elif string := _STRING.match(text, start):
+                position = string.end()
+            else:
+                raise _fault("truncated")
             if text[start] != "[":
                 found.append(text[start:position])
         if len(found) > _MAX_CANDIDATES:
@@ -169,13 +177,6 @@ def _end_of_thinking(text: str, opening: re.Match[str]) -> int:
     if closing is None:
         raise _fault("unclosed_thinking")
     return closing.end()
-
-
-def _end_of_string(text: str, start: int) -> int:
-    string = _STRING.match(text, start)
-    if string is None:
-        raise _fault("truncated")
-    return string.end()
 
 
 def _end_of_value(text: str, start: int) -> int:
@@ -194,14 +195,6 @@ def _end_of_value(text: str, start: int) -> int:
         elif not open_brackets:
             return span.end()
     raise _fault("truncated")
-
-
-def _parse(candidate: str) -> dict[str, object]:
-    value = _DECODER.decode(candidate)
-    if isinstance(value, str):
-        _end_of_value(value, 0)
-        value = _DECODER.decode(value)
-    return cast("dict[str, object]", value)
 
 
 def _unique(members: list[tuple[str, object]]) -> dict[str, object]:

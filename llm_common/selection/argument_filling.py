@@ -73,7 +73,8 @@ def read_values(text: str) -> TextValues:
         unquoted, bare = pattern.sub(" ", unquoted), pattern.sub(" ", bare)
     paths = _distinct(filter(_is_path, filter(None, map(_trimmed, unquoted.split()))))
     words = " ".join(token for token in bare.split() if not _is_path(_trimmed(token)))
-    numbers = dict.fromkeys(_number(match.group()) for match in _NUMBER.finditer(words))
+    found_numbers = (match.group().replace(",", "") for match in _NUMBER.finditer(words))
+    numbers = dict.fromkeys(float(number) if "." in number else int(number) for number in found_numbers)
     return TextValues(
         text=text,
         quoted=_distinct(quoted),
@@ -120,11 +121,6 @@ def _is_path(token: str) -> bool:
 
 def _trimmed(token: str) -> str:
     return token.lstrip("([{<,;:!?").rstrip(_AROUND)
-
-
-def _number(text: str) -> int | float:
-    plain = text.replace(",", "")
-    return float(plain) if "." in plain else int(plain)
 
 
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:

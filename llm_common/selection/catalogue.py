@@ -131,7 +131,8 @@ def _type(schema: Schema, root: Schema, nested: bool) -> str:
     schema = resolve(schema, root)
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list) and values:
-        shown = [_value(value) for value in values[:_MAX_VALUES]]
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MAX_VALUES]]
+        shown = [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
         return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
     alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
     if alternatives:
@@ -151,11 +152,6 @@ def _plain_type(schema: Schema, root: Schema, nested: bool) -> str:
         inner = _parameters(schema, root, limit=_MAX_NESTED, nested=False) if nested else []
         return f"{{{', '.join(inner)}}}" if inner else "{…}"
     return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
-
-
-def _value(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return one_line(text, max_chars=_MAX_VALUE_CHARS) or '""'
 
 
 def _schemas(value: object) -> list[Schema]:

@@ -3,7 +3,7 @@
 import heapq
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -113,10 +113,12 @@ def rank_pointers(
         for place, lift in lifted.items():
             scores[place] += lift
     most = len(pool) if limit is None else limit
-    return [
-        RankedPointer(pool[place], scores[place], _parts_at(place, parts, lifts))
-        for place in heapq.nlargest(most, range(len(pool)), key=scores.__getitem__)
-    ]
+    ranked = []
+    for place in heapq.nlargest(most, range(len(pool)), key=scores.__getitem__):
+        found = {name: values[place] for name, values in parts.items() if values[place]}
+        found |= {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
+        ranked.append(RankedPointer(pool[place], scores[place], found))
+    return ranked
 
 
 def selection_cap(max_selected: int | None) -> int:
@@ -131,13 +133,6 @@ def selection_cap(max_selected: int | None) -> int:
     if max_selected < 0:
         raise ValueError(f"max_selected is {max_selected}; it must be 0 or more")
     return max_selected
-
-
-def _parts_at(
-    place: int, parts: Mapping[str, Sequence[float]], lifts: Mapping[str, Mapping[int, float]]
-) -> dict[str, float]:
-    found = {name: values[place] for name, values in parts.items() if values[place]}
-    return found | {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
 
 
 def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
@@ -173,8 +168,10 @@ def _naming(best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequ
         near: Sequence[int] = range(len(pool))
         for word in sorted(name.split(), key=_rarity, reverse=True)[:2]:  # most digests lack one
             near = [place for place in near if word in lowered[place]]
-        stands_in = _finder(name)
-        found = [place for place in near if stands_in(lowered[place]) and place not in best]
+        first, *rest = map(re.escape, name.split())
+        # The literal comes before its lookbehind: the engine then searches for it quickly.
+        whole = re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"]))
+        found = [place for place in near if whole.search(lowered[place]) and place not in best]
         lifted |= {place: max(lifted.get(place, 0.0), _LINK_WEIGHT / len(found)) for place in found}
     return lifted
 
@@ -182,13 +179,6 @@ def _naming(best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequ
 def _rarity(word: str) -> tuple[bool, int]:
     """A sort key: higher for words in fewer texts, that is numbers and codes, then long words."""
     return not word.isalpha(), len(word)
-
-
-def _finder(name: str) -> Callable[[str], object]:
-    """A search for the adjacent whole words of a spaced name in a lower-case text."""
-    first, *rest = map(re.escape, name.split())
-    # The literal comes before its lookbehind: the engine then searches for it quickly.
-    return re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"])).search
 
 
 def _strings(args: Mapping[str, object]) -> list[str]:

@@ -178,7 +178,9 @@ def _prompt_text(
     Raises:
         UnserialisableError: The context holds what JSON cannot.
     """
-    sections = [_section("Task", _task_text(task))]
+    sub_tasks = [sub_task.description for sub_task in task.sub_tasks]
+    listed = "\n- ".join([f"{task.description}\nSub-tasks:", *sub_tasks]) if sub_tasks else task.description
+    sections = [_section("Task", listed)]
     if query:
         sections.append(_section("Query of the user", query))
     if context:
@@ -187,7 +189,7 @@ def _prompt_text(
     shown = catalogue.names if catalogue.checked else None
     saved = 0
     if fence is None:
-        texts = [task.description, *(sub_task.description for sub_task in task.sub_tasks), *([query] if query else [])]
+        texts = [task.description, *sub_tasks, *([query] if query else [])]
         ranked = rank_tools(catalogue, texts, limit=config.shortlist_tools)
         # No word in common, perhaps another language: as many signatures as fit serve better than none.
         fitting = list(
@@ -221,11 +223,6 @@ def _fitting(definitions: Iterable[ToolDefinition], *, in_full: bool, limit: int
         if tokens <= limit:
             limit -= tokens
             yield definition.name, line, tokens
-
-
-def _task_text(task: PlannedTask) -> str:
-    sub_tasks = "".join(f"\n- {sub_task.description}" for sub_task in task.sub_tasks)
-    return f"{task.description}\nSub-tasks:{sub_tasks}" if sub_tasks else task.description
 
 
 def _section(title: str, text: str) -> str:

@@ -132,19 +132,14 @@ class ToolRegistry:
         """
         tool = self._tools.get(tool_name)
         if tool is None:
-            raise UnknownToolError(self._unknown(str(tool_name)), tool=str(tool_name))
+            near = get_close_matches(str(tool_name)[:64], self.names, n=3)
+            choice = f"the nearest: {', '.join(near)}" if near else f"the {len(self)} that are registered"
+            raise UnknownToolError(f"no tool of that name; use one of {choice}", tool=str(tool_name))
         if args is not None and kwargs:
             raise ToolArgumentsError(
                 f"{tool.name} was not run: pass its arguments as one mapping or as keywords, not both", tool=tool.name
             )
         return await tool.run(kwargs if args is None else args)
-
-    def _unknown(self, name: str) -> str:
-        near = get_close_matches(name[:64], self.names, n=3)
-        offer = (
-            f"use one of the nearest: {', '.join(near)}" if near else f"use one of the {len(self)} that are registered"
-        )
-        return f"no tool of that name; {offer}"
 
 
 def _tool_from(source: Any, *, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> Tool:

@@ -77,6 +77,9 @@ class LangChainClient(ExternalClient):
 def _payload_of(message: Any) -> dict[str, Any]:
     facts = message.response_metadata
     calls = [*message.tool_calls, *message.invalid_tool_calls]
+    content = message.content
+    if isinstance(content, list):
+        content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
     return {
         "id": facts.get("id") or message.id,
         "model": facts.get("model_name") or facts.get("model"),
@@ -84,7 +87,7 @@ def _payload_of(message: Any) -> dict[str, Any]:
             {
                 "finish_reason": facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason"),
                 "message": {
-                    "content": _content_of(message.content),
+                    "content": content,
                     "refusal": message.additional_kwargs.get("refusal"),
                     "tool_calls": [_call_of(call) for call in calls] or None,
                 },
@@ -92,12 +95,6 @@ def _payload_of(message: Any) -> dict[str, Any]:
         ],
         "usage": _usage_of(message.usage_metadata or {}, cost_usd=(facts.get("token_usage") or {}).get("cost")),
     }
-
-
-def _content_of(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
 
 
 def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:

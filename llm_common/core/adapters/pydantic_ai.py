@@ -100,7 +100,8 @@ def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
             case "assistant":
                 calls = message.get("tool_calls", [])
                 names |= {call["id"]: call["function"]["name"] for call in calls}
-                yield {"kind": "response", "parts": [*_text_parts(content), *map(_tool_call_part, calls)]}
+                texts = [{"part_kind": "text", "content": text}] if (text := _text_of(content)) else []
+                yield {"kind": "response", "parts": [*texts, *map(_tool_call_part, calls)]}
             case "tool" | "function":
                 call_id = message.get("tool_call_id", "")
                 name = message.get("name") or names.get(call_id, "")
@@ -125,11 +126,6 @@ def _user_content(content: str | Sequence[Mapping[str, Any]]) -> Any:
 
 def _text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-
-
-def _text_parts(content: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    text = _text_of(content)
-    return [{"part_kind": "text", "content": text}] if text else []
 
 
 def _tool_call_part(call: Mapping[str, Any]) -> dict[str, Any]:

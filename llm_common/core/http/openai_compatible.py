@@ -95,17 +95,7 @@ class OpenAICompatibleClient(LLMClient):
         model: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> Self:
-        """A client for `zai`, `openrouter`, `openai` or `local`, with defaults for the rest.
-
-        Args:
-            name: The provider.
-            api_key: None reads the provider's own variable.
-            model: None takes the provider's default.
-            transport: Replaces the network, for tests.
-
-        Raises:
-            ConfigError: No such provider, or no key for it.
-        """
+        """A client for `zai`, `openrouter`, `openai` or `local`; arguments and errors as for `config_for_provider`."""
         return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
 
     @property
@@ -238,7 +228,8 @@ class OpenAICompatibleClient(LLMClient):
             self._charge(payload, model, bill)  # before the answer is read: an unusable one is billed too
             raise_stated_error(payload)
         except LLMStatusError as exc:
-            exc.body = self._without_key(exc.body)[:_MAX_ERROR_CHARS]
+            key = self._config.api_key.get_secret_value()  # which some endpoints repeat
+            exc.body = (exc.body.replace(key, "[api key]") if key else exc.body)[:_MAX_ERROR_CHARS]
             raise
         return payload
 
@@ -278,10 +269,6 @@ class OpenAICompatibleClient(LLMClient):
                 follow_redirects=False,
             )
         return self._http
-
-    def _without_key(self, text: str) -> str:
-        key = self._config.api_key.get_secret_value()
-        return text.replace(key, "[api key]") if key else text
 
 
 def _headers(api_key: SecretStr) -> dict[str, str]:

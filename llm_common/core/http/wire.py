@@ -6,6 +6,7 @@ Format: https://platform.openai.com/docs/api-reference/chat, with the cost that 
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -277,19 +278,14 @@ def retry_after_s(header: str | None, *, now: datetime | None = None) -> float |
     """
     if header is None:
         return None
-    try:
+    with suppress(ValueError):
         seconds = float(header)
-    except ValueError:
-        seconds = _seconds_until(header, now=now or datetime.now(UTC))
-    return seconds if isfinite(seconds) and seconds >= 0 else None
-
-
-def _seconds_until(date: str, *, now: datetime) -> float:
-    try:
-        moment = parsedate_to_datetime(date)
-    except ValueError:
-        return -1.0
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
+        return seconds if isfinite(seconds) and seconds >= 0 else None
+    with suppress(ValueError):
+        date = parsedate_to_datetime(header)
+        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+        return seconds if seconds >= 0 else None
+    return None
 
 
 def _format_of(optional: Mapping[str, Any]) -> str | None:
