@@ -123,7 +123,7 @@ class Verdict(Generic[ChoiceT]):
         choice: What the model chose, with an account of it.
         count: How many of the chosen entries are valid.
         usable: Whether the reply counts as an answer; "nothing fits" does.
-        feedback: What the fallback model is told; it is asked whenever this is not empty.
+        feedback: A correction for the fallback model, which is asked if this is not empty.
         reason: Why the reply is not usable, as a code for the attempt's record.
     """
 
@@ -136,7 +136,7 @@ class Verdict(Generic[ChoiceT]):
 
 @dataclass(frozen=True, slots=True)
 class Prompt(Generic[ReplyT, ChoiceT]):
-    """What a model is asked, and how its reply is judged.
+    """The question to a model, and the check of its reply.
 
     Attributes:
         system: The system message: the part that rarely changes.
@@ -183,7 +183,7 @@ class Decision(Generic[ChoiceT]):
 
     @property
     def feedback(self) -> str:
-        """What the fallback model is told; "" if the reply needs no correction."""
+        """A correction for the fallback model; "" if the reply needs none."""
         if self.error is not None:
             return self.error.message
         return self.verdict.feedback if self.verdict else ""
@@ -230,7 +230,7 @@ async def _attempt(
     ends_at: float,
     feedback: str = "",
 ) -> Decision[ChoiceT]:
-    """One cached reply or one model call, judged."""
+    """One cached reply or one model call, with its verdict."""
     messages = prompt.messages(feedback)
     key = ""
     if options.cache is not None:

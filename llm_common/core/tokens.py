@@ -97,7 +97,7 @@ class ExactCounter:
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 
     def count(self, text: str) -> int:
-        """The number of tokens; a lone surrogate counts as `?`, as it is sent."""
+        """The number of tokens; a lone surrogate is sent and counted as `?`."""
         return int(self._tokenizer.count(text.encode(errors="replace").decode()))
 
 

@@ -112,7 +112,7 @@ class LexicalRelevanceSelector:
 
 
 class ContextRelevanceSelector:
-    """Picks the pointers that a query needs by asking a model, once if its answer is usable.
+    """Picks the pointers that a query needs by one model call, or two with a fallback model.
 
     The model sees the query and each candidate's id and summary, never a result, an argument, a path or a URL. Any
     failure selects nothing, unless `fail_closed` is False. May be shared by tasks.
@@ -243,7 +243,7 @@ class RelevancePrompt:
     """What a model is asked about some pointers.
 
     Attributes:
-        question: The messages, the form of the reply, and how it is judged.
+        question: The messages, the form of the reply, and its check.
         shown: The candidates that the prompt shows, in their order.
         tokens_saved: Tokens of the candidates that are not shown, estimated from the first that are.
     """
