@@ -27,8 +27,7 @@ from llm_common.errors import ConfigError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.catalogue import read_catalogue
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.relevance_prompt import build_relevance_prompt
+from llm_common.selection.relevance import ContextRelevanceSelector, build_relevance_prompt
 from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
@@ -123,14 +122,14 @@ async def report_overhead(runs: int) -> list[str]:
     print(f"{'CPU ms a selection (p50)':34}{'ToolRegistry':>14}{'a list':>10}{'json.dumps':>12}{'first':>10}")
     for count, limit_ms in LIMITS_MS.items():
         tools = definitions(count)
-        own, foreign = own_registry(tools), ListRegistry(tools)
+        own, other = own_registry(tools), ListRegistry(tools)
         started = time.process_time()
         selection = await selector.select_detailed(task=task(-3), tool_registry=own)
         first_ms = 1_000 * (time.process_time() - started)
         ours, lists, peer = await milliseconds(
             runs,
             lambda number, own=own: selector.select_detailed(task=task(number), tool_registry=own),  # type: ignore[misc]
-            lambda number, foreign=foreign: selector.select_detailed(task=task(number), tool_registry=foreign),  # type: ignore[misc]
+            lambda number, other=other: selector.select_detailed(task=task(number), tool_registry=other),  # type: ignore[misc]
             lambda number, tools=tools: naive_prompt(tools, number),  # type: ignore[misc]
         )
         kind = "shortlist" if selection.shortlisted else "catalogue"
@@ -200,7 +199,7 @@ async def report_pointers(runs: int) -> list[str]:
     ]
     selector = ContextRelevanceSelector(ScriptedClient([], default='{"pointer_ids": []}'), max_selected=6)
     prompt = build_relevance_prompt(task(1).description, pool, most=6, include_digest=False)
-    size = sum(len(str(message.content).encode()) for message in prompt.messages())
+    size = sum(len(str(message.content).encode()) for message in prompt.question.messages())
     shortlist, whole, peer = await milliseconds(
         runs,
         lambda number: build_relevance_prompt(task(number).description, pool, most=6, include_digest=False),

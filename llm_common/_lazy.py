@@ -1,4 +1,4 @@
-"""Lazy exports: a package's public names, each imported when it is first asked for (PEP 562)."""
+"""Lazy exports: a package's public names, each imported on first use (PEP 562)."""
 
 import ast
 import sys
@@ -10,10 +10,10 @@ __all__ = ["lazy_exports"]
 
 
 def lazy_exports(package: str) -> tuple[Callable[[str], object], list[str]]:
-    """The `__getattr__` of a package, and the names that it serves, sorted.
+    """The `__getattr__` of a package, and the names that it exports, sorted.
 
-    The names are those that the package's source imports under `if TYPE_CHECKING:`. They are listed there once, where
-    a type checker and an editor read them too.
+    The names are the imports under `if TYPE_CHECKING:` in the package's source: listed once, also for type checkers
+    and editors. Needs the source, which a wheel or a zip archive holds too.
 
     Args:
         package: The package's `__name__`.

@@ -23,7 +23,7 @@ class PlannedTask(BaseModel):
 
 
 class ExecutionPlan(BaseModel):
-    """What a planner hands to the executor: tasks in the order in which they run."""
+    """A planner's tasks for the executor, in the order in which they run."""
 
     tasks: list[PlannedTask]
 
@@ -37,7 +37,7 @@ class ToolCall(BaseModel):
 
 
 class SubTaskResult(BaseModel):
-    """What came of a task; `sub_task_id` is 0 when the result stands for the whole task."""
+    """The outcome of a task; `sub_task_id` is 0 for the whole task."""
 
     task_id: int
     sub_task_id: int

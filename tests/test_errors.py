@@ -16,7 +16,8 @@ from _pytest.mark.structures import ParameterSet
 import llm_common
 from llm_common import errors
 from llm_common.agents import FileContextPointerStore, PromptBundle, TokenBudget, ToolRegistry, fit
-from llm_common.core.http.transport import error_of_exception, error_of_status
+from llm_common.core.http.transport import error_of_exception
+from llm_common.core.http.wire import error_of_status
 from llm_common.core.structured import ask
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.plans import ToolCall

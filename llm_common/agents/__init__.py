@@ -1,7 +1,6 @@
-"""Puts it together: the public face, and what an application may rely on.
+"""The public exports for applications: stores, selectors, tools, prompts, and the executor that combines them.
 
-A name's module is imported when the name is first asked for: nobody waits for parts that are not used.
-`llm_common.context` and `llm_common.memory` have faces of their own.
+A name's module is imported on first use. `llm_common.context` and `llm_common.memory` export their own names.
 `ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
 """
 
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
         OffloadTurn as OffloadTurn,
         offload as offload,
     )
-    from llm_common.agents.session import (
-        ToolContextManager as ToolContextManager,
-    )
+    from llm_common.agents.session import ToolContextManager as ToolContextManager
     from llm_common.plans import (
         ExecutionPlan as ExecutionPlan,
         PlannedTask as PlannedTask,
@@ -57,17 +54,13 @@ if TYPE_CHECKING:
         TriggerInput as TriggerInput,
         fit as fit,
     )
-    from llm_common.selection.lexical_tools import (
-        LexicalToolSelector as LexicalToolSelector,
-    )
+    from llm_common.selection.lexical_tools import LexicalToolSelector as LexicalToolSelector
     from llm_common.selection.results import (
         SelectsTools as SelectsTools,
         ToolSelection as ToolSelection,
         ToolSelectionConfig as ToolSelectionConfig,
     )
-    from llm_common.selection.tools import (
-        ToolSelector as ToolSelector,
-    )
+    from llm_common.selection.tools import ToolSelector as ToolSelector
     from llm_common.tools import (
         ReadBackTool as ReadBackTool,
         Tool as Tool,

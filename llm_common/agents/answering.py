@@ -1,4 +1,4 @@
-"""`Answering`: from a session's stored outputs to a final answer: pack, build, fit, ask."""
+"""`Answering`: makes a final answer of a session's stored outputs: pack, build, fit, ask."""
 
 import logging
 from collections.abc import Sequence
@@ -12,11 +12,12 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, answer_text
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
-from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, TokenBudgetError, ToolFailedError
+from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
-from llm_common.tools.tool import foreign_code
+from llm_common.selection.results import FailureStatus, status_of
+from llm_common.tools.tool import third_party_code
 
 __all__ = ["Answer", "Answering"]
 
@@ -29,23 +30,23 @@ _CONTEXT_SHARE = 4, 5  # of the input; the rest is for the question, the history
 
 
 class Answer(BaseModel):
-    """What came of a query.
+    """The outcome of a query.
 
     Attributes:
         text: The answer; None unless the status is `ok`.
-        status: `ok`; `timeout`, `invalid`, `error`: the model gave no answer; `no_data`: a task failed, so nothing
+        status: `ok`; `timeout`, `invalid`, `error`: the model gave no answer; `no_data`: a task failed, and no model
             was asked.
-        problem: What went wrong, without anything that a user, tool or model wrote; else "".
-        results: What the tasks came to.
-        context: What of the session's outputs the model was shown, with the reasons.
-        prompt_tokens: What was sent, as the counter counts; 0 when nothing was.
-        attempts: One record per model call for the answer itself.
+        problem: What went wrong, without text of a user, tool or model; else "".
+        results: The results of the tasks.
+        context: The outputs that the model was shown, with the reasons.
+        prompt_tokens: Tokens of the prompt, as the counter counts; 0 if nothing was sent.
+        attempts: One record for each model call for the answer itself.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     text: str | None = None
-    status: Literal["ok", "timeout", "invalid", "error", "no_data"]
+    status: Literal["ok", "no_data"] | FailureStatus
     problem: str = ""
     results: tuple[SubTaskResult, ...] = ()
     context: ContextBundle | None = None
@@ -54,19 +55,19 @@ class Answer(BaseModel):
 
 
 class Answering(BaseModel):
-    """How a final answer is made: who is asked, within which budget, with which memory.
+    """Settings of a final answer: model, budget, memory.
 
     Attributes:
-        system: Who the model is and how it answers.
+        system: The system message: the model's role, and how it answers.
         budget: Tokens of the prompt, never exceeded, and of the answer.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds for the one model call.
         counter: Counts tokens.
-        selector: Packs the session's outputs; None makes one over the session's store.
-        memory: Where the conversation is kept and looked up; None for none. The session is the context manager's.
-        history: How many of the session's newest remembered events may stand in the prompt as the conversation so far.
-            Many, since `fit` cuts to the budget in large steps, and a window that moves by one event a turn would
-            leave nothing for a provider's cache.
+        selector: Packs the session's outputs; None makes one over the session.
+        memory: Stores and recalls the conversation under the context manager's session; None for none.
+        history: How many of the session's newest events in the memory the prompt may hold as conversation. Many: `fit`
+            cuts to the budget in large steps, while a window that moves by one event a turn would invalidate the
+            provider's prefix cache each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -83,18 +84,18 @@ class Answering(BaseModel):
     async def answer(
         self, client: SupportsChat, manager: ToolContextManager, *, query: str, results: Sequence[SubTaskResult] = ()
     ) -> Answer:
-        """The model's answer to the query from what the session has stored; at most one model call.
+        """The model's answer to the query from the session's stored outputs; at most one model call.
 
-        Question and answer are kept in the memory, if there is one; a memory that fails costs nothing but that.
+        Question and answer are added to the memory, if there is one; a failure of the memory does not fail the answer.
 
         Args:
             client: What answers.
             manager: The session whose outputs may be shown.
             query: The user's question.
-            results: What the tasks came to. One that failed leaves the query unanswered.
+            results: The results of the tasks. A failed one leaves the query unanswered.
 
         Returns:
-            The answer; failures are its `status`.
+            The answer; a failure is its `status`.
         """
         failed = next((result for result in results if not result.success), None)
         if failed is not None:
@@ -115,7 +116,7 @@ class Answering(BaseModel):
                 attempts=attempts,
             )
         except (LLMError, TokenBudgetError) as exc:
-            update = {"status": _status(exc), "problem": exc.message, "attempts": tuple(attempts)}
+            update = {"status": status_of(exc), "problem": exc.message, "attempts": tuple(attempts)}
             return facts.model_copy(update=update)
         await self._remember(manager.session_id, query, text)
         return facts.model_copy(update={"text": text, "status": "ok", "attempts": tuple(attempts)})
@@ -127,12 +128,12 @@ class Answering(BaseModel):
             token_budget=max(self.budget.max_input_tokens * part // of, 1),
             counter=self.counter,
         )
-        selector = self.selector or ContextSelector(store=manager.pointer_store)
+        selector = self.selector or ContextSelector(store=manager)  # which holds small results in memory
         return await selector.select(request, DataPoolSnapshot(tool_outputs=tuple(manager.get_all_pointers())))
 
     async def _prompt(self, session_id: str, query: str, context: ContextBundle) -> FittedPrompt:
         history = await self._conversation(session_id)
-        # A summary of what stands in the prompt anyway would only change its bytes from turn to turn.
+        # With the history in the prompt, a summary of it would add nothing and change the bytes every turn.
         builder = ContextBuilder(None if history else self.memory, self.memory, system=self.system)
         trigger = TriggerInput(session_id=session_id, goal=query, budget=self.budget)
         bundle = await builder.build(trigger, history=history, context=context)
@@ -142,7 +143,7 @@ class Answering(BaseModel):
         if self.memory is None or not self.history:
             return []
         try:
-            with foreign_code("the memory"):
+            with third_party_code("the memory"):
                 events = await self.memory.recent(session_id, limit=self.history)
         except ToolFailedError as exc:
             _log.warning("the conversation so far is left out: %s", type(exc.__cause__).__name__)
@@ -153,7 +154,7 @@ class Answering(BaseModel):
         if self.memory is None:
             return
         try:
-            with foreign_code("the memory"):
+            with third_party_code("the memory"):
                 await self.memory.append_event(session_id, Event(role=MessageRole.USER, text=query))
                 await self.memory.append_event(session_id, Event(role=MessageRole.ASSISTANT, text=text))
         except ToolFailedError as exc:
@@ -161,9 +162,3 @@ class Answering(BaseModel):
 
 
 _SPEAKERS = frozenset({MessageRole.USER, MessageRole.ASSISTANT})
-
-
-def _status(error: LLMError | TokenBudgetError) -> Literal["timeout", "invalid", "error"]:
-    if isinstance(error, LLMTimeoutError):
-        return "timeout"
-    return "invalid" if isinstance(error, MalformedReplyError) else "error"

@@ -1,6 +1,6 @@
-"""Stored tool outputs: pointers to them, the store, choosing among them, and showing what was chosen.
+"""Public exports for stored tool outputs: pointers, the store, selectors, and rendering.
 
-The face of `llm_common.pointers`, whose modules may move; import from here.
+A stable import path: the modules of `llm_common.pointers` and `llm_common.selection` may move.
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The store that needs the extra `object-store`, when it is asked for."""
+    """Imports `ObjectContextPointerStore` on first use, since it needs the extra `object-store`."""
     if name == "ObjectContextPointerStore":
         from llm_common.pointers.object_records import ObjectContextPointerStore  # noqa: PLC0415 - an extra
 

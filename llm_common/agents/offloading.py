@@ -1,4 +1,4 @@
-"""Offloading: a result that is too long for the prompt becomes a pointer and a preview made for the question."""
+"""Offloading: replaces a result that is too long for the prompt by a pointer and a preview for the query."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from llm_common.text.fence import fence_nonce, fenced, one_line, printable, with
 
 __all__ = ["OffloadPolicy", "OffloadTurn", "Offloaded", "offload"]
 
-_MOST_CHARS_PER_TOKEN = 16  # a text with more is long, whatever its tokens: counting megabytes takes seconds
+_MAX_CHARS_PER_TOKEN = 16  # a longer text is not counted: megabytes take seconds
 _READ_CHARS = 2_000_000
 _PASSAGES_SHARE = 0.6
-_LEAST_CHARS = 80
+_MIN_CHARS = 80
 _LINE_CHARS = 200
 _SAMPLE_CHARS = 2_000
 _PASSAGES_LABEL = "Passages that hold words of the question:"
@@ -34,13 +34,13 @@ _ENDS_LABEL = "Beginning and end:"
 
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy:
-    """Which results stay whole, and how much room the others get.
+    """Which results stay whole, and the size of the previews of the others.
 
     Attributes:
         threshold_tokens: A longer result is offloaded.
         preview_tokens: Most tokens of a preview.
-        turn_tokens: Most tokens of all that the calls of one turn show, results and previews together; None: no limit.
-        tools: Thresholds of single tools by name: 0 always offloads, None never does for its length alone.
+        turn_tokens: Most tokens of the results and previews of one turn together; None: no limit.
+        tools: Thresholds of single tools by name: 0 always offloads, None never offloads for length alone.
     """
 
     threshold_tokens: int = 2_000
@@ -49,7 +49,7 @@ class OffloadPolicy:
     tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def threshold(self, tool_name: str) -> int | None:
-        """The threshold of a tool, None when it has none."""
+        """The threshold of a tool, or None."""
         return self.tools.get(tool_name, self.threshold_tokens)
 
 
@@ -60,8 +60,8 @@ class Offloaded(BaseModel):
         pointer_id: Reads it back.
         tool_name: What gave it.
         total_chars: Characters of the whole result.
-        preview: What a model should see instead: shape and counts, then the passages that have to do with the query
-            and the head and the tail, in a fence. Empty when the turn has no room left for any.
+        preview: What a model sees instead, in a fence: shape and counts, passages that match the query, head and
+            tail. Empty if the turn has no tokens left.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -76,15 +76,14 @@ class Offloaded(BaseModel):
 
 
 class OffloadTurn:
-    """What the results of one turn may show together, shared by calls that run side by side.
+    """The token budget of one turn, shared by its concurrent calls.
 
-    Every call that is still to come keeps room for a preview, so that who finishes first does not take it all. The sum
-    never exceeds the policy's `turn_tokens`, unless more than that is read back: what a model asked for stays whole,
-    within the reader's own limit. For one event loop.
+    Reserves a preview for every unfinished call. The sum never exceeds the policy's `turn_tokens`, except by what the
+    model reads back, which stays whole within the reader's own limit. For one event loop.
 
     Args:
-        policy: Thresholds and room.
-        query: What the previews are made for.
+        policy: Thresholds and budgets.
+        query: Decides which passages the previews show.
         calls: How many calls the turn has.
         counter: Counts tokens; None takes the upper bound.
     """
@@ -106,7 +105,7 @@ class OffloadTurn:
         self._reserve = min(self._policy.preview_tokens, share)
 
     async def keeps(self, tool_name: str, result: object) -> bool:
-        """Whether a result stays whole; it then counts as shown. What was read back always stays.
+        """Whether a result stays whole; it then counts as shown. What was read back always stays whole.
 
         Raises:
             UnserialisableError: JSON cannot stand for the result.
@@ -120,22 +119,22 @@ class OffloadTurn:
             return True
         count = partial(_tokens_within, result, min(limits), self._counter)
         tokens = await asyncio.to_thread(count)
-        room = self._room()  # others may have taken some meanwhile
+        room = self._room()  # other calls may have taken some meanwhile
         if tokens is None or (room is not None and tokens > room):
             return False
         self._spend(tokens)
         return True
 
     async def preview(self, pointer: ContextPointer, result: object) -> Offloaded:
-        """What stands for a result that does not stay whole; it counts as shown.
+        """The replacement of a result that does not stay whole; it counts as shown.
 
         Args:
-            pointer: Where the result is stored.
-            result: What of it may be shown; see `ToolContextManager.as_stored`.
+            pointer: The stored result.
+            result: The redacted result; see `ToolContextManager.as_stored`.
         """
         room = self._room()
         granted = self._policy.preview_tokens if room is None else min(self._policy.preview_tokens, room)
-        self._spend(granted)  # at once, so that no other takes it
+        self._spend(granted)  # before the await: no other call may take it
         make = partial(_preview, pointer, result, self._query, granted, self._counter)
         offloaded, tokens = await asyncio.to_thread(make)
         if self._left is not None:
@@ -143,7 +142,7 @@ class OffloadTurn:
         return offloaded
 
     def _room(self) -> int | None:
-        """Tokens that this call may take, those that the calls to come are sure of left aside."""
+        """Tokens that this call may take, without those reserved for unfinished calls; None: no limit."""
         if self._left is None:
             return None
         return max(self._left - self._reserve * max(self._calls_left - 1, 0), 0)
@@ -164,14 +163,14 @@ async def offload(
     task_id: str | int | None = None,
     query_id: str | None = None,
 ) -> Any:
-    """The result as it is, or what stands for it in the prompt once it is stored.
+    """The result itself, or its replacement in the prompt after it is stored.
 
     Args:
         result: What a tool returned.
         tool_name: The tool's name.
-        args: What it was called with.
-        context: Keeps the result when it is offloaded; one that stays whole is not stored.
-        turn: Policy, query and room, shared by the calls of one turn; None: the default policy, and no query.
+        args: The arguments of the call.
+        context: Stores an offloaded result; one that stays whole is not stored.
+        turn: Policy, query and budget, shared by the calls of one turn; None: the default policy, and no query.
         task_id: Task of the plan.
         query_id: Query that the call serves.
 
@@ -193,9 +192,9 @@ def _text_of(result: object) -> str:
 
 
 def _tokens_within(result: object, limit_tokens: int, counter: TokenCounter) -> int | None:
-    """The tokens of a result, None when they are over the limit."""
+    """The tokens of a result, None if they exceed the limit."""
     text = _text_of(result)
-    if len(text) > limit_tokens * _MOST_CHARS_PER_TOKEN:
+    if len(text) > limit_tokens * _MAX_CHARS_PER_TOKEN:
         return None
     tokens = counter.count(text)
     return tokens if tokens <= limit_tokens else None
@@ -204,14 +203,14 @@ def _tokens_within(result: object, limit_tokens: int, counter: TokenCounter) -> 
 def _preview(
     pointer: ContextPointer, result: object, query: str, limit_tokens: int, counter: TokenCounter
 ) -> tuple[Offloaded, int]:
-    """What stands for the result, and the tokens that it takes."""
+    """The replacement of a result, and its tokens."""
     text = _text_of(result)
     parts = _Parts(text, result, query)
     frame = counter.count(_framed(pointer, len(text), ""))
     sample = text[:_SAMPLE_CHARS]
     room = (limit_tokens - frame) * len(sample) // max(counter.count(sample), 1)
     shown, tokens = "", limit_tokens + 1
-    while tokens > limit_tokens and room >= _LEAST_CHARS:
+    while tokens > limit_tokens and room >= _MIN_CHARS:
         shown = _framed(pointer, len(text), parts.body(room))
         tokens = counter.count(shown)
         room = min(room * (limit_tokens - frame) // max(tokens - frame, 1), room * 9 // 10)
@@ -237,7 +236,7 @@ def _framed(pointer: ContextPointer, total_chars: int, body: str) -> str:
 
 
 class _Parts:
-    """What a preview shows of a result: passages that hold words of the query, then head and tail."""
+    """The content of a preview: passages that match the query, then head and tail."""
 
     def __init__(self, text: str, result: object, query: str) -> None:
         is_text = isinstance(result, str) or len(text) > _READ_CHARS
@@ -246,10 +245,10 @@ class _Parts:
         self._passages = RankedPassages(text[:_READ_CHARS], search_stems(query))
 
     def body(self, room: int) -> str:
-        """The parts in about `room` characters."""
+        """The content in about `room` characters."""
         best = partial(self._passages.best, count=len)
         found = best(room=int(room * _PASSAGES_SHARE)) or best(room=room)
         passages = f"{_PASSAGES_LABEL}\n{found.text}\n{_ENDS_LABEL}\n" if found else ""
-        left = max(room - len(passages), _LEAST_CHARS)
+        left = max(room - len(passages), _MIN_CHARS)
         ends = excerpt_text(self._text, left) if self._value is self._text else excerpt_json(self._value, left)
         return without_headings(passages + ends.text)

@@ -1,4 +1,4 @@
-"""Plans, tool calls and their results, as planners and applications exchange them."""
+"""Public exports for plans, tool calls and their results."""
 
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
 

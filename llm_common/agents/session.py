@@ -1,17 +1,18 @@
-"""`ToolContextManager`: what one session's tools returned, on disk, with a pointer to each in memory."""
+"""`ToolContextManager`: the tool results of one session, on disk, with a pointer to each in memory."""
 
 import asyncio
 import hashlib
 import logging
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, overload
+
+from cachetools import LRUCache
 
 from llm_common.agents.context_pointers import (
     ContextPointer,
@@ -24,87 +25,7 @@ from llm_common.errors import CorruptPointerError, InvalidIdError, PointerNotFou
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 from llm_common.text.canonical import decode_json, encode_json
 
-__all__ = [
-    "DEFAULT_PERSIST_THRESHOLD",
-    "ResultCache",
-    "StoredContext",
-    "ToolContextManager",
-    "list_sources",
-    "urls_named_by",
-]
-
-Key = tuple[str, str]
-
-
-class ResultCache:
-    """Bytes by query and pointer id; what was used longest ago goes first. Safe among threads.
-
-    Args:
-        max_item_bytes: Longer results are not kept.
-        max_bytes: Most bytes of all together.
-    """
-
-    def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
-        self._max_item_bytes = max_item_bytes
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._results: OrderedDict[Key, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def takes(self, size: int | None) -> bool:
-        """Whether a result of that many bytes would be kept."""
-        return size is not None and size <= self._max_item_bytes
-
-    def put(self, key: Key, payload: bytes) -> None:
-        """Keeps a result in place of what was there."""
-        with self._lock:
-            self._drop(key)
-            if not self.takes(len(payload)):
-                return
-            self._results[key] = payload
-            self._bytes += len(payload)
-            while self._bytes > self._max_bytes:
-                self._drop(next(iter(self._results)))
-
-    def get(self, key: Key) -> bytes | None:
-        """The result, None when it is not kept."""
-        with self._lock:
-            if key in self._results:
-                self._results.move_to_end(key)
-            return self._results.get(key)
-
-    def clear(self) -> None:
-        """Keeps nothing."""
-        with self._lock:
-            self._results.clear()
-            self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def _drop(self, key: Key) -> None:
-        self._bytes -= len(self._results.pop(key, b""))
-
-
-def urls_named_by(result: Any) -> list[str]:
-    """URLs that a plain dict names under `url` and `sources`; the store itself reads `source_urls`."""
-    if not isinstance(result, dict):
-        return []
-    sources = result.get("sources")
-    entries = [result, *(sources if isinstance(sources, list) else [])]
-    urls = (entry.get("url") for entry in entries if isinstance(entry, dict))
-    return [url for url in urls if isinstance(url, str)]
-
-
-def list_sources(pointers: Iterable[ContextPointer]) -> list[dict[str, str]]:
-    """Each URL of the pointers once, in their order, as `tool`, `url`, `title` (the tool's name) and `pointer_id`."""
-    sources: dict[str, dict[str, str]] = {}
-    for pointer in pointers:
-        for url in pointer.source_urls:
-            facts = {"tool": pointer.tool_name, "url": url, "title": pointer.tool_name}
-            sources.setdefault(url, facts | {"pointer_id": pointer.pointer_id})
-    return list(sources.values())
-
+__all__ = ["DEFAULT_PERSIST_THRESHOLD", "ResultCache", "StoredContext", "ToolContextManager"]
 
 DEFAULT_PERSIST_THRESHOLD = 32_768
 """Bytes up to which a result also stays in memory: nearly every answer of an API, hardly any file."""
@@ -117,25 +38,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """A pointer with the result that it stands for, as plain data of the caller's own."""
+    """A pointer with a copy of its result as plain data."""
 
     pointer: ContextPointer
     result: Any
 
 
 class ToolContextManager:
-    """Every output of a session on disk, and a pointer to each in the order in which they were saved.
+    """Every output of a session on disk, and a pointer to each, in save order.
 
-    There is one store underneath; the manager only remembers which of its pointers are this session's, so a new
-    manager on an old folder starts empty, and `resume` brings back what an earlier one saved. Getters return copies:
-    nothing a caller does to them reaches the manager. Calls may be saved concurrently from one event loop.
-
-    Files stay until `clear`, or the end of an `async with` block with `clear_on_exit`; only this session's go then.
+    The manager records which pointers of the store belong to this session: a new manager on an old folder starts
+    empty, and `resume` adds what an earlier session saved. Getters return copies. Calls may be saved concurrently from
+    one event loop. `clear`, or the end of an `async with` block with `clear_on_exit`, removes this session's files.
 
     Args:
         base_dir: Folder of the store; None takes the store's own default.
         pointer_store: A ready store instead of a folder.
-        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB of them in all; 0 keeps none.
+        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all (LRU); 0 keeps none.
         clear_on_exit: Whether the end of an `async with` block clears.
     """
 
@@ -190,8 +109,8 @@ class ToolContextManager:
     ) -> ContextPointer:
         """A copy of the pointer to a result that is now on disk.
 
-        Every call is kept: the same call with another result gets a pointer of its own; with the same result it keeps
-        its one pointer, which becomes the newest. When saving fails there is no pointer and `size` is what it was.
+        The same call with another result gets a new pointer; with the same result it keeps its pointer, which becomes
+        the newest. A failed save changes nothing.
 
         Args:
             tool_name: Name of the tool that ran.
@@ -210,18 +129,18 @@ class ToolContextManager:
             tool_name=tool_name,
             args=args,
             result=result,
-            source_urls=urls_named_by(result),
+            source_urls=_urls_named_by(result),
             keep_repeats=True,
         )
         self._keep(pointer)
         if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
             payload = encode_json(result).data
-            if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:  # else it has changed meanwhile
+            if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:  # else it changed during the save
                 self._cache.put(_key(pointer), payload)
         return pointer.model_copy(deep=True)
 
     async def as_stored(self, result: Any) -> Any:
-        """A result as the store keeps it, without the secrets that the store takes out; raises as `save_context`."""
+        """The result as the store keeps it, with secrets redacted; raises as `save_context`."""
         return await self._store.as_stored(result)
 
     def get_all_pointers(self) -> list[ContextPointer]:
@@ -256,12 +175,12 @@ class ToolContextManager:
         return _copies(pointers)
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
-        """The result behind a pointer, from memory where it stays there; otherwise as the store's `load_result`."""
+        """The result behind a pointer, from memory if it is there; else as the store's `load_result`."""
         cached = self._cache.get(_key(pointer))
         return self._store.load_result(pointer=pointer) if cached is None else decode_json(cached)
 
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """A pointer of this session with its result as stored bytes: what `ReadBackTool` may read.
+        """A pointer of this session with its result as stored bytes, for `ReadBackTool`.
 
         Raises:
             PointerNotFoundError: The session has no such pointer; `.reason` is `erased` when it has cleared it.
@@ -277,10 +196,10 @@ class ToolContextManager:
         return pointer, cached
 
     async def load_contexts(self, pointers: Iterable[ContextPointer | str]) -> list[StoredContext]:
-        """The results of the pointers, in the order given; those that are missing or damaged are left out.
+        """The results of the pointers, in the order given, without those that are missing or damaged.
 
         Args:
-            pointers: Pointers, or ids of this session's pointers; a text that is none of them counts as missing.
+            pointers: Pointers, or ids of this session's pointers; an unknown id counts as missing.
 
         Raises:
             StoreError: The store cannot be read at all.
@@ -352,39 +271,44 @@ class ToolContextManager:
         return select_by_keywords(query, candidates, on_no_match=on_no_match)
 
     def get_all_sources(self, query_id: str) -> list[dict[str, str]]:
-        """What the session's results of one query came from: each URL once, in save order.
+        """The source URLs of the session's results of one query: each once, in save order.
 
         Returns:
             Dicts with `tool`, `url`, `title` (the tool's name) and `pointer_id`.
         """
-        return list_sources(self.get_pointers_for_query(query_id))
+        sources: dict[str, dict[str, str]] = {}
+        for pointer in self.get_pointers_for_query(query_id):
+            for url in pointer.source_urls:
+                facts = {"tool": pointer.tool_name, "url": url, "title": pointer.tool_name}
+                sources.setdefault(url, facts | {"pointer_id": pointer.pointer_id})
+        return list(sources.values())
 
     def clear_pointers(self) -> None:
-        """Forgets the session's pointers and what stays in memory; the files stay, and can still be cleared."""
+        """Removes the session's pointers and cached results from memory; the files stay, and can still be cleared."""
         self._pointers.clear()
         self._cache.clear()
 
     async def clear_context_dir(self) -> None:
-        """Removes the files of what this session saved or resumed, and folders that this leaves empty.
+        """Removes the files that this session saved or resumed, and folders that are then empty.
 
-        Files of others stay, also in the same folder. Idempotent. The pointers stay, and can no longer be loaded.
+        Files of other sessions stay, also in the same folder. Idempotent. The pointers stay, but cannot be loaded.
 
         Raises:
-            StoreError: Some could not be removed; calling again goes on with them.
+            StoreError: Some files could not be removed; call again to retry.
         """
         self._cache.clear()
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
-            # What the session forgets it remembers itself, so that it leaves nothing at all behind.
+            # No tombstones: the session itself records what it erased.
             await asyncio.to_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
             self._erased |= removed
             self._stored[query_id] -= removed
 
     async def clear(self) -> None:
-        """Removes the session's files, then forgets its pointers; idempotent.
+        """Removes the session's files, then its pointers; idempotent.
 
         Raises:
-            StoreError: Some files could not be removed; the pointers are kept.
+            StoreError: Some files could not be removed; the pointers stay.
         """
         await self.clear_context_dir()
         self.clear_pointers()
@@ -419,6 +343,54 @@ class ToolContextManager:
         return await asyncio.to_thread(
             lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
         )
+
+
+class ResultCache:
+    """Results as bytes by query and pointer id; LRU, safe among threads.
+
+    Args:
+        max_item_bytes: Longer results are not kept.
+        max_bytes: Limit of all together.
+    """
+
+    def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
+        self._max_item_bytes = min(max_item_bytes, max_bytes)
+        self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
+        self._lock = threading.Lock()
+
+    def takes(self, size: int | None) -> bool:
+        """Whether a result of that many bytes would be kept."""
+        return size is not None and size <= self._max_item_bytes
+
+    def put(self, key: tuple[str, str], payload: bytes) -> None:
+        """Replaces the result of that key; one that is too long is only removed."""
+        with self._lock:
+            self._results.pop(key, None)
+            if self.takes(len(payload)):
+                self._results[key] = payload
+
+    def get(self, key: tuple[str, str]) -> bytes | None:
+        """The result; None if it is not cached."""
+        with self._lock:
+            return self._results.get(key)
+
+    def clear(self) -> None:
+        """Removes every result."""
+        with self._lock:
+            self._results.clear()
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+
+def _urls_named_by(result: Any) -> list[str]:
+    """URLs that a plain dict names under `url` and `sources`; the store itself reads `source_urls`."""
+    if not isinstance(result, dict):
+        return []
+    sources = result.get("sources")
+    entries = [result, *(sources if isinstance(sources, list) else [])]
+    urls = (entry.get("url") for entry in entries if isinstance(entry, dict))
+    return [url for url in urls if isinstance(url, str)]
 
 
 def _key(pointer: ContextPointer) -> tuple[str, str]:

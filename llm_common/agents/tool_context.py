@@ -1,4 +1,4 @@
-"""`ToolContextManager`: the outputs of one session."""
+"""Public exports around `ToolContextManager`, the outputs of one session."""
 
 from llm_common.agents.session import StoredContext, ToolContextManager
 

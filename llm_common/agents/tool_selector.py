@@ -1,4 +1,4 @@
-"""`ToolSelector`: a model chooses tool calls; the names that an application needs around it."""
+"""Public exports around `ToolSelector`, which lets a model choose tool calls."""
 
 from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import DroppedCall

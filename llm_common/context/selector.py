@@ -28,7 +28,7 @@ from llm_common.errors import StoreError, ToolFailedError
 from llm_common.pointers.format import LoadsResults
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.excerpt import to_json
-from llm_common.tools.tool import foreign_code
+from llm_common.tools.tool import third_party_code
 
 __all__ = [
     "ContextEvent",
@@ -204,7 +204,7 @@ class ContextSelector:
         """
         for listener in self._listeners:
             try:
-                with foreign_code("a context listener"):
+                with third_party_code("a context listener"):
                     answer: object = listener(ContextEvent(name, data))
                     if inspect.iscoroutine(answer):
                         answer.close()

@@ -1,46 +1,44 @@
 """Talks to a model: messages, clients, structured replies, token counts.
 
-The clients are imported when they are first asked for, so that the rest of the library starts without httpx.
+A name's module is imported on first use: the rest of the library starts without httpx, which takes 110 ms to import.
 """
 
 from typing import TYPE_CHECKING
 
 from llm_common._lazy import lazy_exports
-from llm_common.core.client import LLMClient
-from llm_common.core.decision import SelectionCache
-from llm_common.core.http.costs import UsageTotals
-from llm_common.core.http.providers import config_for_provider, config_from_env
-from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.structured import Attempt, answer_text, ask, extract_json
-from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 
 if TYPE_CHECKING:
-    from llm_common.core.adapters import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
-    from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+    from llm_common.core.adapters import (
+        LangChainClient as LangChainClient,
+        LiteLLMClient as LiteLLMClient,
+        OpenAISDKClient as OpenAISDKClient,
+        PydanticAIClient as PydanticAIClient,
+    )
+    from llm_common.core.client import LLMClient as LLMClient
+    from llm_common.core.decision import SelectionCache as SelectionCache
+    from llm_common.core.http.costs import UsageTotals as UsageTotals
+    from llm_common.core.http.openai_compatible import OpenAICompatibleClient as OpenAICompatibleClient
+    from llm_common.core.http.providers import (
+        config_for_provider as config_for_provider,
+        config_from_env as config_from_env,
+    )
+    from llm_common.core.models import (
+        LLMConfig as LLMConfig,
+        LLMMessage as LLMMessage,
+        LLMResponse as LLMResponse,
+        LLMUsage as LLMUsage,
+        MessageRole as MessageRole,
+    )
+    from llm_common.core.structured import (
+        Attempt as Attempt,
+        answer_text as answer_text,
+        ask as ask,
+        extract_json as extract_json,
+    )
+    from llm_common.core.tokens import (
+        ExactCounter as ExactCounter,
+        TokenCounter as TokenCounter,
+        UpperBoundCounter as UpperBoundCounter,
+    )
 
-__all__ = [
-    "Attempt",
-    "ExactCounter",
-    "LLMClient",
-    "LLMConfig",
-    "LLMMessage",
-    "LLMResponse",
-    "LLMUsage",
-    "LangChainClient",
-    "LiteLLMClient",
-    "MessageRole",
-    "OpenAICompatibleClient",
-    "OpenAISDKClient",
-    "PydanticAIClient",
-    "SelectionCache",
-    "TokenCounter",
-    "UpperBoundCounter",
-    "UsageTotals",
-    "answer_text",
-    "ask",
-    "config_for_provider",
-    "config_from_env",
-    "extract_json",
-]
-
-__getattr__, _ = lazy_exports(__name__)
+__getattr__, __all__ = lazy_exports(__name__)

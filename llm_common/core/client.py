@@ -1,4 +1,4 @@
-"""`LLMClient`: the seam between llm-common and whatever answers."""
+"""`LLMClient`: the interface between llm-common and a model."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -10,10 +10,10 @@ __all__ = ["LLMClient"]
 
 
 class LLMClient(ABC):
-    """Something that answers a conversation; one method to implement.
+    """Answers a conversation; subclasses implement one method.
 
-    An `async with` block closes what the client holds open. The selectors take any object with a matching
-    `chat_completion`, so subclassing is a convenience and not a duty.
+    An `async with` block closes the client's connections. Subclassing is optional: the selectors take any object with a
+    matching `chat_completion`.
     """
 
     @abstractmethod
@@ -32,17 +32,17 @@ class LLMClient(ABC):
             model: Name at the endpoint; None takes the client's default.
             temperature: Sampling temperature; None takes the client's default.
             max_tokens: Limit of the answer in tokens; None takes the client's default.
-            **options: What else the endpoint takes, such as `response_format`.
+            **options: Further options of the endpoint, such as `response_format`.
 
         Returns:
-            One answer, whole: a stream is drained first.
+            One whole answer.
 
         Raises:
-            LLMError: The call gave nothing usable; its subclasses say why.
+            LLMError: The call failed; its subclasses say why.
         """
 
     async def aclose(self) -> None:
-        """Closes what the client holds open; safe to call twice."""
+        """Closes the client's connections; safe to call twice."""
         return
 
     async def __aenter__(self) -> Self:

@@ -3,40 +3,40 @@
 import asyncio
 import hashlib
 import json
+import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from cachetools import TTLCache
 from pydantic import BaseModel
 
-from llm_common.core.models import LLMMessage
+from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMError, LLMTimeoutError
+from llm_common.text.fence import in_fence
 
-__all__ = ["Asking", "Decision", "Judged", "Question", "SelectionCache", "cache_key", "decide"]
+__all__ = ["CallOptions", "Decision", "Prompt", "SelectionCache", "Verdict", "closed_object", "decide"]
 
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+ChoiceT = TypeVar("ChoiceT")
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    client: object  # held, so that another client can never have its id
-    reply: str
-    expires_at: float
+_FINAL = frozenset({"auth", "cost_limit"})  # the endpoint would refuse another model too
 
 
 class SelectionCache:
-    """Replies of models, to be read again instead of paid for again, for a while and up to a number.
+    """Model replies, reused for a limited time instead of paid for again.
 
     Pass one to a selector, or to several. A reply is found again only for the same client, model, temperature, schema
-    and prompt, byte for byte, and the same settings and registry. What is kept is the reply and not the selection: it
-    is held against the registry or the candidates of the day each time. Only what led to a selection is kept; failures
-    never are. In memory; for the tasks of one event loop.
+    and prompt, byte for byte, and the same settings and registry. The cache holds the reply and not the selection:
+    each use checks it against the current registry or candidates. Only replies that led to a selection are kept,
+    never failures. In memory, LRU, safe among threads.
 
     Args:
-        ttl_s: Seconds for which a reply is used; what it names may be out of date then.
-        max_entries: Most replies; the ones used longest ago go first.
-        clock: Seconds that never run backwards; for tests.
+        ttl_s: Seconds for which a reply is used.
+        max_entries: Most replies; the least recently used ones are evicted first.
+        clock: Monotonic seconds; for tests.
 
     Raises:
         ValueError: A limit is not positive.
@@ -47,220 +47,239 @@ class SelectionCache:
     ) -> None:
         if not ttl_s > 0 or max_entries < 1:
             raise ValueError(f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0")
-        self._ttl_s = ttl_s
-        self._max_entries = max_entries
-        self._clock = clock
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        # The client is kept with its reply, since the id in the key could otherwise become another client's.
+        self._entries: TTLCache[str, tuple[object, str]] = TTLCache(max_entries, ttl_s, timer=clock)
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forgets every reply."""
-        self._entries.clear()
+        """Removes every reply."""
+        with self._lock:
+            self._entries.clear()
 
     def get(self, key: str, *, client: object) -> Any:
-        """The reply as data of its own, or None when there is none of this client, or none that is young enough."""
-        entry = self._entries.get(key)
-        if entry is None or entry.client is not client:
-            return None
-        if self._clock() >= entry.expires_at:
-            del self._entries[key]
-            return None
-        self._entries.move_to_end(key)
-        return json.loads(entry.reply)
+        """A copy of the reply as plain data; None if this client has none or it has expired."""
+        with self._lock:
+            owner, reply = self._entries.get(key, (None, ""))
+        return json.loads(reply) if reply and owner is client else None
 
     def put(self, key: str, reply: object, *, client: object) -> None:
-        """Keeps a reply; one that JSON cannot hold is not kept."""
+        """Stores a reply; ignores one that is not JSON."""
         try:
             text = json.dumps(reply)
         except (TypeError, ValueError, RecursionError):
             return
-        self._entries[key] = _Entry(client, text, self._clock() + self._ttl_s)
-        self._entries.move_to_end(key)
-        while len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
-
-
-def cache_key(
-    client: object,
-    messages: Sequence[LLMMessage],
-    *,
-    model: str | None,
-    temperature: float,
-    json_schema: Mapping[str, Any] | None,
-    scope: str,
-) -> str:
-    """One digest of everything that a reply depends on; `scope` is what the caller adds."""
-    prompt = [message.model_dump(exclude_none=True) for message in messages]
-    asked = [id(client), model, temperature, json_schema and dict(json_schema), scope, prompt]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-ReplyT = TypeVar("ReplyT", bound=BaseModel)
-ChoiceT = TypeVar("ChoiceT")
-
-_FINAL = frozenset({"auth", "cost_limit"})  # another model would be refused alike
+        with self._lock:
+            self._entries[key] = client, text
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Whom to ask, and how long.
+class CallOptions:
+    """Which models a choice asks, and for how long.
 
     Attributes:
-        client: What answers.
         model: Asked first; None is the client's default.
-        fallback_model: Asked once when the first gave nothing usable; None asks nobody else.
+        fallback_model: Asked once if the first reply was not usable; None makes no second call.
         timeout_s: Seconds for one call.
-        ends_at: When the whole selection has to be over, on the running loop's clock.
+        deadline_s: Seconds for the whole choice; None is `timeout_s` for each model that may be asked.
         temperature: Sampling temperature.
-        cache: Where replies are looked up first; None asks every time.
+        cache: Looked up before a model is asked; None asks every time.
+
+    Raises:
+        ValueError: `timeout_s` or `deadline_s` is not positive.
     """
 
-    client: SupportsChat
-    model: str | None
-    fallback_model: str | None
-    timeout_s: float
-    ends_at: float
+    model: str | None = None
+    fallback_model: str | None = None
+    timeout_s: float = 30.0
+    deadline_s: float | None = None
     temperature: float = 0.0
     cache: SelectionCache | None = None
 
+    def __post_init__(self) -> None:
+        for name, seconds in (("timeout_s", self.timeout_s), ("deadline_s", self.total_s)):
+            if not seconds > 0:
+                raise ValueError(f"{name} is {seconds}; it must be more than 0")
+
+    @property
+    def total_s(self) -> float:
+        """Seconds that the whole choice may take."""
+        if self.deadline_s is not None:
+            return self.deadline_s
+        return self.timeout_s * (1 if self.fallback_model is None else 2)
+
+    def ends_at(self) -> float:
+        """The deadline of a choice that starts now, on the running loop's clock."""
+        return asyncio.get_running_loop().time() + self.total_s
+
 
 @dataclass(frozen=True, slots=True)
-class Judged(Generic[ChoiceT]):
-    """What a reply amounts to.
+class Verdict(Generic[ChoiceT]):
+    """The result of judging one reply.
 
     Attributes:
-        choice: What was chosen, with an account of it.
-        count: How much of it is valid.
-        usable: Whether it counts as an answer; "nothing fits" does.
-        wrong: What to tell the other model, which is asked wherever this is not empty.
-        reason: The code of what makes it unusable, for the record of the attempt.
+        choice: What the model chose, with an account of it.
+        count: How many of the chosen entries are valid.
+        usable: Whether the reply counts as an answer; "nothing fits" does.
+        feedback: A correction for the fallback model, which is asked if this is not empty.
+        reason: Why the reply is not usable, as a code for the attempt's record.
     """
 
     choice: ChoiceT
     count: int
     usable: bool = True
-    wrong: str = ""
+    feedback: str = ""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[ReplyT, ChoiceT]):
-    """What to ask, and how to judge the reply.
+class Prompt(Generic[ReplyT, ChoiceT]):
+    """The question to a model, and the check of its reply.
 
     Attributes:
-        messages: The prompt, given what was wrong with an earlier answer, "" at first; the first prompt has to be a
-            prefix of the second.
-        reply_model: What the reply has to validate as.
-        judge: What a valid reply amounts to.
+        system: The system message: the part that rarely changes.
+        user: The user message.
+        reply_model: What the reply must validate as.
+        judge: Makes a verdict of a valid reply.
         json_schema: As for `ask`.
         read_tool_calls: As for `ask`.
-        scope: What a cached reply depends on beside the prompt, such as settings.
+        scope: What a cached reply depends on besides the prompt, such as settings.
     """
 
-    messages: Callable[[str], list[LLMMessage]]
+    system: str
+    user: str
     reply_model: type[ReplyT]
-    judge: Callable[[ReplyT], Judged[ChoiceT]]
+    judge: Callable[[ReplyT], Verdict[ChoiceT]]
     json_schema: Mapping[str, Any] | None = None
     read_tool_calls: ReadToolCalls | None = None
     scope: str = ""
 
+    def messages(self, feedback: str = "") -> list[LLMMessage]:
+        """The conversation; feedback on an earlier reply comes last, which keeps the provider's prefix cache valid."""
+        complaint = f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}" if feedback else ""
+        return [
+            LLMMessage(role=MessageRole.SYSTEM, content=self.system),
+            LLMMessage(role=MessageRole.USER, content=self.user + complaint),
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[ChoiceT]):
-    """How it ended.
+    """The outcome of `decide`.
 
     Attributes:
-        judged: The reply that counts; None when none could be read.
-        error: Why none could.
-        attempts: One record for each call that was made.
-        cached: Whether the reply that counts was known from before.
+        verdict: On the reply that counts; None if no reply could be read.
+        error: Why no reply could be read.
+        attempts: One record for each call.
+        cached: Whether the reply that counts came from the cache.
     """
 
-    judged: Judged[ChoiceT] | None = None
+    verdict: Verdict[ChoiceT] | None = None
     error: LLMError | None = None
     attempts: tuple[Attempt, ...] = ()
     cached: bool = False
 
     @property
-    def wrong(self) -> str:
-        """What to tell another model; "" when nothing was wrong."""
+    def feedback(self) -> str:
+        """A correction for the fallback model; "" if the reply needs none."""
         if self.error is not None:
             return self.error.message
-        return self.judged.wrong if self.judged else ""
+        return self.verdict.feedback if self.verdict else ""
+
+    @property
+    def count(self) -> int:
+        """How many of the chosen entries are valid."""
+        return self.verdict.count if self.verdict else 0
 
 
-async def decide(question: Question[ReplyT, ChoiceT], asking: Asking) -> Decision[ChoiceT]:
-    """The decision of the first model, or of the fallback where the first left something wrong.
+async def decide(
+    client: SupportsChat, prompt: Prompt[ReplyT, ChoiceT], options: CallOptions, *, ends_at: float
+) -> Decision[ChoiceT]:
+    """The decision of the first model, or of the fallback where the first needs correction.
 
-    The fallback is asked once, not after a refused key or a spent budget, and not when the time is over. What it says
-    counts, unless the first answer chose more that is valid: a failed second attempt takes nothing away.
+    The fallback is asked once, but not after a refused key, a spent budget or the deadline. Its answer counts unless
+    the first one holds more valid entries: a failed second attempt takes nothing away.
+
+    Args:
+        client: What answers.
+        prompt: What to ask.
+        options: Models, timeout of one call, cache.
+        ends_at: The deadline on the running loop's clock; see `CallOptions.ends_at`.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled; every other failure is the decision's `error`.
     """
-    first = await _attempt(question, asking, asking.model, wrong="")
-    ended = bool(first.attempts) and first.attempts[-1].error in _FINAL
-    if not first.wrong or asking.fallback_model is None or ended or _left_s(asking) <= 0:
+    first = await _attempt(client, prompt, options, options.model, ends_at=ends_at)
+    final = bool(first.attempts) and first.attempts[-1].error in _FINAL
+    late = asyncio.get_running_loop().time() >= ends_at
+    if not first.feedback or options.fallback_model is None or final or late:
         return first
-    second = await _attempt(question, asking, asking.fallback_model, wrong=first.wrong)
-    counts = first if _count(first) > _count(second) else second
-    return replace(counts, attempts=first.attempts + second.attempts)
+    second = await _attempt(client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback)
+    best = first if first.count > second.count else second
+    return replace(best, attempts=first.attempts + second.attempts)
 
 
 async def _attempt(
-    question: Question[ReplyT, ChoiceT], asking: Asking, model: str | None, *, wrong: str
+    client: SupportsChat,
+    prompt: Prompt[ReplyT, ChoiceT],
+    options: CallOptions,
+    model: str | None,
+    *,
+    ends_at: float,
+    feedback: str = "",
 ) -> Decision[ChoiceT]:
-    """One model call, or a reply known from before, and what it led to."""
-    messages = question.messages(wrong)
-    key = _key(question, asking, model, messages)
-    known = asking.cache.get(key, client=asking.client) if asking.cache is not None else None
-    if known is not None:
-        return Decision(question.judge(question.reply_model.model_validate(known)), cached=True)
-    left_s = _left_s(asking)
+    """One cached reply or one model call, with its verdict."""
+    messages = prompt.messages(feedback)
+    key = ""
+    if options.cache is not None:
+        key = _cache_key(client, prompt, messages, model=model, temperature=options.temperature)
+        known = options.cache.get(key, client=client)
+        if known is not None:
+            return Decision(prompt.judge(prompt.reply_model.model_validate(known)), cached=True)
+    left_s = ends_at - asyncio.get_running_loop().time()
     if left_s <= 0:
-        late = LLMTimeoutError("The time was over before a model was asked; allow more", timeout_s=asking.timeout_s)
-        return Decision(error=late)
+        error = LLMTimeoutError("The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s)
+        return Decision(error=error)
     attempts: list[Attempt] = []
     try:
         reply = await ask(
-            asking.client,
+            client,
             messages,
-            reply_model=question.reply_model,
+            reply_model=prompt.reply_model,
             model=model,
-            timeout_s=min(asking.timeout_s, left_s),
-            temperature=asking.temperature,
+            timeout_s=min(options.timeout_s, left_s),
+            temperature=options.temperature,
             attempts=attempts,
-            read_tool_calls=question.read_tool_calls,
-            json_schema=question.json_schema,
+            read_tool_calls=prompt.read_tool_calls,
+            json_schema=prompt.json_schema,
         )
     except LLMError as exc:
         return Decision(error=exc, attempts=tuple(attempts))
-    judged = question.judge(reply)
-    if not judged.usable:
-        attempts[-1] = replace(attempts[-1], error="malformed", reason=judged.reason)
-    elif asking.cache is not None:
-        asking.cache.put(key, reply.model_dump(), client=asking.client)
-    return Decision(judged, attempts=tuple(attempts))
+    verdict = prompt.judge(reply)
+    if not verdict.usable:
+        attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
+    elif options.cache is not None:
+        options.cache.put(key, reply.model_dump(), client=client)
+    return Decision(verdict, attempts=tuple(attempts))
 
 
-def _key(question: Question[ReplyT, ChoiceT], asking: Asking, model: str | None, messages: list[LLMMessage]) -> str:
-    if asking.cache is None:
-        return ""
-    return cache_key(
-        asking.client,
-        messages,
-        model=model,
-        temperature=asking.temperature,
-        json_schema=question.json_schema,
-        scope=question.scope,
-    )
+def _cache_key(
+    client: object,
+    prompt: Prompt[ReplyT, ChoiceT],
+    messages: list[LLMMessage],
+    *,
+    model: str | None,
+    temperature: float,
+) -> str:
+    """One digest of everything that a reply depends on."""
+    texts = [message.content for message in messages]
+    schema = prompt.json_schema and dict(prompt.json_schema)
+    facts = [id(client), model, temperature, schema, prompt.scope, texts]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _count(decision: Decision[ChoiceT]) -> int:
-    return decision.judged.count if decision.judged else 0
-
-
-def _left_s(asking: Asking) -> float:
-    return asking.ends_at - asyncio.get_running_loop().time()
+def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON Schema of an object that has exactly these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -1,8 +1,8 @@
-"""What the exceptions of a client that is not ours mean, told by their shape: no foreign package is imported for it.
+"""Translates the exceptions of third-party clients by their shape, without importing their packages.
 
 Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
 (Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
-them choose alike. A package that wraps another's exception chains it, so what led to it is looked at too.
+them choose alike. Chained causes are read too, since packages wrap each other's exceptions.
 """
 
 import json
@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from inspect import getattr_static
 from typing import Final
 
+from llm_common.core.http.wire import error_of_status
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
-__all__ = ["foreign_errors"]
+__all__ = ["external_errors"]
 
 _TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
 _CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|gaierror)$")
@@ -26,27 +27,27 @@ _MAX_BODY_CHARS: Final = 2_000
 
 
 @contextmanager
-def foreign_errors(client: str, *, timeout_s: float) -> Iterator[None]:
-    """A block of foreign code out of which only an LLMError comes, chained to what was raised, or a cancellation.
+def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
+    """A block of third-party code whose exceptions are raised as `LLMError`, with the original as cause.
 
     Args:
-        client: Its name, for the texts, which repeat nothing of the foreign exception but its class.
+        client: The client's name for the error's text, which repeats only the class of the exception.
         timeout_s: The limit that a timeout is reported with.
 
     Raises:
-        LLMError: Of the class that fits; itself for what fits none.
+        LLMError: Of the class that fits, else itself.
     """
     handled = sys.exception()
     try:
         yield
     except LLMError:
         raise
-    except Exception as exc:  # a client that is not ours raises what it likes
+    except Exception as exc:  # a third-party client may raise anything
         raise _error_of(list(_causes(exc, handled)), client, timeout_s=timeout_s) from exc
 
 
 def _causes(exc: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
-    """The exception and what led to it inside the block; not the one that the caller was handling all along."""
+    """The exception and its causes inside the block, without one that the caller was already handling."""
     cause: BaseException | None = exc
     for _ in range(_MAX_CAUSES):
         if cause is None or cause is handled:
@@ -76,26 +77,24 @@ def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> 
 
 
 def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError | None:
-    """The error for the HTTP status that an exception tells of."""
+    """The error for the HTTP status that an exception holds."""
     found = [_fact(exc, name) for name in ("status_code", "status", "code")]
     found.append(_fact(_fact(exc, "response"), "status_code"))
-    # A status below 400 is of an answer that failed for another reason.
+    # With a status below 400 the answer failed for another reason.
     status = next((status for status in found if isinstance(status, int) and 400 <= status < 600), None)  # noqa: PLR2004
     if status is None:
         return None
-    from llm_common.core.http.transport import error_of_status  # noqa: PLC0415 - loads httpx, which is slow
-
     body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
-    return error_of_status(status, body, retry_after=_header(exc, "retry-after"))
+    return error_of_status(status, body, retry_after=_retry_after(exc))
 
 
 def _fact(owner: object, name: str) -> object:
-    """An attribute as it is stored: a foreign property could raise, and would do so in the midst of another error."""
+    """The stored attribute: evaluating a third-party property could raise while an error is being handled."""
     return getattr_static(owner, name, None)
 
 
 def _body(exc: BaseException) -> str:
-    """What the endpoint said: the decoded body, else the exception's message."""
+    """The endpoint's text: the decoded body, else the exception's message."""
     body = _fact(exc, "body")
     if isinstance(body, dict | list):
         return json.dumps(body, default=lambda _: None, ensure_ascii=False)
@@ -103,16 +102,16 @@ def _body(exc: BaseException) -> str:
     return next((text for text in said if isinstance(text, str)), "")
 
 
-def _header(exc: object, wanted: str) -> str | None:
+def _retry_after(exc: object) -> str | None:
     for owner, name in ((exc, "headers"), (_fact(exc, "response"), "headers"), (exc, "litellm_response_headers")):
         for header, value in _mapping(_fact(owner, name)).items():
-            if str(header).lower() == wanted:
+            if str(header).lower() == "retry-after":
                 return str(value)
     return None
 
 
 def _without_keys(text: str, causes: list[BaseException]) -> str:
-    """The text without the keys that the failed request was sent with, since some endpoints repeat them."""
+    """The text without the request's API keys, which some endpoints repeat."""
     for cause in causes:
         for header, value in _mapping(_fact(_fact(cause, "request"), "headers")).items():
             if str(header).lower() in _KEY_HEADERS and (key := str(value).removeprefix("Bearer ").strip()):

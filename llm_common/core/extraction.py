@@ -1,28 +1,26 @@
-"""The one JSON object in a model's reply: peeled out of what stands around it, never repaired.
+"""Extracts the one JSON object, or the tool calls, from a model's reply; never repairs.
 
-Three rules, and no case outside them:
+An object, in time linear in the reply, by three rules:
 
-1. Thinking is not the answer. What stands between `<think>` and `</think>`, or the marks that other models put around
-   their thinking, is skipped; a closing mark alone, as from models whose opening one is part of the prompt, discards
-   everything before it.
-2. Brackets pair up over the rest of the reply, strings left aside, and only an outermost pair is a candidate. A reply
-   that was cut therefore never yields one of its inner parts. Fences, box tokens and prose have no brackets of their
-   own and need no rule.
-3. A candidate that is not JSON at all (`use {x}`) is prose, and so is every list (`see [1]`): answers are objects. Of
-   what remains there must be one, however often repeated.
+1. Thinking is not the answer. Text between `<think>` and `</think>`, or other models' thinking marks, is skipped. A
+   closing mark alone, from models whose prompt holds the opening one, discards everything before it.
+2. Brackets are paired over the rest of the reply, outside strings, and only an outermost pair is a candidate: a cut
+   reply never yields one of its inner parts. Fences, box tokens and prose hold no brackets and need no rule.
+3. A candidate that is not JSON (`use {x}`) is prose, and so is every list (`see [1]`). Exactly one object must remain,
+   however often repeated.
 
-Every step takes time linear in the reply.
-
-Only notations are read that carry JSON and say where the whole ends: a list, or a section with an end mark. A reply in
-one of the others (`<tool_call>{...}</tool_call>` after one another, arguments as XML or Python) is refused: cut between
-two calls it would pass for a whole one, or its values would have to be guessed.
+Tool calls are read only from notations that hold JSON and mark the end of the whole: a list, or a section with an end
+mark. Others are refused (`<tool_call>{...}</tool_call>` in a row, arguments as XML or Python): cut between two calls
+they would look whole, or their values would have to be guessed.
 """
+
+# ruff: noqa: RUF001 - full-width bars are part of DeepSeek's marks
 
 import json
 import math
 import re
 from json import JSONDecodeError
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from llm_common.errors import MalformedReplyError
 
@@ -48,8 +46,8 @@ _FAULTS: Final = {
     "unclosed_thinking": "ends before its thinking does; allow more tokens, or ask for less thinking",
 }
 
-# The tags that models put around their thinking, in any case, and the marks of Magistral, Kimi, Command A and Gemma 4.
-# In OpenAI's harmony format every channel but the final one is thinking, and ends with its message.
+# Thinking tags, in any case, and the marks of Magistral, Kimi, Command A and Gemma 4. In OpenAI's harmony format every
+# channel but the final one is thinking, and ends with its message.
 _TAGS: Final = "(?i:seed:think|think(?:ing)?|thought|reasoning)"
 _MARKS: Final = {
     "[THINK]": "[/THINK]",
@@ -63,34 +61,27 @@ _OPENING_MARK: Final = "|".join(map(re.escape, _MARKS))
 _CLOSING_MARK: Final = "|".join(re.escape(mark) for mark in dict.fromkeys(_MARKS.values()) if mark != "<|end|>")
 _OPENS: Final = rf"<(?P<tag>{_TAGS})(?:\s[^<>]*)?>|(?P<mark>{_OPENING_MARK})"
 
-# What matters outside a value: where thinking begins or ends, a bracket, an object that was encoded once more as a
-# JSON string.
+# Outside a value: the begin or end of thinking, a bracket, an object that was encoded once more as a JSON string.
 _LANDMARK: Final = re.compile(
     rf"{_OPENS}|(?P<closing></{_TAGS}(?:\s[^<>]*)?>|{_CLOSING_MARK})|[{{}}\[\]]"
     r'|(?P<encoded>"(?:\\[nrt]|\ )*+\{(?:\\[nrt]|\ )*+\\")'
 )
 _OPENING: Final = re.compile(rf"\s*(?:{_OPENS})")
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# Strings and plain text in one stride, then a bracket; a quote there opens a string that never ends.
-_STRIDE: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
+# Strings and plain text in one match, then a bracket; a quote instead opens a string that never ends.
+_SPAN: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
 _CLOSER: Final = {"{": "}", "[": "]"}
 
 
 def extract_json(text: str) -> dict[str, object]:
     """The JSON object that a reply holds.
 
-    Peels off code fences, prose, thinking blocks and box tokens, reads an object that is repeated word for word or in
-    other key order once, and undoes one level of string encoding. Takes strict JSON only (RFC 8259, unique keys,
-    finite numbers) and mends nothing: no proper prefix of an object, and no part of one, is ever returned.
-
-    Args:
-        text: The reply as the model wrote it.
-
-    Returns:
-        The object; a list or a scalar is no answer.
+    Skips code fences, prose, thinking blocks and box tokens, reads a repeated object once, whatever its key order, and
+    undoes one level of string encoding. Takes only strict JSON (RFC 8259, unique keys, finite numbers): never returns
+    a proper prefix or a part of an object.
 
     Raises:
-        MalformedReplyError: Nothing, or nothing certain, to read. `.reason` is one of `ambiguous`, `bad_number`,
+        MalformedReplyError: No object, or no certain one. `.reason` is one of `ambiguous`, `bad_number`,
             `duplicate_keys`, `empty`, `no_json`, `not_strict`, `too_deep` (over 100 levels), `too_large` (over
             1,000,000 characters), `truncated`, `unclosed_thinking`.
     """
@@ -110,7 +101,10 @@ def _only_object(text: str) -> dict[str, object]:
     candidates = _candidates(text)
     for candidate in candidates:
         try:
-            answer = _parse(candidate)
+            answer = _DECODER.decode(candidate)
+            if isinstance(answer, str):  # an object that was encoded once more
+                _end_of_value(answer, 0)
+                answer = _DECODER.decode(answer)
         except JSONDecodeError:
             continue
         # Compared as text, since 1, 1.0 and True are equal in Python.
@@ -123,7 +117,7 @@ def _only_object(text: str) -> dict[str, object]:
 
 
 def without_thinking(text: str) -> str:
-    """The text of a reply after the thinking that it begins with, if any; what comes later is left as it is.
+    """The text of a reply without the thinking at its beginning, if any.
 
     Raises:
         MalformedReplyError: Nothing is left (`empty`), or the thinking has no end (`unclosed_thinking`).
@@ -137,10 +131,10 @@ def without_thinking(text: str) -> str:
 
 
 def parse_whole(text: str) -> object:
-    """The value that a text is from its first character to its last, by the rules of `extract_json`.
+    """The JSON object or list that is the whole text, as strict as `extract_json`.
 
     Raises:
-        MalformedReplyError: Something else than one strict JSON object or list; `.reason` as for `extract_json`.
+        MalformedReplyError: Anything else; `.reason` as for `extract_json`.
     """
     if not text.startswith(("{", "[")):
         raise _fault("no_json")
@@ -164,7 +158,12 @@ def _candidates(text: str) -> list[str]:
         elif landmark["tag"] or landmark["mark"]:
             position = _end_of_thinking(text, landmark)
         else:
-            position = _end_of_string(text, start) if landmark["encoded"] else _end_of_value(text, start)
+            if not landmark["encoded"]:
+                position = _end_of_value(text, start)
+            elif string := _STRING.match(text, start):
+                position = string.end()
+            else:
+                raise _fault("truncated")
             if text[start] != "[":
                 found.append(text[start:position])
         if len(found) > _MAX_CANDIDATES:
@@ -180,18 +179,11 @@ def _end_of_thinking(text: str, opening: re.Match[str]) -> int:
     return closing.end()
 
 
-def _end_of_string(text: str, start: int) -> int:
-    string = _STRING.match(text, start)
-    if string is None:
-        raise _fault("truncated")
-    return string.end()
-
-
 def _end_of_value(text: str, start: int) -> int:
-    """Where the bracket at `start` is closed; depth is bounded here, so that no parser recurses without limit."""
+    """Where the bracket at `start` is closed; bounds the depth, since JSON parsers recurse."""
     open_brackets: list[str] = []
-    for stride in _STRIDE.finditer(text, start):
-        bracket = stride[1]
+    for span in _SPAN.finditer(text, start):
+        bracket = span[1]
         if bracket in _CLOSER:
             open_brackets.append(bracket)
             if len(open_brackets) > _MAX_DEPTH:
@@ -201,16 +193,8 @@ def _end_of_value(text: str, start: int) -> int:
         elif not open_brackets or bracket != _CLOSER[open_brackets.pop()]:
             raise _fault("not_strict")
         elif not open_brackets:
-            return stride.end()
+            return span.end()
     raise _fault("truncated")
-
-
-def _parse(candidate: str) -> dict[str, object]:
-    value = _DECODER.decode(candidate)
-    if isinstance(value, str):
-        _end_of_value(value, 0)
-        value = _DECODER.decode(value)
-    return cast("dict[str, object]", value)
 
 
 def _unique(members: list[tuple[str, object]]) -> dict[str, object]:
@@ -227,7 +211,7 @@ def _integer(literal: str) -> int:
 
 
 def _real(literal: str) -> float:
-    """A float; also given NaN and Infinity, which are no JSON, and numbers too large for one, such as 1e999."""
+    """A finite float; the decoder also passes NaN, Infinity and numbers such as 1e999."""
     number = float(literal)
     if len(literal) > _MAX_NUMBER_CHARS or not math.isfinite(number):
         raise _fault("bad_number")
@@ -241,9 +225,6 @@ _DECODER: Final = json.JSONDecoder(
 
 def _fault(reason: str) -> MalformedReplyError:
     return MalformedReplyError(f"The reply {_FAULTS[reason]}", reason=reason)
-
-
-# ruff: noqa: RUF001 - full-width bars are part of DeepSeek's marks
 
 
 # Mistral up to v7; Granite 3 and Phi-4-mini; Command R7B and Command A. What follows the list is special tokens alone.
@@ -273,16 +254,13 @@ _BEGINS: Final = re.compile(
 
 
 def read_text_calls(text: str) -> list[dict[str, Any]] | None:
-    """The calls in the API's own form, or None for a reply that holds no such notation.
+    """The tool calls that a reply holds as text, in the API's form; None if it has no such notation.
 
-    Prose may stand before the calls, but no bracket, and nothing but special tokens after them. All or nothing: one
-    call that is not whole JSON refuses the reply, since a mark within its text could have cut it in two.
-
-    Args:
-        text: The reply as the model wrote it; thinking at its beginning is skipped.
+    Skips thinking at the beginning. Allows prose without brackets before the calls, and only special tokens after
+    them. All or nothing: a mark inside a call's text could have cut it in two.
 
     Raises:
-        MalformedReplyError: The notation is begun, but what follows is not a whole list of calls.
+        MalformedReplyError: The notation begins, but no whole list of calls follows.
     """
     if len(text) > MAX_REPLY_CHARS or not _BEGINS.search(text):
         return None
@@ -311,7 +289,7 @@ def _listed(entries: object) -> list[dict[str, Any]]:
 
 
 def _each(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-    """The calls that a section consists of, without a gap."""
+    """The adjacent calls of a section."""
     found: list[re.Match[str]] = []
     position = 0
     while position < len(text):

@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back: plain frozen values."""
+"""Messages, responses and settings of a model call: frozen values."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -33,7 +33,7 @@ class LLMMessage(BaseModel):
 
 
 class LLMUsage(BaseModel):
-    """Tokens that a call took, as the endpoint counted them; `cached_tokens` are part of `prompt_tokens`."""
+    """Tokens of a call, as the endpoint counted them; `cached_tokens` are part of `prompt_tokens`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,7 +47,7 @@ class LLMUsage(BaseModel):
 
 
 class LLMResponse(BaseModel):
-    """One answer of a model. `content` is None, or a list of parts, where the endpoint sent that."""
+    """One answer of a model; `content` is None, or a list of parts, if the endpoint sent that."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,23 +68,23 @@ class LLMResponse(BaseModel):
 
 
 class LLMConfig(BaseModel):
-    """Where a client sends its calls and what it may spend.
+    """The endpoint of a client, and its limits.
 
     Attributes:
-        api_key: Never shown by repr, logs or errors; empty for a local server without a key.
-        base_url: Up to and without `/chat/completions`.
+        api_key: Never in repr, logs or errors; empty for a local server without a key.
+        base_url: Without `/chat/completions`.
         default_model: Used when a call names none.
         provider: Name for reports and for the table of model profiles.
         temperature: Sent with every call that names none; None leaves it to the endpoint.
         max_tokens: Limit of the answer for every call that names none; None leaves it to the endpoint.
         timeout_s: Deadline of one call in seconds, retries and waits included.
-        max_attempts: HTTP requests that one call may take.
+        max_attempts: Most HTTP requests of one call.
         max_response_bytes: A longer answer, after decompression, is refused.
-        cost_limit_usd: Dollars that the client may spend in its life; None sets no limit.
-        prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the names that may be chosen as an
-            enum, where they would ask for a JSON object. For endpoints that decode under a grammar, such as OpenAI,
-            llama.cpp and vLLM. Off by default: z.ai and DeepSeek know no schema, OpenRouter's providers differ, and
-            the schema costs tokens. An endpoint that refuses it is asked the older way from then on.
+        cost_limit_usd: Dollars that the client may spend in total; None sets no limit.
+        prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the allowed names as an enum, instead
+            of any JSON object. For endpoints that decode under a grammar, such as OpenAI, llama.cpp and vLLM. Off by
+            default: z.ai and DeepSeek support no schema, OpenRouter's providers differ, and the schema costs tokens.
+            An endpoint that refuses it is asked for a JSON object from then on.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,6 @@
 """One question to a model, answered by a value of the type that was asked for, or by an `LLMError`.
 
-Everything a foreign client may do wrong ends here: what leaves is a validated reply, an `LLMError` or a cancellation.
+Contains all faults of a third-party client: the outcome is a validated reply, an `LLMError` or a cancellation.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import span
-from llm_common.core.external_errors import foreign_errors
+from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
 from llm_common.core.models import LLMMessage, LLMUsage
 from llm_common.errors import (
@@ -31,137 +31,15 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
-__all__ = [
-    "Attempt",
-    "ForeignAnswer",
-    "ReadToolCalls",
-    "SupportsChat",
-    "answer_text",
-    "ask",
-    "cost_of",
-    "extract_json",
-    "read_answer",
-    "usage_of",
-]
+__all__ = ["Attempt", "ReadToolCalls", "SupportsChat", "answer_text", "ask", "cost_of", "extract_json", "usage_of"]
 
 ValueT = TypeVar("ValueT")
-
-_TEXT_PARTS: Final = ("text", "output_text")
-
-# How an answer that is whole ends, as OpenAI, Anthropic, text-generation-inference and gateways before them say it.
-_WHOLE: Final = frozenset(
-    {"", "stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence", "eos", "eos_token"}
-    | {"complete", "completed", "done", "finished"}
-)
-# How one ends that is not: OpenAI, then z.ai, Anthropic, Mistral, DeepSeek, vLLM and Gemini.
-_UNFINISHED: Final = {
-    "length": "cut",
-    "content_filter": "content_filter",
-    "sensitive": "content_filter",
-    "model_context_window_exceeded": "cut",
-    "network_error": "cut",
-    "error": "cut",
-    "max_tokens": "cut",
-    "refusal": "refusal",
-    "model_length": "cut",
-    "insufficient_system_resource": "cut",
-    "abort": "cut",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "prohibited_content": "content_filter",
-    "guardrail_intervened": "content_filter",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignAnswer:
-    """What is read of a foreign answer; whatever is not of its type, as in a double made of mocks, counts as absent."""
-
-    content: str = ""
-    finish_reason: str | None = None
-    refusal: str | None = None
-    tool_calls: tuple[dict[str, Any], ...] = ()
-    model: str | None = None
-    usage: LLMUsage | None = None
-    cost_usd: float | None = None
-
-    @property
-    def unfinished(self) -> str | None:
-        """Why the answer is not the model's whole one: `cut`, `content_filter`, `refusal`, or `unknown_finish`.
-
-        Providers invent reasons at will, so one that is not known to mean a whole answer counts as none.
-        """
-        if self.refusal:
-            return "refusal"
-        reason = (self.finish_reason or "").lower()
-        return None if reason in _WHOLE else _UNFINISHED.get(reason, "unknown_finish")
-
-
-def read_answer(answer: object) -> ForeignAnswer:
-    """The parts of an answer that matter; may raise whatever the attributes of a foreign object raise."""
-    return ForeignAnswer(
-        content=_text_of(getattr(answer, "content", None)),
-        finish_reason=_typed(answer, "finish_reason", str),
-        refusal=_typed(answer, "refusal", str),
-        tool_calls=_tool_calls_of(answer),
-        model=_typed(answer, "model", str),
-        usage=_typed(answer, "usage", LLMUsage),
-        cost_usd=_typed(answer, "cost_usd", float),
-    )
-
-
-def _typed(answer: object, name: str, kind: type[ValueT]) -> ValueT | None:
-    value = getattr(answer, name, None)
-    return value if isinstance(value, kind) else None
-
-
-def _text_of(content: object) -> str:
-    """The text of a reply that is a string or a list of parts; images and other parts are left out."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS]
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _tool_calls_of(answer: object) -> tuple[dict[str, Any], ...]:
-    """Native tool calls in today's shape, also where the answer has the older `function_call`; all or none."""
-    calls = _typed(answer, "tool_calls", list) or []
-    function = _typed(answer, "function_call", dict)
-    if not calls and function:
-        calls = [{"type": "function", "function": function}]
-    return tuple(calls) if all(isinstance(call, dict) for call in calls) else ()
-
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ReadToolCalls = Callable[[list[dict[str, Any]]], object]
 
-# The first class that fits names the error, so subclasses stand before their base.
-_CODES: Final[tuple[tuple[type[LLMError], str], ...]] = (
-    (LLMTimeoutError, "timeout"),
-    (LLMConnectionError, "connection"),
-    (LLMAuthError, "auth"),
-    (LLMRateLimitError, "rate_limit"),
-    (ModelNotFoundError, "model_not_found"),
-    (ContextTooLongError, "too_long"),
-    (LLMStatusError, "status"),
-    (MalformedReplyError, "malformed"),
-    (CostLimitError, "cost_limit"),
-    (LLMError, "client"),
-)
-
-_FAULTS: Final = {
-    "cut": "The model was stopped before its answer was whole; allow more tokens, or ask for less",
-    "content_filter": "The endpoint withheld the answer; rephrase the request, or use another model",
-    "refusal": "The model refused to answer; rephrase the request, or use another model",
-    "unknown_finish": "The endpoint ended the answer for a reason that is not known to mean a whole one; ask again",
-}
-_MAX_PLACES: Final = 5
-_FIELD_NAME: Final = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
-
 
 class SupportsChat(Protocol):
-    """What `ask` needs of a client; every `LLMClient` has it, and so has anything with this one method."""
+    """What `ask` needs of a client: this one method, which every `LLMClient` has."""
 
     def chat_completion(
         self,
@@ -171,12 +49,12 @@ class SupportsChat(Protocol):
         temperature: float,
         response_format: dict[str, Any],
     ) -> Awaitable[object]:
-        """An answer whose `content` is the reply and whose `finish_reason` says whether it is whole."""
+        """A response whose `content` is the reply and whose `finish_reason` says whether it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one model call took and what came of it; holds no text of the prompt or the reply.
+    """The cost and the outcome of one model call; holds no text of the prompt or the reply.
 
     Attributes:
         model: The model that answered as the endpoint names it, else the one that was asked for.
@@ -184,7 +62,7 @@ class Attempt:
         usage: Tokens, where the endpoint counted them.
         cost_usd: Dollars, where the client knows them.
         error: None for success, else `timeout`, `connection`, `status`, `auth`, `rate_limit`, `model_not_found`,
-            `too_long`, `cost_limit`, `malformed` or `client` (raised what no client of ours raises, or was cancelled).
+            `too_long`, `cost_limit`, `malformed` or `client` (any other exception of the client, or a cancellation).
         reason: A detail of the error: the reason code of a malformed reply, an HTTP status, or a class name.
     """
 
@@ -202,7 +80,7 @@ def usage_of(attempts: Iterable[Attempt]) -> LLMUsage:
 
 
 def cost_of(attempts: Iterable[Attempt]) -> float | None:
-    """Dollars of all attempts together, 0 for none; None as soon as one attempt's price is not known."""
+    """Dollars of all attempts together, 0 for none; None if the price of one is unknown."""
     costs = [attempt.cost_usd for attempt in attempts]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
@@ -222,23 +100,22 @@ async def ask(
 ) -> ModelT:
     """The model's reply as a `reply_model`.
 
-    One model call, no retry. The deadline holds whatever the client does: an answer that comes later is discarded,
-    and a client that ignores its cancellation is left behind. Cancelling the caller cancels the call at once. Safe to
-    run many times at once.
+    One model call, no retry. The deadline always holds: a later answer is discarded, and a client that ignores its
+    cancellation is abandoned. Cancelling the caller cancels the call at once. Safe to run concurrently.
 
     Args:
         client: What answers; its `chat_completion` gets every argument by keyword.
-        messages: The conversation, oldest first; the client gets a list of its own.
-        reply_model: What the JSON object of the reply has to validate as.
+        messages: The conversation, oldest first; the client gets a copy of the list.
+        reply_model: What the JSON object of the reply must validate as.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds until the call counts as failed.
-        temperature: Sampling temperature; 0 for the choices that ought to repeat.
-        attempts: Gets exactly one record of this call, also when it fails or is cancelled.
-        read_tool_calls: Makes the object to validate out of tool calls, where a model sends those and no text, or
-            writes them as text (`read_text_calls`); raises MalformedReplyError for calls that it cannot read. None:
+        temperature: Sampling temperature; 0 for choices that should repeat.
+        attempts: Gets exactly one record of this call, also if it fails or is cancelled.
+        read_tool_calls: Makes the object to validate from tool calls, for a model that sends those instead of text,
+            or writes them as text (`read_text_calls`); raises MalformedReplyError for calls that it cannot read. None:
             native calls alone count as an empty reply.
         json_schema: `{"name", "strict", "schema"}` as the API takes it, for a client whose `prefers_json_schema` is
-            True; any other is asked for a JSON object, and so is every client without it.
+            True; without either, the client is asked for a JSON object.
 
     Returns:
         The validated reply of a model that finished its answer.
@@ -247,16 +124,22 @@ async def ask(
         LLMTimeoutError: No answer in time.
         MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of `extract_json`, or `cut`,
             `content_filter`, `refusal`, `unknown_finish`, or `schema`.
-        LLMError: Its other classes as the client raised them; itself for anything else that the client raised.
+        LLMError: Its other classes as the client raised them; itself for any other exception of the client.
     """
+
+    def read(response: _ProviderResponse) -> ModelT:
+        calls: list[dict[str, Any]] | None = None
+        if read_tool_calls:
+            calls = read_text_calls(response.content) if response.content.strip() else list(response.tool_calls)
+        value = read_tool_calls(calls) if read_tool_calls and calls else extract_json(response.content)
+        return _validated(value, reply_model, reply=response.content)
+
     return await _recorded(
         client,
-        messages,
-        lambda answer: _read(answer, reply_model, read_tool_calls),
-        model=model,
+        read,
+        {"messages": list(messages), "model": model, "temperature": temperature},
         timeout_s=timeout_s,
         attempts=attempts,
-        options={"temperature": temperature},
         json_schema=json_schema or {},
     )
 
@@ -272,7 +155,7 @@ async def answer_text(
 ) -> str:
     """The model's whole answer as text, without its thinking.
 
-    Keeps the promises of `ask`: one call, no retry, a deadline that holds, whatever the client does.
+    One call under the rules of `ask`: no retry, and a deadline that always holds.
 
     Args:
         client: What answers.
@@ -289,64 +172,63 @@ async def answer_text(
     """
     return await _recorded(
         client,
-        messages,
-        _read_text,
-        model=model,
+        lambda response: without_thinking(response.content),
+        {"messages": list(messages), "model": model} | ({} if max_tokens is None else {"max_tokens": max_tokens}),
         timeout_s=timeout_s,
         attempts=attempts,
-        options={} if max_tokens is None else {"max_tokens": max_tokens},
     )
 
 
 async def _recorded(
     client: SupportsChat,
-    messages: list[LLMMessage],
-    read: Callable[[ForeignAnswer], ValueT],
+    read: "Callable[[_ProviderResponse], ValueT]",
+    arguments: dict[str, Any],
     *,
-    model: str | None,
     timeout_s: float,
     attempts: list[Attempt] | None,
-    options: dict[str, Any],
     json_schema: Mapping[str, Any] | None = None,
 ) -> ValueT:
-    """What `read` makes of the client's answer; the call leaves one record, however it ends.
+    """The value that `read` makes of a whole response; appends one record, however the call ends.
 
     None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty (see `ask`).
     """
-    answer = ForeignAnswer(model=model)
+    model = arguments["model"]
+    response = _ProviderResponse(model=model)
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
     with span("llm_common.ask", model=model or "default") as current:
         try:
-            arguments = {"messages": list(messages), "model": model, **options}
-            answer = await _within(timeout_s, _call(client, timeout_s, arguments, json_schema))
-            value = read(answer)
+            response = await _within(timeout_s, _call(client, timeout_s, arguments, json_schema))
+            if unfinished := response.unfinished:
+                raise MalformedReplyError(_FAULTS[unfinished], reason=unfinished, reply=response.content)
+            value = read(response)
             error = reason = None
         except LLMError as exc:
-            error, reason = _code(exc), _detail(exc)
+            error, reason = next(code for kind, code in _CODES if isinstance(exc, kind)), _detail(exc)
             if isinstance(exc.usage, LLMUsage):
-                answer = replace(answer, usage=exc.usage, cost_usd=exc.cost_usd)
+                response = replace(response, usage=exc.usage, cost_usd=exc.cost_usd)
             current.set_attribute("error.code", error)
             raise
         finally:
             if attempts is not None:
                 latency_ms = round((time.perf_counter() - started) * 1000)
                 attempts.append(
-                    Attempt(answer.model or model, latency_ms, answer.usage, answer.cost_usd, error, reason)
+                    Attempt(response.model or model, latency_ms, response.usage, response.cost_usd, error, reason)
                 )
     return value
 
 
-async def _within(timeout_s: float, call: Coroutine[Any, Any, ForeignAnswer]) -> ForeignAnswer:
-    """The call's answer, waited for from outside, since a client may swallow its cancellation."""
+async def _within(timeout_s: float, call: "Coroutine[Any, Any, _ProviderResponse]") -> "_ProviderResponse":
+    """The call's response; waits in another task, since a client may swallow its cancellation."""
     task = asyncio.create_task(call)
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     finally:
         finished = task.done()
         task.cancel()
-        task.add_done_callback(_look_at_its_error)
+        # Retrieves the exception of an abandoned call, which asyncio would log otherwise.
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     if not finished:
         raise LLMTimeoutError(
             f"No answer within {timeout_s:g} s; raise the timeout, or use a faster model", timeout_s=timeout_s
@@ -354,69 +236,150 @@ async def _within(timeout_s: float, call: Coroutine[Any, Any, ForeignAnswer]) ->
     return task.result()
 
 
-def _look_at_its_error(task: asyncio.Task[ForeignAnswer]) -> None:
-    """Keeps asyncio from logging an error that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
-
-
 async def _call(
     client: SupportsChat, timeout_s: float, arguments: dict[str, Any], json_schema: Mapping[str, Any] | None
-) -> ForeignAnswer:
-    """All contact with the foreign client and its answer; only an LLMError or a cancellation leaves."""
-    with foreign_errors(type(client).__name__, timeout_s=timeout_s):
-        if json_schema is not None:
-            arguments["response_format"] = _response_format(client, json_schema)
+) -> "_ProviderResponse":
+    """All contact with the third-party client and its response; raises only LLMError."""
+    with external_errors(type(client).__name__, timeout_s=timeout_s):
+        if json_schema and getattr(client, "prefers_json_schema", False) is True:
+            arguments["response_format"] = {"type": "json_schema", "json_schema": dict(json_schema)}
+        elif json_schema is not None:
+            arguments["response_format"] = {"type": "json_object"}
         pending = client.chat_completion(**arguments)
         if not inspect.isawaitable(pending):
             raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")
-        return read_answer(await pending)
+        return _ProviderResponse.of(await pending)
 
 
-def _response_format(client: object, json_schema: Mapping[str, Any]) -> dict[str, Any]:
-    if json_schema and getattr(client, "prefers_json_schema", False) is True:
-        return {"type": "json_schema", "json_schema": dict(json_schema)}
-    return {"type": "json_object"}
+# The `finish_reason` of a whole answer at OpenAI, Anthropic, text-generation-inference and gateways before them.
+_WHOLE: Final = frozenset(
+    {"", "stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence", "eos", "eos_token"}
+    | {"complete", "completed", "done", "finished"}
+)
+# And of one that is not whole: OpenAI, then z.ai, Anthropic, Mistral, DeepSeek, vLLM and Gemini.
+_UNFINISHED: Final = {
+    "length": "cut",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "model_context_window_exceeded": "cut",
+    "network_error": "cut",
+    "error": "cut",
+    "max_tokens": "cut",
+    "refusal": "refusal",
+    "model_length": "cut",
+    "insufficient_system_resource": "cut",
+    "abort": "cut",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "prohibited_content": "content_filter",
+    "guardrail_intervened": "content_filter",
+}
+_FAULTS: Final = {
+    "cut": "The model was stopped before its answer was whole; allow more tokens, or ask for less",
+    "content_filter": "The endpoint withheld the answer; rephrase the request, or use another model",
+    "refusal": "The model refused to answer; rephrase the request, or use another model",
+    "unknown_finish": "The endpoint ended the answer for a reason that is not known to mean a whole one; ask again",
+}
+_TEXT_PARTS: Final = ("text", "output_text")
 
 
-def _read_text(answer: ForeignAnswer) -> str:
-    _refuse_unfinished(answer)
-    return without_thinking(answer.content)
+@dataclass(frozen=True, slots=True)
+class _ProviderResponse:
+    """The parts of a response that matter; a value of another type, as in a mock, counts as absent."""
+
+    content: str = ""
+    finish_reason: str | None = None
+    refusal: str | None = None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    model: str | None = None
+    usage: LLMUsage | None = None
+    cost_usd: float | None = None
+
+    @classmethod
+    def of(cls, response: object) -> Self:
+        """Reads a client's response, whose attributes may raise anything."""
+        return cls(
+            content=_text_of(getattr(response, "content", None)),
+            finish_reason=_typed(response, "finish_reason", str),
+            refusal=_typed(response, "refusal", str),
+            tool_calls=_tool_calls_of(response),
+            model=_typed(response, "model", str),
+            usage=_typed(response, "usage", LLMUsage),
+            cost_usd=_typed(response, "cost_usd", float),
+        )
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why the answer is not whole: `cut`, `content_filter`, `refusal`, or `unknown_finish`; None if it is.
+
+        Providers invent reasons, so one that is not known to mean a whole answer counts as unfinished.
+        """
+        if self.refusal:
+            return "refusal"
+        reason = (self.finish_reason or "").lower()
+        return None if reason in _WHOLE else _UNFINISHED.get(reason, "unknown_finish")
 
 
-def _refuse_unfinished(answer: ForeignAnswer) -> None:
-    reason = answer.unfinished
-    if reason:
-        raise MalformedReplyError(_FAULTS[reason], reason=reason, reply=answer.content)
+def _typed(response: object, name: str, kind: type[ValueT]) -> ValueT | None:
+    value = getattr(response, name, None)
+    return value if isinstance(value, kind) else None
 
 
-def _read(answer: ForeignAnswer, reply_model: type[ModelT], read_tool_calls: ReadToolCalls | None) -> ModelT:
-    _refuse_unfinished(answer)
-    calls: list[dict[str, Any]] | None = None
-    if read_tool_calls:
-        calls = read_text_calls(answer.content) if answer.content.strip() else list(answer.tool_calls)
-    value = read_tool_calls(calls) if read_tool_calls and calls else extract_json(answer.content)
+def _text_of(content: object) -> str:
+    """The text of a reply that is a string or a list of parts; images and other parts are left out."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _tool_calls_of(response: object) -> tuple[dict[str, Any], ...]:
+    """Native tool calls in today's shape, also from the older `function_call`; all or none."""
+    calls = _typed(response, "tool_calls", list) or []
+    function = _typed(response, "function_call", dict)
+    if not calls and function:
+        calls = [{"type": "function", "function": function}]
+    return tuple(calls) if all(isinstance(call, dict) for call in calls) else ()
+
+
+_MAX_PROBLEMS: Final = 5
+_FIELD_NAME: Final = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
+
+
+def _validated(value: object, reply_model: type[ModelT], *, reply: str) -> ModelT:
     try:
         return reply_model.model_validate(value)
     except ValidationError as exc:
         problems = exc.errors(include_url=False, include_context=False, include_input=False)
     # Outside the handler, since a chained ValidationError would quote the reply in every traceback.
-    places = ", ".join(_place(problem) for problem in problems[:_MAX_PLACES])
+    places = ", ".join(map(_place, problems[:_MAX_PROBLEMS]))
     raise MalformedReplyError(
         f"The reply does not fit {reply_model.__name__}: {places}; ask again, or use another model",
         reason="schema",
-        reply=answer.content,
+        reply=reply,
     )
 
 
 def _place(problem: ErrorDetails) -> str:
-    """Where and how a value does not fit; a name that cannot be a field's is the model's text and is not shown."""
+    """Where and how a value does not fit; hides a name that cannot be a field's, since it is the model's text."""
     steps = [str(step) if isinstance(step, int) or _FIELD_NAME.fullmatch(step) else "?" for step in problem["loc"]]
     return f"{'.'.join(steps) or 'the whole'} ({problem['type']})"
 
 
-def _code(error: LLMError) -> str:
-    return next(code for kind, code in _CODES if isinstance(error, kind))
+# The first class that fits names the error: subclasses come before their base.
+_CODES: Final[tuple[tuple[type[LLMError], str], ...]] = (
+    (LLMTimeoutError, "timeout"),
+    (LLMConnectionError, "connection"),
+    (LLMAuthError, "auth"),
+    (LLMRateLimitError, "rate_limit"),
+    (ModelNotFoundError, "model_not_found"),
+    (ContextTooLongError, "too_long"),
+    (LLMStatusError, "status"),
+    (MalformedReplyError, "malformed"),
+    (CostLimitError, "cost_limit"),
+    (LLMError, "client"),
+)
 
 
 def _detail(error: LLMError) -> str | None:

@@ -1,4 +1,4 @@
-"""How many tokens a text takes: an upper bound that needs nothing, and an exact count behind the extra `tokens`."""
+"""Counts tokens: an upper bound without dependencies, and exactly with the extra `tokens`."""
 
 import re
 import sys
@@ -19,11 +19,10 @@ __all__ = ["ExactCounter", "TokenCounter", "UpperBoundCounter"]
 
 EncodingName = Literal["cl100k_base", "o200k_base"]
 
-# Where both tokenizers cut a text, in the order in which they try: an apostrophe's ending; a word without a change
-# from small to capital letters; three digits; blanks that end in line ends; blanks but the last one, which may join
-# what follows; marks with the space before and the line ends after them; anything beyond ASCII with the space before
-# it; a blank alone. A space that joins a word is left out. What an alternative looks at and refuses, a later one
-# consumes: linear time.
+# Where both tokenizers cut a text, in their order: an apostrophe's ending; a word without a change from small to
+# capital letters; three digits; blanks that end in line ends; blanks but the last one, which may join the next piece;
+# marks with the space before and the line ends after them; non-ASCII with the space before it; a single blank. A space
+# that joins a word is left out. A later alternative consumes what an earlier one rejects: linear time.
 _PIECE = re.compile(
     r"'(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])"
     r"|[a-z]+|[A-Z]+[a-z]*|[0-9]{1,3}"
@@ -31,45 +30,44 @@ _PIECE = re.compile(
     r"| ?[\0-\x08\x0e-\x1f!-/:-@\[-`{-\x7f]+(?:[\r\n]+/*)?"
     r"| ?[^\0-\x7f]+| (?![A-Za-z])|[\t\f\v]"
 )
-# The pairs that cl100k_base joins first, across the change of case at which o200k_base cuts.
+# Pairs that cl100k_base joins first, across the change of case where o200k_base cuts.
 _ACROSS_CASE = re.compile(r"x[A-F]|d[BT]|k[BJ]|u[CD]|aN|gL|iT|mA|nP|oS|zM")
 _MAX_SPACES = 79  # both vocabularies hold every run of spaces up to here
-# No piece reaches over the end of a line, but for line ends that follow each other, and slashes that begin a line.
+# No piece crosses the end of a line, except for adjacent line ends, and slashes at the beginning of a line.
 _LINES = re.compile(r"[^\r\n]*[\r\n]+(?:/[^\r\n]*[\r\n]*)*|[^\r\n]+")
 _MAX_LINE_CHARS = 200
-_MAX_REMEMBERED = 65_536
+_MAX_CACHED = 65_536
 _BINDINGS = "bpe_openai._bindings"
 _LOADING = threading.Lock()
 
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Something that counts tokens; one method, safe to share between tasks and threads."""
+    """Counts tokens; one method, safe to share between tasks and threads."""
 
     def count(self, text: str) -> int:
-        """The number of tokens of the text, or a bound that is never below it."""
+        """The number of tokens of the text, or an upper bound."""
 
 
 class UpperBoundCounter:
-    """A bound on what cl100k_base and o200k_base make of a text, without vocabulary, network or extra.
+    """An upper bound of the tokens in cl100k_base and o200k_base, without vocabulary, network or extra.
 
     A text is cut where both tokenizers cut it. A piece that both know whole is one token. For other words and runs of
-    marks the bound is the longest way to cut them so that no two neighbours join into a known piece: byte pair encoding
-    only stops when no two neighbours join (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909), so its own cut is
-    one of those. Beyond ASCII, a character that is no token of its own counts as its UTF-8 bytes.
+    marks the bound is the longest cut in which no two neighbours join into a known piece: byte pair encoding stops
+    only when no two neighbours join (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909). A non-ASCII character
+    that is not a token counts as its UTF-8 bytes.
 
-    That is proven for a piece alone. That pieces side by side stay within the sum is checked by sampling: about one of
-    100,000 random joins of words across a change of case (`untoEquality`) takes one token more in cl100k_base; no text
-    of more than a few words was seen to.
+    This is proven for single pieces, and sampled for adjacent ones: about one of 100,000 random joins of words across a
+    change of case (`untoEquality`) takes one token more in cl100k_base; no text of more than a few words did.
 
     Measured against the larger of the two exact counts: English prose 1.25 to 1.6 times, code 1.1 to 1.4, JSON 1.2,
-    base64 1.1, Chinese 1.2, French 1.6, Russian 2.2. Linear in the length, about 5 MB a second; lines that were counted
-    before are remembered by the counter, up to 65,536 of at most 200 characters, and cost a tenth. Other models'
-    tokenizers differ: where a budget must be exact, use that model's own counter.
+    base64 1.1, Chinese 1.2, French 1.6, Russian 2.2. Linear in the length, about 5 MB a second, and ten times that for
+    lines that the counter has cached, up to 65,536 of at most 200 characters. Other models' tokenizers differ: for an
+    exact budget use the model's own counter.
     """
 
     def __init__(self) -> None:
-        self._of_lines = _Remembered(_lines_bound, max_chars=_MAX_LINE_CHARS)
+        self._of_lines = _BoundCache(_lines_bound, max_chars=_MAX_LINE_CHARS)
 
     def count(self, text: str) -> int:
         """At least as many tokens as cl100k_base and o200k_base make of the text."""
@@ -79,8 +77,8 @@ class UpperBoundCounter:
 class ExactCounter:
     """The exact number of tokens in one encoding, offline; needs the extra `tokens`.
 
-    Special tokens such as `<|endoftext|>` count as ordinary text, as an endpoint treats them inside a message. The
-    first counter of a process takes about a second and 80 MB.
+    Special tokens such as `<|endoftext|>` count as plain text, as in a message to an endpoint. The first counter of a
+    process takes about a second and 80 MB.
 
     Args:
         encoding: `o200k_base` for GPT-4o and later, `cl100k_base` for GPT-4 and GPT-3.5.
@@ -99,12 +97,12 @@ class ExactCounter:
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 
     def count(self, text: str) -> int:
-        """The number of tokens; a lone surrogate counts as the `?` that is sent for it."""
+        """The number of tokens; a lone surrogate is sent and counted as `?`."""
         return int(self._tokenizer.count(text.encode(errors="replace").decode()))
 
 
 def _bindings() -> ModuleType:
-    """The core of bpe-openai, loaded without its package, which unpacks vocabularies of its own first: 0.5 s, 80 MB."""
+    """The core of bpe-openai, loaded without its package, which unpacks more vocabularies: 0.5 s, 80 MB."""
     with _LOADING:
         if _BINDINGS not in sys.modules:
             package = find_spec(_BINDINGS.partition(".")[0])
@@ -113,7 +111,7 @@ def _bindings() -> ModuleType:
                 raise ModuleNotFoundError(_BINDINGS)
             module = module_from_spec(spec)
             spec.loader.exec_module(module)
-            sys.modules[_BINDINGS] = module  # the package, imported later, takes it from here
+            sys.modules[_BINDINGS] = module  # a later import of the package uses it
         if sys.modules[_BINDINGS] is None:
             raise ModuleNotFoundError(_BINDINGS)
         return sys.modules[_BINDINGS]
@@ -121,20 +119,20 @@ def _bindings() -> ModuleType:
 
 @cache
 def _known_pieces() -> tuple[Mapping[str, None], Mapping[str, None]]:
-    """Words and marks, and single characters beyond ASCII, that are one token in both encodings.
+    """Words and marks, and single non-ASCII characters, that are one token in both encodings.
 
-    They are the keys of dicts, which the garbage collector passes over, while it would visit each element of a set.
+    Dict keys and not sets: the garbage collector skips a dict of strings, but visits each element of a set.
     """
     pieces = orjson.loads(Path(__file__).with_name("token_pieces.json").read_bytes())
     return dict.fromkeys([*pieces["words"].split(), *pieces["marks"]]), dict.fromkeys(pieces["characters"])
 
 
-class _Remembered(dict[str, int]):
-    """The bounds of texts, each worked out once; a mapping, so that known texts are looked up without a call of ours.
+class _BoundCache(dict[str, int]):
+    """A cache of bounds; a dict, since a lookup of a cached text then runs no Python code.
 
     Args:
-        bound: Works out a bound.
-        max_chars: Longer texts are not kept; of the others 65,536 at most.
+        bound: Computes a bound.
+        max_chars: Longer texts are not cached; of the others 65,536 at most.
     """
 
     def __init__(self, bound: Callable[[str], int], *, max_chars: int) -> None:
@@ -145,7 +143,7 @@ class _Remembered(dict[str, int]):
     def __missing__(self, text: str) -> int:
         bound = self._bound(text)
         if len(text) <= self._max_chars:
-            if len(self) >= _MAX_REMEMBERED:
+            if len(self) >= _MAX_CACHED:
                 self.clear()
             self[text] = bound
         return bound
@@ -164,14 +162,14 @@ def _bound(piece: str) -> int:
     if not piece.strip(" "):
         return -(-len(piece) // _MAX_SPACES)
     # A word may carry the space before it as its first character.
-    return _longest_cut(" " + piece if piece.isalpha() else piece, known)
+    return _max_parts(" " + piece if piece.isalpha() else piece, known)
 
 
-_OF_PIECES = _Remembered(_bound, max_chars=32)
+_OF_PIECES = _BoundCache(_bound, max_chars=32)
 
 
 def _bytes_bound(piece: str, characters: Container[str]) -> int:
-    """One for a character that is a token, else its bytes; a space in front may take a token's first byte away."""
+    """One for a character that is a token, else its bytes; a leading space may join a token's first byte."""
     text = piece.removeprefix(" ")
     tokens = sum(1 if char in characters else _size(char) for char in text)
     if text == piece:
@@ -183,11 +181,10 @@ def _size(char: str) -> int:
     return len(char.encode(errors="surrogatepass"))
 
 
-def _longest_cut(text: str, known: Container[str]) -> int:
-    """The most parts of a text of which no two neighbours join into a known piece, or slightly more.
+def _max_parts(text: str, known: Container[str]) -> int:
+    """At least the most parts of a text of which no two neighbours join into a known piece.
 
-    `most[i]` bounds the parts of `text[i:]`: two parts from i on reach at least to the first end that makes them
-    unknown.
+    `most[i]` bounds the parts of `text[i:]`: two parts from i on extend at least to the first end that is unknown.
     """
     size = len(text)
     most = [0] * (size + 1)

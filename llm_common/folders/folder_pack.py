@@ -1,8 +1,9 @@
 """`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
 
 Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the folder,
-and files that usually hold secrets. An index on disk, readable by its owner alone, holds the words of the files: the next
-call reads only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
+and files that usually hold secrets. An index on disk, readable by its owner alone, holds the words of the files: the
+next call reads only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it
+whole.
 """
 
 import glob

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from llm_common._env import XDG_CACHE_HOME, read_path
 from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.tree_index import TreeIndex
-from llm_common.storage.sqlite_file import as_store_errors
+from llm_common.storage.sqlite_file import sqlite_errors_as_store_errors
 
 __all__ = ["IndexCache", "default_cache_dir"]
 
@@ -78,7 +78,7 @@ class IndexCache:
             for attempt in range(2):
                 try:
                     with (
-                        as_store_errors(file),
+                        sqlite_errors_as_store_errors(file),
                         TreeIndex(file, generated=generated, lock_timeout_s=self._lock_timeout_s) as index,
                     ):
                         return work(index)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from llm_common.errors import CorruptPointerError
-from llm_common.text.encoding import decode_json
+from llm_common.text.canonical import decode_json
 
 __all__ = ["ExtractedPart", "TextForm", "extract_part", "value_at"]
 

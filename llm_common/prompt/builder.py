@@ -11,7 +11,7 @@ from llm_common.errors import ToolFailedError
 from llm_common.memory import MemoryFilters, MemoryReader, MemoryWriter
 from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
 from llm_common.text.fence import one_line
-from llm_common.tools import ToolRegistry, foreign_code
+from llm_common.tools import ToolRegistry, third_party_code
 
 __all__ = ["ContextBuilder", "TriggerInput"]
 
@@ -98,7 +98,7 @@ class ContextBuilder:
         if self._writer is None:
             return ""
         try:
-            with foreign_code("the memory writer"):
+            with third_party_code("the memory writer"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     summary = await self._writer.summarize_episode(trigger.session_id)
                 return f"{_SUMMARY_TITLE}\n{summary.strip()}" if summary and summary.strip() else ""
@@ -111,7 +111,7 @@ class ContextBuilder:
             return ""
         filters = MemoryFilters(session_id=trigger.session_id)
         try:
-            with foreign_code("the memory reader"):
+            with third_party_code("the memory reader"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     hits = await self._reader.retrieve(goal, self._k, filters)
                 # Checked again: a third-party reader may return other sessions' lines.

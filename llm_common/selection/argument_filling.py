@@ -1,4 +1,4 @@
-"""Arguments for a tool out of plain text and known values, without a model."""
+"""Fills a tool's arguments from plain text and known values, without a model."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,9 @@ from typing import Any
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
 from llm_common.selection.catalogue import properties_of, required_of, resolve
 
-__all__ = ["Filled", "TextValues", "fill_arguments", "informative_words", "read_values"]
+__all__ = ["Filled", "TextValues", "fill_arguments", "read_values"]
+
+Schema = Mapping[str, Any]
 
 _MAX_CHARS = 10_000
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|\u201c([^\u201c\u201d\n]+)\u201d|(?<!\w)'((?:[^'\n]|\b'\b)+)'(?!\w)")
@@ -22,14 +24,32 @@ _WORD = re.compile(r"[^\W_](?:[\w.&'/-]*[^\W_])?")
 _AROUND = "()[]{}<>,;:!?."
 _ENDS = (".", "!", "?")
 _PAUSES = (*_ENDS, ",", ";", ":")
+_QUERY_NAMES = frozenset(
+    {"keyword", "keywords", "pattern", "phrase", "q", "query", "question", "search", "term", "terms", "text", "topic"}
+)
+_PROPER_NAMES = frozenset(
+    {"artist", "author", "city", "company", "country", "location", "name", "person", "place", "symbol", "ticker"}
+)
+_KINDS = {
+    "urls": frozenset({"href", "link", "links", "uri", "uris", "url", "urls", "website"}),
+    "paths": frozenset({"dir", "directory", "file", "filename", "files", "folder", "path", "paths"}),
+    "emails": frozenset({"email", "emails"}),
+    "dates": frozenset({"date", "day"}),
+}
+_FORMATS = {"uri": "urls", "email": "emails", "date": "dates", "date-time": "dates"}
+_MEASURES = frozenset({"count", "max", "maximum", "min", "minimum", "n", "num", "number", "of", "total"})
+_NUMBERS = frozenset({"integer", "number"})
+_STRINGS = frozenset({"string"})
+_CLOSED = frozenset({"anyOf", "enum", "oneOf", "properties"})
+_PLAIN_NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?"
 
 
 @dataclass(frozen=True, slots=True)
 class TextValues:
     """A text and the values that it names, each kind in the order of the text, without repeats.
 
-    What belongs together counts once: digits of a date or a path are no numbers, capitals of a URL no names. What
-    stands in quotes is a quoted string and may be a URL, an email, a date or a path as well.
+    A value counts as one kind only: the digits of a date are not numbers. Only a quoted string may also be a URL, an
+    email, a date or a path.
     """
 
     text: str
@@ -43,7 +63,7 @@ class TextValues:
 
 
 def read_values(text: str) -> TextValues:
-    """The values that the first 10,000 characters of the text name; takes time in proportion to them."""
+    """The values that the first 10,000 characters of the text name, in linear time."""
     text = text[:_MAX_CHARS]
     quoted = ("".join(filter(None, match.groups())) for match in _QUOTED.finditer(text))
     unquoted, bare = _QUOTES.sub(" ", text), _QUOTED.sub(" . ", text)
@@ -51,9 +71,10 @@ def read_values(text: str) -> TextValues:
     for pattern in (_URL, _EMAIL, _DATE):
         found.append(_distinct(match.group().rstrip(_AROUND) for match in pattern.finditer(unquoted)))
         unquoted, bare = pattern.sub(" ", unquoted), pattern.sub(" ", bare)
-    paths = _distinct(filter(_is_path, _tokens(unquoted)))
+    paths = _distinct(filter(_is_path, filter(None, map(_trimmed, unquoted.split()))))
     words = " ".join(token for token in bare.split() if not _is_path(_trimmed(token)))
-    numbers = dict.fromkeys(_number(match.group()) for match in _NUMBER.finditer(words))
+    found_numbers = (match.group().replace(",", "") for match in _NUMBER.finditer(words))
+    numbers = dict.fromkeys(float(number) if "." in number else int(number) for number in found_numbers)
     return TextValues(
         text=text,
         quoted=_distinct(quoted),
@@ -67,13 +88,13 @@ def read_values(text: str) -> TextValues:
 
 
 def informative_words(text: str, *, without: Collection[str]) -> str:
-    """The words of the text that say what it is about: neither English stop words nor one of `without` (lower case)."""
+    """The words of the text that are neither English stop words nor in `without` (lower case)."""
     words = _WORD.findall(text[:_MAX_CHARS])
     return " ".join(word for word in words if word.lower() not in STOP_WORDS and word.lower() not in without)
 
 
 def _proper_names(text: str) -> Iterator[str]:
-    """Runs of capitalised words, the first word of a sentence only where it is all capitals."""
+    """Runs of capitalised words; the first word of a sentence counts only if it is all capitals."""
     run: list[str] = []
     starts = True
     for token in text.split():
@@ -98,43 +119,12 @@ def _is_path(token: str) -> bool:
     return _EXTENSION.search(token) is not None
 
 
-def _tokens(text: str) -> Iterator[str]:
-    return filter(None, map(_trimmed, text.split()))
-
-
 def _trimmed(token: str) -> str:
     return token.lstrip("([{<,;:!?").rstrip(_AROUND)
 
 
-def _number(text: str) -> int | float:
-    plain = text.replace(",", "")
-    return float(plain) if "." in plain else int(plain)
-
-
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value for value in map(str.strip, values) if value))
-
-
-_QUERY_NAMES = frozenset(
-    {"keyword", "keywords", "pattern", "phrase", "q", "query", "question", "search", "term", "terms", "text", "topic"}
-)
-_PROPER_NAMES = frozenset(
-    {"artist", "author", "city", "company", "country", "location", "name", "person", "place", "symbol", "ticker"}
-)
-_KINDS = {
-    "urls": frozenset({"href", "link", "links", "uri", "uris", "url", "urls", "website"}),
-    "paths": frozenset({"dir", "directory", "file", "filename", "files", "folder", "path", "paths"}),
-    "emails": frozenset({"email", "emails"}),
-    "dates": frozenset({"date", "day"}),
-}
-_FORMATS = {"uri": "urls", "email": "emails", "date": "dates", "date-time": "dates"}
-_MEASURES = frozenset({"count", "max", "maximum", "min", "minimum", "n", "num", "number", "of", "total"})
-_NUMBERS = frozenset({"integer", "number"})
-_STRINGS = frozenset({"string"})
-_CLOSED = frozenset({"anyOf", "enum", "oneOf", "properties"})
-_PLAIN_NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?"
-
-Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +138,19 @@ class Filled:
 def fill_arguments(
     parameters: Schema, *, tool: str, texts: Sequence[str], context: Mapping[str, Any] | None = None
 ) -> Filled:
-    """The arguments that the context knows or the texts name. Deterministic.
+    """The arguments that the context or the texts hold. Deterministic.
 
-    Any parameter takes, in this order: the context's value of that very name; an enum value that a text names; a URL,
-    path, email or date, where its name or format asks for one; a value beside its name (`limit 5`, `5 days`,
-    `city: Paris`). Required ones that are still open then take: the text's other numbers, if there are as many as open
-    numbers, in order; its quoted strings likewise; the informative words of the first text, if the parameter is called
-    query, q, text, pattern, search or the like; and the only proper name of a text, if it is called name, city, ticker
-    or the like. Optional parameters without evidence are left to their defaults. Objects and flags are never made up.
+    Any parameter takes, in this order: the context's value of that name; an enum value that a text names; a URL, path,
+    email or date, if its name or format asks for one; a value beside its name (`limit 5`, `5 days`, `city: Paris`).
+    Required ones that are still open then take: the text's other numbers in order, if there are as many as open
+    numbers; its quoted strings likewise; the informative words of the first text, if the parameter is called query, q,
+    text, pattern, search or the like; the only proper name of a text, if it is called name, city, ticker or the like.
+    Optional parameters without evidence keep their defaults. Objects and flags are never filled.
 
     Args:
         parameters: JSON Schema of the arguments.
-        tool: The tool's name; its own words (`search` in `search_files`) are no part of a query.
-        texts: Where to look, the most specific text first; the first one that has a value of the right kind gives it.
+        tool: The tool's name; its own words (`search` in `search_files`) are not part of a query.
+        texts: The texts to search, the most specific first; the first one with a value of the right kind counts.
         context: Known values by parameter name.
     """
     properties = {name: _plain(schema, parameters) for name, schema in properties_of(parameters, parameters).items()}
@@ -181,7 +171,7 @@ def fill_arguments(
 
 
 class _Source:
-    """The values of some texts for the parameters of one tool; each quoted string, path and so on is given out once."""
+    """The values of some texts for the parameters of one tool; each quoted string, path and so on is used once."""
 
     def __init__(self, texts: Sequence[TextValues], properties: Mapping[str, Schema]) -> None:
         self._texts = texts
@@ -189,7 +179,7 @@ class _Source:
         self._given: set[object] = set()
 
     def named(self, name: str) -> Iterator[Any]:
-        """Values that a text connects with this parameter."""
+        """Values that a text relates to this parameter."""
         schema = self._properties[name]
         options = schema.get("enum")
         if isinstance(options, list):
@@ -202,14 +192,14 @@ class _Source:
             yield from self._texts_beside(name)
 
     def takes(self, name: str, kinds: Collection[str]) -> bool:
-        """Whether the parameter is free text, or a number, or an array of such; one without a type is text."""
+        """Whether the parameter is of one of the kinds, or an array of it; one without a type is text."""
         schema = self._properties[name]
         if schema.get("type") == "array":
             schema = schema["items"] if isinstance(schema.get("items"), Mapping) else {}
         return not _CLOSED & schema.keys() and schema.get("type", "string") in kinds and not _kind(name, schema)
 
     def in_order(self, names: Sequence[str], values: str) -> dict[str, Any]:
-        """One value for each name if there are exactly as many; all of them for an array that stands alone."""
+        """One value for each name if there are as many; all of them for a single array."""
         left: list[Any] = next(self._next(values, many=True), [])
         if len(names) == 1 and self._properties[names[0]].get("type") == "array":
             return {names[0]: left} if left else {}
@@ -272,7 +262,7 @@ def _first(name: str, values: Iterator[Any]) -> dict[str, Any]:
 
 
 def _plain(schema: Schema, root: Schema) -> Schema:
-    """The schema, or of alternatives the first that is not null."""
+    """The schema, or the first of its alternatives that is not null."""
     for keyword in ("anyOf", "oneOf"):
         options = schema.get(keyword)
         if isinstance(options, list):
@@ -285,7 +275,7 @@ def _plain(schema: Schema, root: Schema) -> Schema:
 
 
 def _kind(name: str, schema: Schema) -> str | None:
-    """What a string parameter is about: `urls`, `paths`, `emails` or `dates`; None for free text and all else."""
+    """The kind of a string parameter: `urls`, `paths`, `emails` or `dates`; None for free text and other types."""
     items = schema.get("items") if schema.get("type") == "array" else schema
     if not isinstance(items, Mapping) or _CLOSED & items.keys() or items.get("type", "string") != "string":
         return None

@@ -1,4 +1,4 @@
-"""`Catalogue`: what a registry offers, read once per selection, and how a prompt shows it."""
+"""`Catalogue`: the tools of a registry, read once per selection, as a prompt shows them and as they rank."""
 
 import asyncio
 import hashlib
@@ -17,16 +17,15 @@ from llm_common.errors import ConfigError, ToolFailedError
 from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
-from llm_common.text.fence import fence_nonce, fenced, one_line, printable
+from llm_common.text.fence import in_fence, one_line, printable
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import foreign_code
+from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
 
 __all__ = [
     "Catalogue",
     "OffersTools",
     "ToolDefinition",
-    "in_fence",
     "properties_of",
     "rank_tools",
     "read_catalogue",
@@ -37,13 +36,22 @@ __all__ = [
 
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "null"}
 _MAX_NAME_CHARS = 64
-_MAX_TOOL_NAME_CHARS = 256  # foreign names are longer than ours, and have to come back whole
+_MAX_TOOL_NAME_CHARS = 256  # names of third-party tools are longer than ours, and have to come back whole
 _MAX_VALUE_CHARS = 24
 _MAX_VALUES = 8
 _MAX_NESTED = 8
 _MAX_SENTENCE_CHARS = 160
 _MAX_REFS = 8
 
+_SEPARATORS = re.compile(r"[\W_]+")
+_PARAMETERS = ("parameters", "inputSchema", "input_schema")
+_CACHED_CATALOGUES = 8
+_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_FIELDS = {"name": 3.0, "description": 1.0, "parameters": 0.5}
+_CACHED_INDEXES = 4
+_DEPTH = 2
+_K = 1  # sub-tasks need different tools: the first of each ranking outweighs agreement
+_RANKED_PER_TEXT = 100
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 
 Schema = Mapping[str, Any]
@@ -52,8 +60,8 @@ Schema = Mapping[str, Any]
 def signature(name: str, description: str, parameters: Schema) -> str:
     """The tool on one line: its name, every parameter with its type, and the first sentence of its description.
 
-    A question mark stands for "may be left out"; enum values are named, eight at most; objects show their own
-    parameters one level deep. What the tool's author wrote is cleaned of line breaks and control characters.
+    A question mark marks an optional parameter. Names at most eight enum values, and the parameters of objects one
+    level deep. Removes line breaks and control characters.
 
     Args:
         name: The tool's name.
@@ -67,7 +75,7 @@ def signature(name: str, description: str, parameters: Schema) -> str:
 
 
 def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
-    """The named properties of an object schema, `$ref` and `allOf` followed; what is no schema becomes an empty one."""
+    """The properties of an object schema, with `$ref` and `allOf` resolved; an invalid schema becomes an empty one."""
     found: dict[str, Schema] = {}
     for part in _parts(schema, root):
         properties = part.get("properties")
@@ -77,13 +85,13 @@ def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
 
 
 def required_of(schema: Schema, root: Schema) -> frozenset[str]:
-    """The names that an object schema requires, `$ref` and `allOf` followed."""
+    """The names that an object schema requires, with `$ref` and `allOf` resolved."""
     lists = [part.get("required") for part in _parts(schema, root)]
     return frozenset(name for names in lists if isinstance(names, list) for name in names if isinstance(name, str))
 
 
 def resolve(schema: object, root: Schema) -> Schema:
-    """The schema that a local `$ref` stands for, or the schema itself; an empty one for anything else."""
+    """The target of a local `$ref`, or the schema itself; an empty one for anything else."""
     for _ in range(_MAX_REFS):
         if not isinstance(schema, Mapping):
             return {}
@@ -123,7 +131,8 @@ def _type(schema: Schema, root: Schema, nested: bool) -> str:
     schema = resolve(schema, root)
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list) and values:
-        shown = [_value(value) for value in values[:_MAX_VALUES]]
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MAX_VALUES]]
+        shown = [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
         return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
     alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
     if alternatives:
@@ -145,23 +154,12 @@ def _plain_type(schema: Schema, root: Schema, nested: bool) -> str:
     return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
 
 
-def _value(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return one_line(text, max_chars=_MAX_VALUE_CHARS) or '""'
-
-
 def _schemas(value: object) -> list[Schema]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-_SEPARATORS = re.compile(r"[\W_]+")
-_PARAMETERS = ("parameters", "inputSchema", "input_schema")
-_CACHED_CATALOGUES = 8
-_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-
-
 class OffersTools(Protocol):
-    """Whatever can say which tools there are: our `ToolRegistry`, or an application's own."""
+    """Lists its tools: our `ToolRegistry`, or an application's own registry."""
 
     def get_tools_schema(self) -> Any:
         """The tools as text, or as a list of definitions; an awaitable of either is awaited."""
@@ -169,7 +167,7 @@ class OffersTools(Protocol):
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """What a registry says about one tool; `parameters` is a JSON Schema and must not be changed."""
+    """One tool of a registry; `parameters` is a JSON Schema and must not be changed."""
 
     name: str
     description: str
@@ -177,12 +175,12 @@ class ToolDefinition:
 
     @cached_property
     def signature(self) -> str:
-        """The tool on one line; see `signatures`."""
+        """The tool on one line; see `signature`."""
         return signature(self.name, self.description, self.parameters)
 
     @cached_property
     def signature_tokens(self) -> int:
-        """Tokens that a line with the signature takes, at most."""
+        """At most this many tokens of a line with the signature."""
         return UpperBoundCounter().count(f"{self.signature}\n")
 
     @cached_property
@@ -194,15 +192,15 @@ class ToolDefinition:
 
     @cached_property
     def text_tokens(self) -> int:
-        """Tokens that a line with the JSON takes, at most."""
+        """At most this many tokens of a line with the JSON."""
         return UpperBoundCounter().count(f"{self.text}\n")
 
     def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
-        """What is wrong with arguments for this tool; nothing when the tool's own schema is broken."""
+        """The problems of arguments for this tool; none if the tool's own schema is broken."""
         try:
             return find_problems(self._schema, args)
         except ConfigError:
-            return ()  # a foreign registry's mistake: its tools must stay usable
+            return ()  # the registry's mistake: its tools must stay usable
 
     @cached_property
     def _schema(self) -> str:
@@ -211,13 +209,13 @@ class ToolDefinition:
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """The tools of a registry at one moment; registries of equal content share one, and what is cached for it.
+    """A snapshot of a registry's tools; registries of equal content share one, with its cached values.
 
     Attributes:
-        text: The tools as JSON, or whatever text a foreign registry gave, unchanged.
-        definitions: The tools by name, in canonical order; empty when the text cannot be read as tools.
-        checked: Whether calls can be held against `definitions`. False for a registry that offers text alone: its
-            text is a prompt and not a promise, so any name may be right.
+        text: The tools as JSON, or the unchanged text of a third-party registry.
+        definitions: The tools in canonical order; empty if the text cannot be read as tools.
+        checked: Whether calls are checked against `definitions`. False for a registry that offers only text, which
+            may leave out valid names.
         empty: Whether there is nothing to choose from: no tools, or blank text.
     """
 
@@ -233,12 +231,12 @@ class Catalogue:
 
     @cached_property
     def signature_tokens(self) -> int:
-        """Tokens of `signatures`, at most."""
+        """At most this many tokens of `signatures`."""
         return UpperBoundCounter().count(self.signatures)
 
     @cached_property
     def text_tokens(self) -> int:
-        """Tokens of `text`, at most."""
+        """At most this many tokens of `text`."""
         return UpperBoundCounter().count(self.text)
 
     @cached_property
@@ -258,11 +256,11 @@ class Catalogue:
 
     @cached_property
     def digest(self) -> str:
-        """The same for registries of equal content, in every process."""
+        """SHA-256 of the content, the same in every process."""
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
 
     def find(self, name: str) -> ToolDefinition | None:
-        """The tool that a model means: the exact name, else the only one that differs in case and separators alone."""
+        """The tool of that name, else the only one whose name differs just in case and separators."""
         exact = self._by_name.get(name)
         if exact is not None:
             return exact
@@ -281,24 +279,18 @@ class Catalogue:
         return keys
 
 
-def in_fence(text: str) -> str:
-    """Text from outside, as it can be sent, in a fence that it cannot close."""
-    sendable = printable(text)
-    return fenced(sendable, fence_nonce(sendable))
-
-
 async def read_catalogue(registry: OffersTools) -> Catalogue:
-    """What the registry offers now; `get_tools_schema` is called exactly once.
+    """The registry's tools now; calls `get_tools_schema` exactly once.
 
-    A `ToolRegistry` is held to its names and schemas. So is a list of definitions, each either `{"name", "description",
-    "parameters"}` or `{"type": "function", "function": {...}}`: who hands out structure means it; an entry
-    whose schema is broken keeps its name checked and its arguments not. Text from elsewhere is taken as it is.
+    Calls are checked against the names and schemas of a `ToolRegistry`, or of a list of definitions, each either
+    `{"name", "description", "parameters"}` or `{"type": "function", "function": {...}}`; under a broken schema only
+    the name is checked. Text of another registry is used unchanged.
 
     Raises:
-        ToolFailedError: The registry raised, or gave neither text nor a list of definitions.
+        ToolFailedError: The registry raised, or returned neither text nor a list of definitions.
         UnserialisableError: The list holds what JSON cannot.
     """
-    with foreign_code("the tool registry"):
+    with third_party_code("the tool registry"):
         schema = registry.get_tools_schema()
         if inspect.isawaitable(schema):
             schema = await schema
@@ -308,7 +300,8 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
     if isinstance(schema, (list, tuple)):
         return await asyncio.to_thread(_from_list, schema)
     raise ToolFailedError(
-        "the tool registry gave neither text nor a list; let get_tools_schema() return one", tool="the tool registry"
+        "the tool registry returned neither text nor a list; let get_tools_schema() return one",
+        tool="the tool registry",
     )
 
 
@@ -324,28 +317,28 @@ def _from_text(text: str, *, checked: bool) -> Catalogue:
 
 
 def _from_list(schema: Sequence[object]) -> Catalogue:
-    """The catalogue of these entries; content that was seen before is recognised by its encoding alone."""
+    """The catalogue of these entries; the encoding is the key of the cache."""
     try:
         encoded = orjson.dumps(schema, option=_PLAIN_ONLY)
-    except TypeError:  # what is no plain JSON has a canonical form all the same
+    except TypeError:  # not plain JSON, but it may have a canonical form
         encoded = f"[{','.join(map(stable_json, schema))}]".encode()
     return _from_encoded(encoded)
 
 
 @lru_cache(maxsize=_CACHED_CATALOGUES)
 def _from_encoded(encoded: bytes) -> Catalogue:
-    """The entries as definitions in canonical form; when one is no definition, as text whose names are not known."""
+    """The entries as definitions in canonical form; as unchecked text if one is not a definition."""
     entries = json.loads(encoded)
     definitions = _definitions(entries)
     if definitions is None:
         return _from_text(f"[{','.join(sorted(map(stable_json, entries)))}]", checked=False)
-    # By the whole text too, since nothing keeps two tools from having one name.
+    # By the whole text too: two tools may have one name.
     ordered = sorted(definitions, key=lambda each: (each.name, each.text))
     return _from_text(f"[{','.join(each.text for each in ordered)}]", checked=True)
 
 
 def _definitions(entries: list[Any]) -> tuple[ToolDefinition, ...] | None:
-    """Every entry as a definition, sorted by name; None when one of them is something else."""
+    """Every entry as a definition, sorted by name; None if one is not."""
     found = [_definition(entry) for entry in entries]
     known = [definition for definition in found if definition is not None]
     return tuple(sorted(known, key=lambda each: each.name)) if len(known) == len(found) else None
@@ -366,19 +359,12 @@ def _key(name: str) -> str:
     return _SEPARATORS.sub("", name).casefold()
 
 
-_FIELDS = {"name": 3.0, "description": 1.0, "parameters": 0.5}
-_CACHED_INDEXES = 4
-_DEPTH = 2
-_K = 1  # sub-tasks need different tools: the first of each ranking counts for more than what they agree on
-_RANKED_PER_TEXT = 100
-
-
 def rank_tools(catalogue: Catalogue, texts: Sequence[str], *, limit: int) -> tuple[ToolDefinition, ...]:
     """The tools that share words with the texts, at most `limit`, best first.
 
-    Each text is ranked by itself and the rankings are fused by reciprocal rank, so that a tool which one sub-task alone
-    needs stands beside those that the whole request names. The index is built once per content of the registry. Same
-    input, same order. Building takes 70 ms for 500 tools, so an event loop calls this in a thread.
+    Ranks each text alone and fuses the rankings by reciprocal rank: a tool that only one sub-task needs ranks beside
+    those that the whole request names. Deterministic. Builds the index once per content of the registry, which takes
+    70 ms for 500 tools: call it in a thread.
 
     Args:
         catalogue: What to choose from.
@@ -394,17 +380,13 @@ def rank_tools(catalogue: Catalogue, texts: Sequence[str], *, limit: int) -> tup
 @lru_cache(maxsize=_CACHED_INDEXES)
 def _index(catalogue: Catalogue) -> LexicalIndex:
     index = LexicalIndex(_FIELDS)
-    index.add_many((_row_key(number), _texts(definition)) for number, definition in enumerate(catalogue.definitions))
+    rows = []
+    for number, definition in enumerate(catalogue.definitions):
+        parameters = " ".join(_parameter_texts(definition.parameters, definition.parameters, depth=_DEPTH))
+        fields = {"name": definition.name, "description": definition.description, "parameters": parameters}
+        rows.append((f"{number:06}", fields))  # the key sorts as the catalogue does, which orders ties
+    index.add_many(rows)
     return index
-
-
-def _row_key(number: int) -> str:
-    return f"{number:06}"  # sorts as the catalogue does, so that ties stand in its order
-
-
-def _texts(definition: ToolDefinition) -> dict[str, str]:
-    parameters = " ".join(_parameter_texts(definition.parameters, definition.parameters, depth=_DEPTH))
-    return {"name": definition.name, "description": definition.description, "parameters": parameters}
 
 
 def _parameter_texts(schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> Iterator[str]:

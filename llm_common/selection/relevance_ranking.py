@@ -1,9 +1,9 @@
-"""Which pointers answer a query, judged without a model."""
+"""Ranks pointers for a query without a model."""
 
 import heapq
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -19,7 +19,7 @@ __all__ = ["OnNoMatch", "RankedPointer", "rank_pointers", "select_by_keywords", 
 
 OnNoMatch = Literal["all", "none"]
 
-_LEAST_WORD = 3
+_MIN_WORD_CHARS = 3
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -33,7 +33,7 @@ def select_by_keywords(
     Args:
         query: Any text.
         pointers: The candidates.
-        on_no_match: What no match gives: all candidates in their order, or none.
+        on_no_match: The result without a match: all candidates in their order, or none.
     """
     words = _words(query)
     scores = [len(words & _words(pointer.summary)) for pointer in pointers]
@@ -43,20 +43,20 @@ def select_by_keywords(
 
 
 def _words(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text.lower()) if len(word) >= _LEAST_WORD}
+    return {word for word in _WORD.findall(text.lower()) if len(word) >= _MIN_WORD_CHARS}
 
 
-# Measured by benchmarks/quality_context.py. Around all of them the mean over the sets hardly moves, but single sets do
-# by more than they stand above what is promised of them: measure all sets before changing one.
+# Measured by benchmarks/quality_context.py. Small changes hardly move the mean over the sets, but may push a single set
+# below its promise: measure all sets before changing one.
 _FIELD_WEIGHTS = (2.0, 1.0)  # summary, digest
 _VECTOR_WEIGHT = 0.4
 _RECENCY_WEIGHT = 0.7
 _RECENCY_DECAY = 6.0  # in pointers, not in time: sessions run at any speed
 _LINK_WEIGHT = 0.6
-_LINKING = 3  # best pointers that lift those which they are linked with
+_MAX_LINKING = 3  # best pointers that lift the pointers linked with them
 
-_SHORTEST_NAME = 3
-_LONGEST_NAME = 120
+_MIN_NAME_CHARS = 3
+_MAX_NAME_CHARS = 120
 _CACHED_NAMES = 32_768
 _TOKEN = re.compile(r"\w+")
 
@@ -78,19 +78,19 @@ class RankedPointer:
 def rank_pointers(
     query: str, pointers: Sequence[ContextPointer], *, embedder: Embedder | None = None, limit: int | None = None
 ) -> list[RankedPointer]:
-    """The pointers by what they have to do with the query, the best first and the newest first among equals.
+    """The pointers by relevance to the query, best first; the newest first among equals.
 
     The score is BM25 over summary and digest relative to the best match (see `scan`), plus, with an embedder, `.4` for
-    the summary that is most like the query in meaning (see `prominence`), plus `.7 * exp(-age / 6)` for recency,
-    where the newest pointer's age is 0 and the next one's 1. Then those that one of the three best leads to are lifted,
-    which is the second step of a question in two steps: by `.6 / n` when one of their arguments is named in its digest
-    and is an argument of n pointers, and by `.6 / n` when their digest is one of the n that name one of its arguments.
-    Age goes by `created_at`, then by position. Linear in the pool.
+    the summary closest to the query in meaning (see `prominence`), plus `.7 * exp(-age / 6)` for recency, where the
+    newest pointer's age is 0 and the next one's 1. Then the pointers that one of the three best leads to are lifted,
+    for questions in two steps: by `.6 / n` if its digest names one of their arguments, an argument of n pointers; and
+    by `.6 / n` if their digest is one of the n that name one of its arguments. Age is by `created_at`, then by
+    position. Linear in the pool.
 
     Args:
         query: Any text.
         pointers: The pool.
-        embedder: Knows which texts mean something alike; None ranks without.
+        embedder: Compares texts by meaning; None ranks without.
         limit: Most pointers to return; None returns all.
     """
     pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
@@ -107,16 +107,18 @@ def rank_pointers(
         likeness = prominence(embedder.similarities(query, [pointer.summary for pointer in pool]))
         parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
     scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
-    best = heapq.nlargest(_LINKING, range(len(pool)), key=scores.__getitem__)
+    best = heapq.nlargest(_MAX_LINKING, range(len(pool)), key=scores.__getitem__)
     lifts = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
     for lifted in lifts.values():
         for place, lift in lifted.items():
             scores[place] += lift
     most = len(pool) if limit is None else limit
-    return [
-        RankedPointer(pool[place], scores[place], _parts_at(place, parts, lifts))
-        for place in heapq.nlargest(most, range(len(pool)), key=scores.__getitem__)
-    ]
+    ranked = []
+    for place in heapq.nlargest(most, range(len(pool)), key=scores.__getitem__):
+        found = {name: values[place] for name, values in parts.items() if values[place]}
+        found |= {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
+        ranked.append(RankedPointer(pool[place], scores[place], found))
+    return ranked
 
 
 def selection_cap(max_selected: int | None) -> int:
@@ -124,7 +126,7 @@ def selection_cap(max_selected: int | None) -> int:
 
     Raises:
         ValueError: The argument is negative.
-        ConfigError: The variable holds something else than a number.
+        ConfigError: The variable is not a number.
     """
     if max_selected is None:
         return read_int(CONTEXT_SELECTION_MAX_POINTERS, minimum=0, maximum=10_000) or 0
@@ -133,28 +135,21 @@ def selection_cap(max_selected: int | None) -> int:
     return max_selected
 
 
-def _parts_at(
-    place: int, parts: Mapping[str, Sequence[float]], lifts: Mapping[str, Mapping[int, float]]
-) -> dict[str, float]:
-    found = {name: values[place] for name, values in parts.items() if values[place]}
-    return found | {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
-
-
 def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
-    """The pointers, other than the best, with an argument that is named in the best ones' digests.
+    """The lifts of the pointers, except the best, with an argument that a digest of the best names.
 
-    An argument of many pointers, such as a date, leads to none of them in particular.
+    An argument of many pointers, such as a date, is weak evidence for each.
     """
     text = _spaced(" ".join(pool[place].digest for place in best))
     words = set(text.split())
-    names: dict[str, str] = {}  # that the text holds, by the argument as it stands; nothing for others
+    names: dict[str, str] = {}  # the spaced name by the argument; "" if the text does not hold it
     owners: dict[str, list[int]] = {}
     for place, pointer in enumerate(pool):
         for value in _strings(pointer.args) if pointer.args else ():
             name = names.get(value)
             if name is None:
                 name = _name(value)
-                # Most names are ruled out by their last word, which is quicker than to look for the whole.
+                # The last word alone rules out most names, quicker than a search for the whole.
                 names[value] = name = name if name and name.rsplit(None, 1)[-1] in words and name in text else ""
             if name and place not in (places := owners.setdefault(name, []))[-1:]:
                 places.append(place)
@@ -166,36 +161,31 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
 
 
 def _naming(best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]) -> dict[int, float]:
-    """The pointers, other than the best, whose digests, here in lower case, name an argument of one of the best."""
+    """The lifts of the pointers, except the best, whose lower-case digest names an argument of one of the best."""
     names = {name for place in best for value in _strings(pool[place].args) if (name := _name(value))}
     lifted: dict[int, float] = {}
     for name in names:
         near: Sequence[int] = range(len(pool))
-        for word in sorted(name.split(), key=_rarity, reverse=True)[:2]:  # most digests lack one, which is quickly seen
+        for word in sorted(name.split(), key=_rarity, reverse=True)[:2]:  # most digests lack one
             near = [place for place in near if word in lowered[place]]
-        stands_in = _finder(name)
-        found = [place for place in near if stands_in(lowered[place]) and place not in best]
+        first, *rest = map(re.escape, name.split())
+        # The literal comes before its lookbehind: the engine then searches for it quickly.
+        whole = re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"]))
+        found = [place for place in near if whole.search(lowered[place]) and place not in best]
         lifted |= {place: max(lifted.get(place, 0.0), _LINK_WEIGHT / len(found)) for place in found}
     return lifted
 
 
 def _rarity(word: str) -> tuple[bool, int]:
-    """More for what fewer texts are likely to hold: numbers and codes first, then long words."""
+    """A sort key: higher for words in fewer texts, that is numbers and codes, then long words."""
     return not word.isalpha(), len(word)
-
-
-def _finder(name: str) -> Callable[[str], object]:
-    """What finds the words of a spaced name in a text in lower case, whole and one after the other."""
-    first, *rest = map(re.escape, name.split())
-    # The first word comes first, so that the engine can search for it quickly; then what must not stand before it.
-    return re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"])).search
 
 
 def _strings(args: Mapping[str, object]) -> list[str]:
     """The strings among the arguments, those in containers last."""
     found: list[str] = []
     rest: list[Iterable[object]] = [args.values()]
-    for items in rest:  # which grows as containers are met
+    for items in rest:  # grows while it is read
         for item in items:
             if isinstance(item, str):
                 found.append(item)
@@ -207,8 +197,8 @@ def _strings(args: Mapping[str, object]) -> list[str]:
 
 
 def _name(text: str) -> str:
-    """The text, spaced, where it is long enough to tell something and short enough to be a name; else nothing."""
-    is_name = _SHORTEST_NAME <= len(text.strip()) <= _LONGEST_NAME and text != REDACTED
+    """The spaced text if its length is that of a name; else ""."""
+    is_name = _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS and text != REDACTED
     return _spaced_name(text) if is_name else ""
 
 
@@ -218,5 +208,5 @@ def _spaced_name(text: str) -> str:
 
 
 def _spaced(text: str) -> str:
-    """The words of a text in lower case with one space around each, so that `in` compares whole words."""
+    """The lower-case words of a text, each between spaces: `in` then compares whole words."""
     return " ".join(["", *_TOKEN.findall(text.lower()), ""])

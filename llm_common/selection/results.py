@@ -1,20 +1,24 @@
-"""`RelevanceSelection`: what a selector chose, and why."""
+"""`ToolSelection` and `RelevanceSelection`: what a selector chose, and why; and the settings of tool selection."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
+from llm_common.core.decision import CallOptions, Decision, SelectionCache
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt, cost_of, usage_of
+from llm_common.errors import LLMCommonError, LLMTimeoutError, MalformedReplyError
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.tool_calls import DroppedCall
 
 __all__ = [
-    "ChoiceReason",
+    "ChoosesTools",
     "DroppedId",
+    "FailureStatus",
     "PointerChoice",
     "RelevanceSelection",
     "SelectionStatus",
@@ -23,13 +27,30 @@ __all__ = [
     "ToolSelectionConfig",
     "distinct",
     "explained",
+    "status_of",
+    "status_of_decision",
 ]
 
-SelectionStatus = Literal["ok", "empty", "no_candidates", "error", "timeout", "invalid"]
+FailureStatus = Literal["timeout", "invalid", "error"]
+SelectionStatus = Literal["ok", "empty", "no_candidates"] | FailureStatus
 
 _MAX_CALLS = 100
-_MAX_TIMEOUT_S = 3600.0
-_MIN_TIMEOUT_S = 0.001
+MAX_TIMEOUT_S = 3_600.0
+MIN_TIMEOUT_S = 0.001
+
+
+def status_of(error: LLMCommonError | None) -> FailureStatus:
+    """The status for what ended a call; None stands for a reply that was read but holds nothing usable."""
+    if isinstance(error, LLMTimeoutError):
+        return "timeout"
+    return "invalid" if error is None or isinstance(error, MalformedReplyError) else "error"
+
+
+def status_of_decision(decision: Decision[Any]) -> SelectionStatus:
+    """The status for a model's decision."""
+    if decision.verdict is not None and decision.verdict.usable:
+        return "ok" if decision.verdict.count else "empty"
+    return status_of(decision.error)
 
 
 class ToolSelectionConfig(BaseModel):
@@ -37,22 +58,21 @@ class ToolSelectionConfig(BaseModel):
 
     Attributes:
         model: Asked first.
-        fallback_model: Asked once, when the first gave nothing usable; may be the same. None asks nobody else.
+        fallback_model: Asked once if the first reply was not usable; may be the same. None makes no second call.
         max_calls: Most calls of a selection; the model's first ones are kept.
         timeout_s: Seconds for one attempt.
-        deadline_s: Seconds for a whole selection, which its attempts share: reading the registry counts, and a second
-            attempt gets what the first has left. None is `timeout_s` for each model that may be asked.
-        temperature: Sampling temperature; 0, since choosing tools is no place for variety.
-        retry_dropped: Whether the fallback is asked too when some of the calls can run and others cannot. What the
-            first model chose stays, unless the second answer has as many calls that can run. Off by default: such an
-            answer is a success, and costs one model call.
+        deadline_s: Seconds for a whole selection, shared by its attempts and by reading the registry. None is
+            `timeout_s` for each model that may be asked.
+        temperature: Sampling temperature; 0, since a choice of tools should repeat.
+        retry_dropped: Asks the fallback also if only some of the calls can run. The first model's choice stays unless
+            the second answer has as many calls that can run. Off by default, since it costs a model call.
         fail_closed: Kept for callers. A failed selection is empty either way, never "all tools".
-        max_catalogue_tokens: Room for tools in the prompt, as `UpperBoundCounter` counts. Up to it every tool is shown,
-            on one line each (about 340 tools by default); above it, a shortlist. The default is where both cost about
+        max_catalogue_tokens: Limit of the tools in the prompt, as `UpperBoundCounter` counts. Up to it every tool is
+            shown on one line (about 340 tools by default); above it, a shortlist. The default is where both cost about
             the same: 20 full schemas that are new each time, 165 tokens each, against a prefix that endpoints cache
             for a tenth to a quarter of the price.
-        shortlist_tools: How many tools are shown in full where not all are; also the size up to which a registry is
-            shown in full as it is. On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan needs, ten 71%.
+        shortlist_tools: How many tools a shortlist shows in full; a registry of at most that size is shown in full.
+            On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan needs, ten 71%.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,8 +80,8 @@ class ToolSelectionConfig(BaseModel):
     model: str = "glm-4.5-air"
     fallback_model: str | None = None
     max_calls: int = Field(default=5, ge=1, le=_MAX_CALLS)
-    timeout_s: float = Field(default=30, ge=_MIN_TIMEOUT_S, le=_MAX_TIMEOUT_S)
-    deadline_s: float | None = Field(default=None, ge=_MIN_TIMEOUT_S, le=2 * _MAX_TIMEOUT_S)
+    timeout_s: float = Field(default=30, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)
+    deadline_s: float | None = Field(default=None, ge=MIN_TIMEOUT_S, le=2 * MAX_TIMEOUT_S)
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
     retry_dropped: bool = False
     fail_closed: bool = True
@@ -71,9 +91,18 @@ class ToolSelectionConfig(BaseModel):
     @property
     def total_s(self) -> float:
         """Seconds that a whole selection may take."""
-        if self.deadline_s is not None:
-            return self.deadline_s
-        return self.timeout_s * (1 if self.fallback_model is None else 2)
+        return self.call_options().total_s
+
+    def call_options(self, cache: SelectionCache | None = None) -> CallOptions:
+        """The part of the settings that concerns the model calls."""
+        return CallOptions(
+            model=self.model,
+            fallback_model=self.fallback_model,
+            timeout_s=self.timeout_s,
+            deadline_s=self.deadline_s,
+            temperature=self.temperature,
+            cache=cache,
+        )
 
     @classmethod
     def from_env(cls) -> Self:
@@ -83,7 +112,7 @@ class ToolSelectionConfig(BaseModel):
             ConfigError: A variable cannot be used; the text names it and its value.
         """
         max_calls = _env.read_int(_env.TOOL_SELECTION_MAX_CALLS, minimum=1, maximum=_MAX_CALLS)
-        timeout_s = _env.read_float(_env.TOOL_SELECTION_TIMEOUT_S, minimum=_MIN_TIMEOUT_S, maximum=_MAX_TIMEOUT_S)
+        timeout_s = _env.read_float(_env.TOOL_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
         given = {
             "model": _env.read_text(_env.TOOL_SELECTION_MODEL),
             "fallback_model": _env.read_text(_env.TOOL_SELECTION_FALLBACK_MODEL),
@@ -94,41 +123,51 @@ class ToolSelectionConfig(BaseModel):
         return cls.model_validate({name: value for name, value in given.items() if value is not None})
 
 
-class ToolSelection(BaseModel):
-    """Which tools to call, and how that came about.
-
-    Attributes:
-        calls: The calls to run, in the order of their usefulness; empty whenever `failed`.
-        status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`, `invalid` or
-            `error`, as the last attempt ended, or `error` before any attempt.
-        used: Who chose: a `model`, or the `lexical` ranking.
-        attempts: One record per model call, in order; at most two.
-        dropped: Proposed calls that will not run.
-        tools_total: Tools in the registry; None when it offers nothing but text.
-        tools_shown: Tools that the selector saw; fewer than `tools_total` when they were shortlisted.
-        tokens_saved: Tokens that the signatures of all tools take, less those of the shortlist that was shown in their
-            place, as `UpperBoundCounter` counts; 0 without a shortlist.
-        cached: Whether the reply came from the selector's cache; its `attempts` are then those that came before it.
-        problem: What went wrong when `failed`, without anything that a user, tool or model wrote; else "".
-    """
+class _Selection(BaseModel):
+    """What both selections say of themselves; the subclasses document the fields."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
-    calls: tuple[ToolCall, ...] = ()
     status: SelectionStatus
     used: Literal["model", "lexical"]
     attempts: tuple[Attempt, ...] = ()
-    dropped: tuple[DroppedCall, ...] = ()
-    tools_total: int | None = None
-    tools_shown: int | None = None
     tokens_saved: int = 0
     cached: bool = False
-    problem: str = ""
 
     @property
     def failed(self) -> bool:
         """Whether choosing failed, which is not the same as choosing nothing."""
         return self.status in {"error", "timeout", "invalid"}
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of all attempts together; None if the price of one is unknown."""
+        return cost_of(self.attempts)
+
+
+class ToolSelection(_Selection):
+    """Which tools to call, and how they were chosen.
+
+    Attributes:
+        calls: The calls to run, most useful first; empty if `failed`.
+        status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`, `invalid` or
+            `error`, as the last attempt ended, or `error` before any attempt.
+        used: What chose: a `model`, or the `lexical` ranking.
+        attempts: One record for each model call, in order; at most two.
+        dropped: Proposed calls that will not run.
+        tools_total: Tools in the registry; None if it offers only text.
+        tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
+        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`
+            counts; 0 without a shortlist.
+        cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
+        problem: What went wrong if `failed`, without text of a user, tool or model; else "".
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    dropped: tuple[DroppedCall, ...] = ()
+    tools_total: int | None = None
+    tools_shown: int | None = None
+    problem: str = ""
 
     @property
     def shortlisted(self) -> bool:
@@ -140,19 +179,31 @@ class ToolSelection(BaseModel):
         """Tokens of all attempts together; an attempt whose endpoint did not count them adds nothing."""
         return usage_of(self.attempts)
 
-    @property
-    def cost_usd(self) -> float | None:
-        """Dollars of all attempts together; None as soon as one attempt's price is not known."""
-        return cost_of(self.attempts)
-
 
 class SelectsTools(Protocol):
-    """Whatever turns a task into tool calls: `ToolSelector`, `LexicalToolSelector`, or an application's own."""
+    """Turns a task into tool calls: `ToolSelector`, `LexicalToolSelector`, or an application's own class."""
 
     async def select_detailed(
         self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
     ) -> ToolSelection:
         """The selection for one task, with its record; never an exception for what a model, tool or registry does."""
+
+
+class ChoosesTools(ABC):
+    """The two ways to ask a tool selector: for the calls alone, or with an account."""
+
+    @abstractmethod
+    async def select_detailed(
+        self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
+    ) -> ToolSelection:
+        """The calls to run for the task, with an account of the choice."""
+
+    async def select_tool_calls(
+        self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
+    ) -> list[ToolCall]:
+        """The calls of `select_detailed`: empty if no tool is needed, and if choosing failed."""
+        selection = await self.select_detailed(task=task, tool_registry=tool_registry, query=query, context=context)
+        return list(selection.calls)
 
 
 ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
@@ -168,7 +219,7 @@ class PointerChoice(BaseModel):
 
 
 class DroppedId(BaseModel):
-    """An entry of the model's list that was ignored: not an id of a candidate that it was shown, or there before."""
+    """An entry of the model's list that was ignored: `unknown`, no id of a candidate that it saw, or a `repeat`."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -176,43 +227,31 @@ class DroppedId(BaseModel):
     reason: Literal["unknown", "repeat"]
 
 
-class RelevanceSelection(BaseModel):
-    """The chosen pointers with an account of the choice.
+class RelevanceSelection(_Selection):
+    """The chosen pointers, and how they were chosen.
 
     Attributes:
         pointers: The chosen ones, most useful first.
-        status: `ok`; `empty`: a sound answer that nothing is relevant; `no_candidates`: nothing to choose from, or
-            nothing allowed, and no call was made; `timeout`, `error`: the model gave no answer; `invalid`: its answer
-            was not what was asked for.
-        used: What chose: the model, or the local ranking.
-        attempts: Every model call with its latency, usage and failure.
-        model: The model that was asked last; None when none was named or asked.
+        status: `ok`; `empty`: a sound answer that nothing is relevant; `no_candidates`: no candidates, or none
+            allowed, and no call was made; `timeout`, `error`: the model gave no answer; `invalid`: its answer is not
+            in the form that was asked for.
+        used: What chose: the `model`, or the `lexical` ranking.
+        attempts: One record for each model call, with latency, usage and error.
+        model: The model that was asked last; None if none was named or asked.
         usage: Tokens of all attempts together, where the endpoint counted any.
         choices: One entry for each candidate, in the order given.
         dropped: Entries of the model's list that were ignored, the first 100.
-        not_shown: Candidates that the model was not shown, for lack of room.
-        tokens_saved: Tokens that those would have taken, as `UpperBoundCounter` counts the first of the others.
-        cached: Whether the reply came from the selector's cache; its `attempts` are then those that came before it.
+        not_shown: Candidates that did not fit into the prompt.
+        tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
+        cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
     pointers: list[ContextPointer] = []
-    status: SelectionStatus
-    used: Literal["model", "lexical"]
-    attempts: tuple[Attempt, ...] = ()
     model: str | None = None
     usage: LLMUsage | None = None
     choices: tuple[PointerChoice, ...] = ()
     dropped: tuple[DroppedId, ...] = ()
     not_shown: int = 0
-    tokens_saved: int = 0
-    cached: bool = False
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Dollars of all attempts together; None as soon as one attempt's price is not known."""
-        return cost_of(self.attempts)
 
 
 def distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:

@@ -1,4 +1,4 @@
-"""Tool calls as a model proposes them, each held against the catalogue by itself."""
+"""Checks the tool calls that a model proposes, each alone, against the catalogue."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class DroppedCall:
     """A proposed call that will not run.
 
     Attributes:
-        tool: The tool as it was named, on one line of at most 64 characters; "" when it was not named.
-        reason: `malformed` (no tool, or args that are no object), `unknown_tool`, `invalid_args`, `unfilled` (a chosen
-            tool whose required arguments the texts do not hold), `repeat`, or `over_limit` (beyond `max_calls`).
-        problems: What is wrong with the arguments, without their values.
+        tool: The proposed name, on one line of at most 64 characters; "" without one.
+        reason: `malformed` (no tool, or args that are not an object), `unknown_tool`, `invalid_args`, `unfilled` (the
+            texts do not hold the required arguments), `repeat`, or `over_limit` (beyond `max_calls`).
+        problems: The problems of the arguments, without their values.
     """
 
     tool: str
@@ -41,7 +41,7 @@ class DroppedCall:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCalls:
-    """What is left of the proposed calls, in their order, and what is not."""
+    """The valid calls in their order, and the dropped ones."""
 
     calls: tuple[ToolCall, ...]
     dropped: tuple[DroppedCall, ...]
@@ -50,25 +50,22 @@ class CheckedCalls:
 def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: int) -> CheckedCalls:
     """The first `max_calls` valid calls, in order, under the tools' own names.
 
-    Each call stands or falls by itself. It needs `tool` and `args`; `reasoning` is optional. `args` is an object, or a
-    string that holds exactly one JSON object, as the chat completions API writes them; null, a list or anything else
-    makes the call malformed. Where the catalogue can be checked, the name must be a tool's (case and separators may
-    differ if that is unique) and the arguments must fit its schema. A repeat, the same tool with the same canonical
-    arguments, is dropped before the limit counts.
+    Checks each call alone. It needs `tool` and `args`; `reasoning` is optional. `args` is an object, or a string that
+    holds exactly one JSON object, as in the chat completions API; anything else makes the call malformed. If the
+    catalogue is `checked`, the name must be a tool's (case and separators may differ if that is unique) and the
+    arguments must fit its schema. A repeat, the same tool with the same canonical arguments, does not count towards
+    the limit.
 
     Args:
         proposed: The calls of a reply, as data.
-        catalogue: The tools that were offered.
-        max_calls: Most calls to keep; what follows is not looked at.
+        catalogue: The offered tools.
+        max_calls: Most calls to keep; further ones are dropped unread.
     """
     calls: list[ToolCall] = []
     dropped: list[DroppedCall] = []
     seen: set[str] = set()
     for item in proposed:
-        if len(calls) == max_calls:
-            dropped.append(DroppedCall(_shown_name(item), "over_limit"))
-            continue
-        call = _read_call(item, catalogue)
+        call = DroppedCall(_shown_name(item), "over_limit") if len(calls) == max_calls else _read_call(item, catalogue)
         if isinstance(call, DroppedCall):
             dropped.append(call)
             continue
@@ -79,14 +76,14 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
             continue
         if key in seen:
             dropped.append(DroppedCall(_shown_name(item), "repeat"))
-            continue
-        seen.add(key)
-        calls.append(call)
+        else:
+            seen.add(key)
+            calls.append(call)
     return CheckedCalls(tuple(calls), tuple(dropped))
 
 
 def read_native_calls(tool_calls: list[dict[str, Any]]) -> object:
-    """Tool calls in the API's own form as the object that the prompt asks for."""
+    """Native tool calls as the object that the prompt asks for."""
     calls = []
     for tool_call in tool_calls:
         function = tool_call.get("function", tool_call)
@@ -113,7 +110,7 @@ def _read_call(item: object, catalogue: Catalogue) -> ToolCall | DroppedCall:
 
 
 def _read_args(args: object) -> dict[str, Any] | None:
-    """The arguments as an object, or None when they are something else."""
+    """The arguments as an object, or None."""
     if isinstance(args, str) and args.strip().startswith("{") and args.strip().endswith("}"):
         try:
             args = extract_json(args)

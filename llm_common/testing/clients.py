@@ -1,4 +1,4 @@
-"""`ScriptedClient`: a model that says what a test tells it to."""
+"""`ScriptedClient`: a model with scripted replies, for tests."""
 
 import inspect
 from collections import deque
@@ -16,7 +16,7 @@ Reply = FixedReply | Callable[[list[LLMMessage]], FixedReply | Awaitable[FixedRe
 
 
 class UnexpectedCallError(BaseException):
-    """The script has no reply left; a BaseException, since selectors that fail closed would hide an Exception."""
+    """The script is at its end; a BaseException, since selectors that fail closed would hide an Exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class ScriptedCall:
 
 
 class ScriptedClient(LLMClient):
-    """A client that gives the replies of a script, one a call, and records what it was asked.
+    """A client that gives the replies of a script, one a call, and records the calls.
 
     A reply is the text of a finished answer, a whole `LLMResponse`, an exception to raise, or a function of the
-    messages that returns one of these. The function may be async, and so wait, block or ignore its cancellation.
+    messages that returns one of these. An async function may wait, block or ignore its cancellation.
 
     Args:
-        replies: The script, in the order of the calls; a text alone is a script of one.
-        default: The reply to every call after the script. None: such a call raises UnexpectedCallError, which no part
-            of the library swallows, so that the test fails.
+        replies: The script, in the order of the calls; a single text is a script of one.
+        default: The reply to every call after the script. None: such a call raises UnexpectedCallError, which fails
+            the test, since the library never catches it.
 
     Attributes:
-        calls: What was asked, one record a call, oldest first; the failed ones too.
+        calls: One record a call, oldest first, also of failed calls.
     """
 
     def __init__(self, replies: Iterable[Reply], *, default: Reply | None = None) -> None:

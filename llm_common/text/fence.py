@@ -9,7 +9,7 @@ which keeps prompts cacheable. A fence protects the structure of a prompt; the m
 import hashlib
 import re
 
-__all__ = ["PLACEHOLDER_NONCE", "fence_nonce", "fenced", "one_line", "printable", "without_headings"]
+__all__ = ["PLACEHOLDER_NONCE", "fence_nonce", "fenced", "in_fence", "one_line", "printable", "without_headings"]
 
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce; measures a text before its nonce is known."""
@@ -43,6 +43,12 @@ def fenced(text: str, nonce: str) -> str:
         nonce: From `fence_nonce`, of a text that includes this one.
     """
     return f"<<<{nonce}\n{text}\n{nonce}>>>"
+
+
+def in_fence(text: str) -> str:
+    """The text, made printable, in a fence that it cannot close."""
+    sendable = printable(text)
+    return fenced(sendable, fence_nonce(sendable))
 
 
 def one_line(text: str, *, max_chars: int) -> str:

@@ -3,7 +3,7 @@
 from llm_common.tools.pointer_arguments import PointerArgumentsTool
 from llm_common.tools.read_back import ReadBackTool, read_context
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import Tool, ToolResult, foreign_code
+from llm_common.tools.tool import Tool, ToolResult, third_party_code
 from llm_common.tools.validation import Problem
 
 __all__ = [
@@ -13,6 +13,6 @@ __all__ = [
     "Tool",
     "ToolRegistry",
     "ToolResult",
-    "foreign_code",
     "read_context",
+    "third_party_code",
 ]

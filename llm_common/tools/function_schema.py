@@ -1,4 +1,4 @@
-"""A Python function read as a tool: its description, its JSON Schema, and its arguments as real Python values."""
+"""Reads a Python function as a tool: description, JSON Schema, and arguments as typed values."""
 
 import inspect
 import re
@@ -24,29 +24,32 @@ _ARG_LINE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class FunctionSchema:
-    """What a function's signature says about its arguments.
+    """The arguments of a function.
 
     Attributes:
-        parameters: Its JSON Schema: unknown arguments are not allowed, defaults are shown, titles are left out.
-        model: One field per parameter, `p0`, `p1` and so on, with the parameter's name as alias, so that no parameter
-            can clash with a model's own attributes.
+        parameters: Their JSON Schema: forbids unknown arguments, shows defaults, leaves out titles.
+        model: One field per parameter, `p0`, `p1` and so on, with the parameter's name as alias: a parameter's name
+            cannot clash with an attribute of the model.
     """
 
     parameters: dict[str, Any]
     model: type[BaseModel]
 
     def bind(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Keyword arguments of the annotated types, or the problems that keep `args` from becoming them.
+        """Keyword arguments of the annotated types with defaults, or the problems of `args`.
 
-        Values are coerced by pydantic's usual rules: nested objects become models, strings enums, numbers in strings
-        numbers. Defaults are filled in.
+        Coerces values by pydantic's rules: nested objects to models, strings to enums, numeric strings to numbers.
         """
         try:
             bound = self.model.model_validate(dict(args))
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return {}, tuple(
-                Problem(one_line(".".join(map(str, error["loc"])), max_chars=200), error["type"], _words(error["type"]))
+                Problem(
+                    one_line(".".join(map(str, error["loc"])), max_chars=200),
+                    error["type"],
+                    error["type"].replace("_", " "),
+                )
                 for error in errors
             )
         fields = self.model.model_fields
@@ -64,7 +67,7 @@ class _ToolJsonSchema(GenerateJsonSchema):
 def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
     """The arguments of the function, from its type hints, defaults and docstring.
 
-    A parameter is described by `Annotated[..., Field(description=...)]`, else by its line under `Args:`.
+    The description of a parameter is `Annotated[..., Field(description=...)]`, else its line under `Args:`.
 
     Raises:
         ConfigError: A parameter cannot be named in JSON (`*args`, `**kwargs`, positional-only), or a type hint cannot
@@ -100,7 +103,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def _doc(function: Callable[..., Any]) -> str:
-    while isinstance(function, partial):  # whose own docstring is about partial
+    while isinstance(function, partial):  # its own docstring describes partial
         function = function.func
     return inspect.getdoc(function) or ""
 
@@ -133,10 +136,6 @@ def _described_args(doc: str) -> dict[str, str]:
         elif name:
             found[name] = f"{found[name]} {line.strip()}".strip()
     return found
-
-
-def _words(error_type: str) -> str:
-    return error_type.replace("_", " ")
 
 
 def _unusable(tool: str, problem: str) -> ConfigError:

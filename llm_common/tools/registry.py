@@ -15,10 +15,10 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 class ToolRegistry:
     """Tools by name: described to a model, checked, and run.
 
-    Order of registration never matters: names, iteration and the schema are sorted by name.
+    Names, iteration and the schema are sorted by name, whatever the order of registration.
 
     Args:
-        tools: What to register at once; see `register`.
+        tools: Registered first; see `register`.
     """
 
     def __init__(self, tools: Iterable[Any] = ()) -> None:
@@ -36,16 +36,16 @@ class ToolRegistry:
         parameters: Mapping[str, Any] | None = None,
         replace: bool = False,
     ) -> Tool:
-        """The tool, now known to the registry.
+        """The registered tool.
 
         Args:
-            tool: A `Tool`, as it is; a function, sync or async; or an object with `metadata.name`,
-                `metadata.description`, `metadata.to_schema()` and `execute(**kwargs)`.
-            name: For a function: its name for the model. See `Tool`.
-            description: For a function: what the model reads. See `Tool`.
-            parameters: For a function: JSON Schema of its arguments; None derives it from the type hints. See `Tool`.
-            replace: Whether a tool of that name may be there already. Two tools that meet under one name are
-                otherwise an error, since one would silently run for the other.
+            tool: A `Tool`; a function, sync or async; or an object with `metadata.name`, `metadata.description`,
+                `metadata.to_schema()` and `execute(**kwargs)`.
+            name: For a function; see `Tool`.
+            description: For a function; see `Tool`.
+            parameters: For a function: JSON Schema of its arguments; None derives it from the type hints.
+            replace: Replaces a registered tool of that name, which is an error otherwise: one tool would silently run
+                for the other.
 
         Raises:
             ConfigError: The name is taken or not allowed, or the arguments cannot be described; see `Tool`.
@@ -70,20 +70,20 @@ class ToolRegistry:
     def tool(
         self, function: FunctionT | None = None, /, *, name: str | None = None, description: str | None = None
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
-        """`register` as a decorator, bare or with a name and a description; the function stays what it was.
+        """`register` as a decorator, bare or with a name and a description; returns the function unchanged.
 
         Raises:
             ConfigError: As from `register`.
         """
 
-        def keep(function: FunctionT) -> FunctionT:
+        def register(function: FunctionT) -> FunctionT:
             self.register(function, name=name, description=description)
             return function
 
-        return keep if function is None else keep(function)
+        return register if function is None else register(function)
 
     def unregister(self, name: str) -> None:
-        """Forgets a tool; a name that is not registered is no error."""
+        """Removes a tool; ignores a name that is not registered."""
         self._tools.pop(name, None)
         self._schema = None
 
@@ -108,17 +108,17 @@ class ToolRegistry:
     def get_tools_schema(self) -> str:
         """Every tool as canonical JSON: `[{"description":…,"name":…,"parameters":…}]`, sorted by name.
 
-        The same tools give the same bytes in whatever order they were registered, so that a prompt which holds them
-        can be cached. Written once until the tools change.
+        The same tools give the same bytes: a provider can cache a prompt that holds them. Computed once until the
+        tools change.
         """
         if self._schema is None:
             self._schema = f"[{','.join(tool.definition for tool in self)}]"
         return self._schema
 
     async def execute(self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Any:
-        """What the tool returns. It runs once, or not at all when its arguments do not fit.
+        """What the tool returns. Runs it once, or not at all if the arguments do not fit.
 
-        A `ToolResult` is handed back as it is, also with `success=False`. Calls may run concurrently.
+        Returns a `ToolResult` unchanged, also with `success=False`. Calls may run concurrently.
 
         Args:
             tool_name: Exact name.
@@ -126,29 +126,24 @@ class ToolRegistry:
             **kwargs: The same as keywords, instead of `args`.
 
         Raises:
-            UnknownToolError: No tool of that name; the text offers the nearest ones.
-            ToolArgumentsError: The arguments do not fit the schema. The text names fields, never values.
+            UnknownToolError: No tool of that name; the text suggests similar names.
+            ToolArgumentsError: The arguments do not fit the schema. The text names fields, not values.
             ToolFailedError: The tool raised; the original is the cause.
         """
         tool = self._tools.get(tool_name)
         if tool is None:
-            raise UnknownToolError(self._unknown(str(tool_name)), tool=str(tool_name))
+            near = get_close_matches(str(tool_name)[:64], self.names, n=3)
+            choice = f"the nearest: {', '.join(near)}" if near else f"the {len(self)} that are registered"
+            raise UnknownToolError(f"no tool of that name; use one of {choice}", tool=str(tool_name))
         if args is not None and kwargs:
             raise ToolArgumentsError(
                 f"{tool.name} was not run: pass its arguments as one mapping or as keywords, not both", tool=tool.name
             )
         return await tool.run(kwargs if args is None else args)
 
-    def _unknown(self, name: str) -> str:
-        near = get_close_matches(name[:64], self.names, n=3)
-        offer = (
-            f"use one of the nearest: {', '.join(near)}" if near else f"use one of the {len(self)} that are registered"
-        )
-        return f"no tool of that name; {offer}"
-
 
 def _tool_from(source: Any, *, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> Tool:
-    """A tool as it is, or made from a function or from an object that carries its own metadata."""
+    """The tool itself, or one made from a function or from an object with metadata."""
     if isinstance(source, Tool):
         return source
     metadata = getattr(source, "metadata", None)

@@ -1,4 +1,4 @@
-"""`Tool`: one thing that an agent can do, with the schema of its arguments."""
+"""`Tool`: a function with the schema of its arguments, as an agent calls it."""
 
 import asyncio
 import inspect
@@ -15,20 +15,22 @@ from llm_common.text.canonical import stable_json
 from llm_common.tools.function_schema import describe, read_function
 from llm_common.tools.validation import Problem, compile_schema, find_problems
 
-__all__ = ["Tool", "ToolResult", "foreign_code"]
+__all__ = ["Tool", "ToolResult", "third_party_code"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 
 class ToolResult(BaseModel):
     """Data with its sources, or an expected failure, as a value.
 
-    A registry hands it back as it is, also with `success=False`: whether that ends a task is the executor's decision.
-    Further fields, such as evidence, are kept.
+    A registry returns it unchanged, also with `success=False`: the executor decides whether that ends a task. Keeps
+    further fields, such as evidence.
 
     Attributes:
-        success: Whether the tool did what was asked.
-        data: What it found or made.
-        source_urls: Where the data came from; they reach the stored pointer.
-        error: What went wrong, in words that a model may read.
+        success: Whether the tool succeeded.
+        data: The tool's output.
+        source_urls: Sources of the data; become part of the stored pointer.
+        error: What went wrong, as text for a model.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -40,13 +42,13 @@ class ToolResult(BaseModel):
 
 
 @contextmanager
-def foreign_code(tool: str) -> Iterator[None]:
-    """A block whose every exception leaves as `ToolFailedError`, naming the exception's class and nothing it says.
+def third_party_code(tool: str) -> Iterator[None]:
+    """A block whose exceptions are raised as `ToolFailedError`, which names only the exception's class.
 
-    Cancellation, `SystemExit` and `KeyboardInterrupt` pass through untouched.
+    Cancellation, `SystemExit` and `KeyboardInterrupt` pass through.
 
     Args:
-        tool: Name of the tool, or of what else runs in the block; it becomes the error's `.tool`.
+        tool: Name of the tool, or of the other code in the block; becomes the error's `.tool`.
 
     Raises:
         ToolFailedError: The block raised; the original is the cause.
@@ -57,33 +59,28 @@ def foreign_code(tool: str) -> Iterator[None]:
         raise ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool) from exc
 
 
-_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
-
-
 class Tool:
     """A function with a name, a description and a JSON Schema of its arguments.
 
-    Without `parameters` the schema comes from the function's type hints, its description from the docstring's first
-    paragraph, those of the parameters from `Annotated[..., Field(description=...)]` or the lines under `Args:`; the
-    function then receives real values: models, enums, dates. With `parameters` the function receives the arguments
-    as they came, checked against that schema, as keywords.
-
-    Safe to run concurrently if the function is: an async function runs in the event loop, any other one in a thread.
+    Without `parameters` the schema comes from the type hints, the description from the docstring's first paragraph,
+    those of the parameters from `Annotated[..., Field(description=...)]` or the lines under `Args:`; the function then
+    receives typed values: models, enums, dates. With `parameters` it receives the raw arguments, checked against that
+    schema. Safe to run concurrently if the function is: an async function runs in the event loop, others in a thread.
 
     Args:
-        function: What runs; called with keyword arguments only.
+        function: Called with keyword arguments only.
         name: 1 to 64 letters, digits and `_.-`, which every endpoint accepts; the function's name by default.
-        description: What the model reads; the docstring's first paragraph by default.
+        description: Text for the model; the docstring's first paragraph by default.
         parameters: JSON Schema of the arguments, an object schema. None derives it.
 
     Attributes:
-        parameters: A copy of the schema; changing it changes nothing.
+        parameters: A copy of the schema; changes to it have no effect.
         definition: `{"description":…,"name":…,"parameters":…}` as canonical JSON.
 
     Raises:
         ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a type without a JSON
             Schema, or a broken schema.
-        UnserialisableError: The schema holds something that JSON cannot.
+        UnserialisableError: The schema is not JSON.
     """
 
     __slots__ = ("_bound", "_function", "_schema", "definition", "description", "name", "parameters")
@@ -117,51 +114,44 @@ class Tool:
         return f"Tool({self.name!r})"
 
     async def run(self, args: Mapping[str, Any]) -> Any:
-        """What the function returns for these arguments. The function is called once, whatever it raises.
+        """What the function returns for these arguments; called once, never retried.
 
-        A `ToolResult` is returned as it is, also an unsuccessful one. Cancelling stops an async function; one that runs
-        in a thread goes on to its end, and its result is dropped.
+        Returns a `ToolResult` unchanged, also an unsuccessful one. Cancelling stops an async function; one in a thread
+        runs to its end, and its result is dropped.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit; the function was not called. Names fields, never values.
+            ToolArgumentsError: The arguments do not fit; the function was not called. Names fields, not values.
             ToolFailedError: The function raised; the original is the cause.
         """
         arguments, problems = self._bind(args)
         if problems:
             listed = "; ".join(map(str, problems))
             raise ToolArgumentsError(f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name)
-        if _is_async(self._function):
-            with foreign_code(self.name):
+        if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(type(self._function).__call__):
+            with third_party_code(self.name):
                 return await self._function(**arguments)
         result = await asyncio.to_thread(self._run_here, arguments)
         if inspect.isawaitable(result):
-            with foreign_code(self.name):
+            with third_party_code(self.name):
                 return await result
         return result
 
     def _bind(self, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Problem, ...]]:
-        if not _is_object(args):
+        given: object = args  # what a model sends may be anything
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
             return {}, (Problem("", "type", "the arguments must be one object with names as keys"),)
         if self._bound is None:
             return args, find_problems(self._schema, args)
-        with foreign_code(self.name):  # a type's own validators are foreign, too
+        with third_party_code(self.name):  # a type's own validators are third-party code too
             return self._bound.bind(args)
 
     def _run_here(self, arguments: Mapping[str, Any]) -> Any:
-        with foreign_code(self.name):  # in the thread: StopIteration must not reach a future
+        with third_party_code(self.name):  # in the thread: a future cannot hold StopIteration
             return self._function(**arguments)
 
 
-def _is_object(args: object) -> bool:
-    return isinstance(args, Mapping) and all(isinstance(key, str) for key in args)
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
 def _object_schema(text: str, *, tool: str) -> dict[str, Any]:
-    """The schema as data, once it is known to compile and to describe an object."""
+    """The schema as data, after it compiled and proved to describe an object."""
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise ConfigError(

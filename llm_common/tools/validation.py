@@ -1,4 +1,4 @@
-"""Arguments against JSON Schemas: compiled once, checked locally, reported without values."""
+"""Checks arguments against JSON Schemas: compiled once, checked locally, reported without values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _MAX_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One way in which arguments break a schema: where, which rule, and what the rule asks for.
+    """One violation of a schema: where, which rule, and what the rule requires.
 
     Attributes:
-        path: Names and indices from the arguments down, joined by dots; "" for the arguments as a whole.
+        path: Names and indices from the root of the arguments, joined by dots; "" for the arguments as a whole.
         rule: The JSON Schema keyword, or pydantic's error type for a function's own types.
-        message: What was expected. The value that was given never stands in it.
+        message: What was expected, without the given value.
     """
 
     path: str
@@ -39,8 +39,7 @@ class Problem:
 def compile_schema(schema: str) -> jsonschema_rs.Validator:
     """A validator for the schema, compiled once per text.
 
-    The draft is the one that `$schema` names, else 2020-12. A reference that leaves the schema is an error: nothing
-    is ever fetched.
+    Uses the draft that `$schema` names, else 2020-12. A reference outside the schema is an error: never fetches one.
 
     Args:
         schema: The schema as JSON text; equal texts share a validator.
@@ -60,9 +59,9 @@ def compile_schema(schema: str) -> jsonschema_rs.Validator:
 
 
 def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Every rule of the schema that the arguments break, at most 20, in the schema's order; empty when they fit.
+    """Every rule of the schema that the arguments violate, at most 20, in the schema's order; empty if they fit.
 
-    A property that the schema does not know is a problem only where `additionalProperties` says so.
+    An unknown property is a problem only if `additionalProperties` forbids it.
 
     Args:
         schema: The schema as JSON text.
@@ -80,7 +79,7 @@ def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
             if len(problems) == _MAX_PROBLEMS:
                 break
     except ValueError:
-        # The library names the offending object's type or text here, so its words are not passed on.
+        # The library's message would repeat the type or text of the value.
         problems.append(Problem("", "json", "the arguments must be plain JSON, nested less than 255 deep"))
     return tuple(problems)
 

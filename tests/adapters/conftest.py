@@ -1,4 +1,4 @@
-"""`adapter`: makes an adapter around a double of each foreign client, and around the real one."""
+"""`adapter`: makes an adapter around a double of each third-party client, and around the real one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ class Adapter:
     async def client(
         self, base_url: str, *, timeout_s: float = 5.0, own_timeout_s: float = 5.0
     ) -> AsyncIterator[LLMClient]:
-        """One that talks to an address; `own_timeout_s` is that of the foreign client."""
+        """One that talks to an address; `own_timeout_s` is that of the third-party client."""
         if not self.real:
             yield _around_double(self.name, double_clients.AsyncOpenAI(base_url, KEY, own_timeout_s), timeout_s)
             return
@@ -67,7 +67,7 @@ def _around_real(name: str, facts: dict[str, Any], http: httpx.AsyncClient, time
 
 
 _NAMES = ("openai_sdk", "litellm", "pydantic_ai", "langchain")
-_REAL = (pytest.mark.adapters, pytest.mark.filterwarnings("default"))  # what foreign packages warn of is theirs
+_REAL = (pytest.mark.adapters, pytest.mark.filterwarnings("default"))  # what third-party packages warn of is theirs
 
 
 @pytest.fixture(

@@ -1,4 +1,4 @@
-"""Clients in the shape of the foreign packages', small enough to read; they make real HTTP calls.
+"""Clients in the shape of the third-party packages', small enough to read; they make real HTTP calls.
 
 What the adapters rely on of those packages is all here: the same tests run against these and the real ones.
 """

@@ -166,7 +166,7 @@ async def test_what_is_asked_for_reaches_the_endpoint(adapter: Adapter) -> None:
     assert body["response_format"] == {"type": "json_object"}
 
 
-async def test_what_is_not_asked_for_is_left_to_the_foreign_client(adapter: Adapter) -> None:
+async def test_what_is_not_asked_for_is_left_to_the_third_party_client(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         await client.chat_completion(ASKED)
     optional = {"temperature", "max_tokens", "max_completion_tokens", "response_format", "tools"}

@@ -94,7 +94,7 @@ async def test_a_failed_task_leaves_the_query_unanswered_and_asks_nobody(tmp_pat
         ("<think>and on", "invalid"),
         (RuntimeError("x"), "error"),
     ],
-    ids=["connection", "empty", "only-thinking", "foreign"],
+    ids=["connection", "empty", "only-thinking", "third-party"],
 )
 async def test_a_model_that_gives_no_answer_is_a_status_and_loses_no_output(
     reply: str | Exception, status: str, tmp_path: Path

@@ -151,10 +151,10 @@ async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:
     assert result["saved"] is False
 
 
-def test_a_foreign_registry_takes_no_read_back(tmp_path: Path) -> None:
-    class Foreign:
+def test_a_third_party_registry_takes_no_read_back(tmp_path: Path) -> None:
+    class OtherRegistry:
         async def execute(self, tool_name: str, args: dict[str, Any]) -> str:
             return "ok"
 
     with pytest.raises(ConfigError, match="ToolRegistry"):
-        executor_of(tmp_path, registry=Foreign(), read_back=True)
+        executor_of(tmp_path, registry=OtherRegistry(), read_back=True)

@@ -186,9 +186,9 @@ async def test_resuming_restores_the_pointers_of_a_query_s4_06(tmp_path: Path) -
 async def test_clearing_removes_the_librarys_files_and_no_others_s4_06_f_150(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     await three(manager)
-    for foreign in ("package.json", "q1/package.json", "q1/notes.result.json", "other/package.json"):
-        (tmp_path / foreign).parent.mkdir(exist_ok=True)
-        (tmp_path / foreign).write_text("{}")
+    for other in ("package.json", "q1/package.json", "q1/notes.result.json", "other/package.json"):
+        (tmp_path / other).parent.mkdir(exist_ok=True)
+        (tmp_path / other).write_text("{}")
     for _ in range(2):
         await manager.clear()
         assert manager.size == 0

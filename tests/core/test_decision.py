@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from llm_common.core.decision import Asking, Decision, Judged, Question, SelectionCache, decide
-from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.decision import CallOptions, Decision, Prompt, SelectionCache, Verdict, decide
+from llm_common.core.models import LLMMessage
 from llm_common.errors import CostLimitError, LLMAuthError, LLMConnectionError, LLMError, LLMTimeoutError
 from llm_common.testing import ScriptedClient
 
@@ -18,20 +19,16 @@ class Numbers(BaseModel):
     numbers: list[int]
 
 
-def even(reply: Numbers) -> Judged[list[int]]:
+def even(reply: Numbers) -> Verdict[list[int]]:
     """Keeps what is even; says what was odd."""
     kept = [number for number in reply.numbers if number % 2 == 0]
     odd = len(reply.numbers) - len(kept)
     if odd and not kept:
-        return Judged(kept, 0, usable=False, wrong="all odd", reason="odd")
-    return Judged(kept, len(kept), wrong=f"{odd} odd" if odd else "")
+        return Verdict(kept, 0, usable=False, feedback="all odd", reason="odd")
+    return Verdict(kept, len(kept), feedback=f"{odd} odd" if odd else "")
 
 
-def messages(wrong: str) -> list[LLMMessage]:
-    return [LLMMessage(role=MessageRole.USER, content=f"even numbers!{wrong and f' Wrong: {wrong}'}")]
-
-
-QUESTION = Question(messages=messages, reply_model=Numbers, judge=even)
+PROMPT = Prompt(system="Choose.", user="even numbers!", reply_model=Numbers, judge=even)
 
 
 def numbers(*values: int) -> str:
@@ -41,7 +38,8 @@ def numbers(*values: int) -> str:
 async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Decision[list[int]]:
     ends_at = asyncio.get_running_loop().time() + seconds
     facts: dict[str, Any] = {"model": "one", "fallback_model": "two", "timeout_s": 5.0} | changes
-    return await decide(QUESTION, Asking(client=client, ends_at=ends_at, **facts))
+    prompt = replace(PROMPT, **{name: facts.pop(name) for name in ("user", "json_schema", "scope") if name in facts})
+    return await decide(client, prompt, CallOptions(**facts), ends_at=ends_at)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +64,15 @@ async def test_what_was_valid_in_the_first_answer_is_never_lost(
 ) -> None:
     client = ScriptedClient(replies)
     decision = await decided(client)
-    assert decision.judged is not None
-    assert (decision.judged.choice, decision.judged.usable, len(decision.attempts)) == (kept, True, calls)
+    assert decision.verdict is not None
+    assert (decision.verdict.choice, decision.verdict.usable, len(decision.attempts)) == (kept, True, calls)
     assert [call.model for call in client.calls] == ["one", "two"][:calls]
 
 
 @pytest.mark.parametrize("replies", [["no", "no"], [numbers(1), "no"], ["no", LLMConnectionError("down")]])
 async def test_two_failures_are_one_s2_09(replies: list[Any]) -> None:
     decision = await decided(ScriptedClient(replies))
-    assert decision.judged is None
+    assert decision.verdict is None
     assert isinstance(decision.error, LLMError)
     assert len(decision.attempts) == 2
 
@@ -91,15 +89,16 @@ async def test_no_other_model_is_asked_after_a_refused_key_or_a_spent_budget_s2_
 async def test_without_a_fallback_one_call_is_made_s2_08() -> None:
     client = ScriptedClient([numbers(2, 1)])
     decision = await decided(client, fallback_model=None)
-    assert decision.judged is not None
-    assert decision.judged.choice == [2]
+    assert decision.verdict is not None
+    assert decision.verdict.choice == [2]
 
 
 async def test_the_second_prompt_begins_with_the_first_and_says_what_was_wrong_s2_08() -> None:
     client = ScriptedClient([numbers(1), numbers(2)])
     decision = await decided(client)
-    first, second = (str(call.messages[0].content) for call in client.calls)
-    assert second == f"{first} Wrong: all odd"
+    (_, first), (_, second) = (call.messages for call in client.calls)
+    assert str(second.content).startswith(f"{first.content}\n\nAn earlier answer was not usable:\n<<<")
+    assert "\nall odd\n" in str(second.content)
     assert [(attempt.error, attempt.reason) for attempt in decision.attempts] == [("malformed", "odd"), (None, None)]
 
 
@@ -138,9 +137,32 @@ async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() 
     assert len(cache) == 0
     for cached in (False, True):
         decision = await decided(client, cache=cache)
-        assert decision.judged is not None
-        assert (decision.judged.choice, decision.cached, len(decision.attempts)) == ([2], cached, 1 - cached)
+        assert decision.verdict is not None
+        assert (decision.verdict.choice, decision.cached, len(decision.attempts)) == ([2], cached, 1 - cached)
     assert (await decided(client, cache=cache, model="other")).cached is False
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"user": "odd numbers!"},
+        {"user": "\ud800"},
+        {"model": "other"},
+        {"model": None},
+        {"temperature": 0.1},
+        {"json_schema": {"name": "x"}},
+        {"scope": "x"},
+        {"client": ScriptedClient([], default=numbers(4))},
+    ],
+    ids=["prompt", "surrogate", "model", "default-model", "temperature", "schema", "scope", "client"],
+)
+async def test_a_cached_reply_serves_the_same_question_alone(changes: dict[str, Any]) -> None:
+    cache = SelectionCache()
+    client = ScriptedClient([], default=numbers(2))
+    await decided(client, cache=cache)
+    assert (await decided(client, cache=cache)).cached
+    facts: dict[str, Any] = {"client": client, "cache": cache}
+    assert not (await decided(**(facts | changes))).cached
 
 
 async def test_cancellation_passes_through_f_132() -> None:

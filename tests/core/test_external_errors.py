@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.external_errors import foreign_errors
+from llm_common.core.external_errors import external_errors
 from llm_common.errors import (
     ContextTooLongError,
     LLMAuthError,
@@ -31,7 +31,7 @@ def exception(name: str, base: type[Exception] = Exception, **facts: Any) -> Exc
 
 
 def error_of(raised: BaseException) -> LLMError:
-    with pytest.raises(LLMError) as caught, foreign_errors("Client", timeout_s=3.0):
+    with pytest.raises(LLMError) as caught, external_errors("Client", timeout_s=3.0):
         raise raised
     assert caught.value.__cause__ is raised
     assert SECRET not in str(caught.value)
@@ -70,7 +70,7 @@ def test_an_exception_is_known_by_its_shape(raised: Exception, kind: type[LLMErr
 
 def test_our_own_errors_and_cancellations_pass_unchanged() -> None:
     for ours in (LLMAuthError("no", status=401), asyncio.CancelledError(), KeyboardInterrupt()):
-        with pytest.raises(type(ours)) as caught, foreign_errors("Client", timeout_s=1.0):
+        with pytest.raises(type(ours)) as caught, external_errors("Client", timeout_s=1.0):
             raise ours
         assert caught.value is ours
 
@@ -148,7 +148,7 @@ def test_what_the_caller_was_handling_has_no_part_in_it() -> None:
     assert type(error) is LLMError
 
 
-def test_no_property_of_a_foreign_exception_is_run() -> None:
+def test_no_property_of_a_third_party_exception_is_run() -> None:
     class Trap(Exception):  # noqa: N818 - a name of no family
         @property
         def status_code(self) -> int:

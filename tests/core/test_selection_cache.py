@@ -1,12 +1,10 @@
 """Replies that are used again: for the same question alone, for a while, up to a number."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from llm_common.core.decision import SelectionCache, cache_key
-from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.decision import SelectionCache
 
 CLIENT = object()
 
@@ -66,24 +64,3 @@ def test_what_json_cannot_hold_is_not_kept() -> None:
 def test_refuses_impossible_limits(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be more than 0"):
         SelectionCache(**limits)
-
-
-def test_everything_that_a_reply_depends_on_is_in_its_key() -> None:
-    def key(text: str = "a", **changes: object) -> str:
-        facts = {"model": "m", "temperature": 0.0, "json_schema": None, "scope": ""} | changes
-        messages = [LLMMessage(role=MessageRole.USER, content=text)]
-        return cache_key(facts.pop("client", CLIENT), messages, **facts)  # type: ignore[arg-type]
-
-    keys = [
-        key(),
-        key("b"),
-        key("\ud800"),
-        key(model="n"),
-        key(model=None),
-        key(temperature=0.1),
-        key(json_schema={"name": "x"}),
-        key(scope="x"),
-        key(client=asyncio),
-    ]
-    assert len(set(keys)) == len(keys)
-    assert key() == keys[0]

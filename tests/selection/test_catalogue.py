@@ -66,7 +66,7 @@ async def test_a_list_with_anything_else_in_it_is_opaque(schema: list[Any]) -> N
 
 
 @pytest.mark.parametrize("text", ["Tools...", "{}", "not [json", '[{"name":"t1"}]', "null", "[1"])
-async def test_text_of_a_foreign_registry_is_taken_word_for_word(text: str) -> None:
+async def test_text_of_a_third_party_registry_is_taken_word_for_word(text: str) -> None:
     catalogue = await catalogue_of(text)
     assert catalogue.text == text
     assert not catalogue.checked
@@ -127,7 +127,7 @@ async def test_names_differ_in_case_and_separators_at_most_s2_07(asked: str, fou
     assert (definition.name if definition else None) == found
 
 
-async def test_a_broken_schema_of_a_foreign_tool_leaves_its_arguments_unchecked() -> None:
+async def test_a_broken_schema_of_a_third_party_tool_leaves_its_arguments_unchecked() -> None:
     catalogue = await catalogue_of([{"name": "t", "parameters": {"type": "nonsense"}}])
     assert catalogue.definitions[0].find_problems({"anything": 1}) == ()
 

@@ -106,7 +106,7 @@ class TextRegistry:
         return self.schema
 
 
-async def test_json_text_of_a_foreign_registry_is_read() -> None:
+async def test_json_text_of_a_third_party_registry_is_read() -> None:
     selection = await select(task("Read the file aa.py"), TextRegistry(REGISTRY.get_tools_schema()))
     assert [call.tool for call in selection.calls] == ["read_file"]
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import BaseModel
 
+from llm_common.core.extraction import extract_json, read_text_calls
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMConfig, LLMResponse
-from llm_common.core.structured import ask
+from llm_common.core.models import LLMConfig
 from llm_common.errors import MalformedReplyError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
@@ -87,31 +86,24 @@ READ_AS_TEXT = [
 ]
 
 
-async def read(content: str, reply_model: type[BaseModel]) -> BaseModel | None:
-    native = read_native_calls if reply_model is Calls else None
-    client = ScriptedClient([LLMResponse(id="1", model="m", content=content)])
+def read(content: str, key: str) -> object:
+    """What `ask` reads of a text, in full; None for what it refuses."""
     try:
-        return await ask(client, [], reply_model=reply_model, model="m", timeout_s=5, read_tool_calls=native)
+        calls = read_text_calls(content) if key == "calls" else None
+        value = read_native_calls(calls) if calls else extract_json(content)
     except MalformedReplyError:
         return None
-
-
-class Calls(BaseModel):
-    calls: list[object]
-
-
-class Ids(BaseModel):
-    pointer_ids: list[object]
+    return value if isinstance(value, dict) and isinstance(value.get(key), list) else None
 
 
 @pytest.mark.parametrize("shape", READ_AS_TEXT, ids=[shape.name for shape in READ_AS_TEXT])
-async def test_a_shape_cut_at_any_byte_is_read_whole_or_not_at_all_f_087(shape: Shape) -> None:
-    for answer, reply_model in ((CALLS, Calls), (IDS, Ids)):
+def test_a_shape_cut_at_any_byte_is_read_whole_or_not_f_087(shape: Shape) -> None:
+    for answer, key in ((CALLS, "calls"), (IDS, "pointer_ids")):
         content: str = shape.message(answer)["content"]
-        whole = await read(content, reply_model)
-        assert (whole is not None) == (shape.tools if reply_model is Calls else shape.pointers)
+        whole = read(content, key)
+        assert (whole is not None) == (shape.tools if key == "calls" else shape.pointers)
         for cut in range(len(content.encode())):
-            assert await read(content.encode()[:cut].decode(errors="replace"), reply_model) in (None, whole)
+            assert read(content.encode()[:cut].decode(errors="replace"), key) in (None, whole)
 
 
 MISTRAL = (
@@ -138,5 +130,7 @@ TWO_CALLS = [PLAIN, MISTRAL, DEEPSEEK, KIMI]
 async def test_no_prefix_of_two_calls_gives_one_f_087(content: str) -> None:
     whole, _ = await chosen_tools(ScriptedClient([content]))
     assert [args for _, args in whole] == [{"city": "A"}, {"city": "B"}]
-    for cut in range(len(content)):
+    read_whole = read(content, "calls")
+    assert all(read(content[:cut], "calls") in (None, read_whole) for cut in range(len(content)))
+    for cut in range(0, len(content), 40):
         assert (await chosen_tools(ScriptedClient([content[:cut]])))[0] in ([], whole)

@@ -50,7 +50,7 @@ def test_the_whole_line() -> None:
     assert shown == "name(a: str, b?: int|x|y) - First sentence, v1.2 too."
 
 
-def test_a_foreign_name_cannot_break_the_line() -> None:
+def test_a_third_party_name_cannot_break_the_line() -> None:
     assert signature("a\nb", "", {}) == "a b()"
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from llm_common.context.pool import TurnEntry
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import ToolFailedError
-from llm_common.tools.tool import foreign_code
+from llm_common.tools.tool import third_party_code
 
 __all__ = ["COMPRESSED_IDS", "SUMMARY_ROLE", "Summarise", "compress_turns"]
 
@@ -92,7 +92,7 @@ def _full_groups(turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens
 async def _summary(group: Sequence[TurnEntry], summarise: Summarise) -> str:
     """The summary; empty when the summariser fails or returns no text."""
     try:
-        with foreign_code("the summariser"):
+        with third_party_code("the summariser"):
             answer: object = await summarise(tuple(group))
     except ToolFailedError as exc:
         _log.warning("a summariser failed: %s", type(exc.__cause__).__name__)

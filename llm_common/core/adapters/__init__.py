@@ -1,7 +1,7 @@
-"""Clients that an application already has, as an `LLMClient` each. None of the foreign packages is imported."""
+"""Clients that an application already has, as an `LLMClient` each. Imports none of the third-party packages."""
 
+from llm_common.core.adapters.completions import LiteLLMClient, OpenAISDKClient
 from llm_common.core.adapters.langchain import LangChainClient
-from llm_common.core.adapters.openai_sdk import LiteLLMClient, OpenAISDKClient
 from llm_common.core.adapters.pydantic_ai import PydanticAIClient
 
 __all__ = ["LangChainClient", "LiteLLMClient", "OpenAISDKClient", "PydanticAIClient"]

@@ -1,4 +1,4 @@
-"""`ForeignClient`: what the adapters share, so that each of them only translates."""
+"""`ExternalClient`: the base of the adapters, which only translate."""
 
 import asyncio
 from abc import abstractmethod
@@ -7,35 +7,27 @@ from time import monotonic
 from typing import Any
 
 from llm_common.core.client import LLMClient
-from llm_common.core.external_errors import foreign_errors
+from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
-from llm_common.core.http.providers import profile_of
-from llm_common.core.http.wire import (
-    ChatRequest,
-    raise_stated_error,
-    read_response,
-    read_usage,
-    reported_cost_usd,
-    states_usage,
-)
+from llm_common.core.http.wire import ChatRequest, charged, raise_stated_error, read_response
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
 
-__all__ = ["ForeignClient"]
+__all__ = ["ExternalClient"]
 
 
-class ForeignClient(LLMClient):
-    """An `LLMClient` that answers through an object of another package, which stays the application's own.
+class ExternalClient(LLMClient):
+    """An `LLMClient` that wraps a client object of another package.
 
-    Connections, keys and retries are that object's, and closing this client closes nothing. An adapter implements
-    `_send`. Safe to share between tasks as far as the foreign object is.
+    The wrapped object keeps its connections, keys and retries; closing this client does not close it. An adapter
+    implements `_send`. Safe to share between tasks if the wrapped object is.
 
     Args:
         model: Used when a call names none.
         provider: Name for reports and for the table of model profiles: prices, and what models take.
-        timeout_s: Deadline of one call in seconds, the foreign object's retries included.
+        timeout_s: Deadline of one call in seconds, the wrapped object's retries included.
         prefers_json_schema: As in `LLMConfig`.
-        refuses: Types of `response_format` that the foreign object is known not to take.
+        refuses: Types of `response_format` that the wrapped object is known not to take.
     """
 
     def __init__(
@@ -67,20 +59,20 @@ class ForeignClient(LLMClient):
         Args:
             messages: The conversation, oldest first.
             model: None takes the one that the client was made with.
-            temperature: None leaves it to the foreign object; not sent to models that take none.
-            max_tokens: Limit of the answer in tokens; None leaves it to the foreign object.
-            **options: What else the foreign object takes, such as `tools`. An endpoint that refuses `response_format`
-                is asked once more without it; `metadata["dropped_options"]` names what was left out.
+            temperature: None leaves it to the wrapped object; not sent to models that take none.
+            max_tokens: Limit of the answer in tokens; None leaves it to the wrapped object.
+            **options: Further options of the wrapped object, such as `tools`. If the endpoint refuses
+                `response_format`, it is asked once more without; `metadata["dropped_options"]` names what was left out.
 
         Returns:
-            One answer. `cost_usd` is None where the price is not known.
+            One answer. `cost_usd` is None for an unknown price.
 
         Raises:
-            LLMTimeoutError: No answer within the deadline, or within the foreign object's own.
+            LLMTimeoutError: No answer within the deadline, or within the wrapped object's own.
             LLMConnectionError: No connection, or a broken one.
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: An answer that is not in the format.
-            LLMError: Whatever else the foreign object raised, as its cause.
+            LLMError: Any other exception of the wrapped object, as its cause.
             ValueError: `stream` is asked for.
         """
         if options.pop("stream", None):
@@ -95,7 +87,7 @@ class ForeignClient(LLMClient):
         )
         started = monotonic()
         bill = Bill()
-        with bill.told_by_errors(), foreign_errors(type(self).__name__, timeout_s=self._timeout_s):
+        with bill.attached_to_errors(), external_errors(type(self).__name__, timeout_s=self._timeout_s):
             async with asyncio.timeout(self._timeout_s):
                 request, payload = await self._answer(wanted, bill)
             return read_response(
@@ -105,15 +97,15 @@ class ForeignClient(LLMClient):
                 cost_usd=bill.cost_usd,
                 provider=self._provider,
                 latency_ms=round((monotonic() - started) * 1000),
-                metadata={"dropped_options": list(request.dropped)} if request.dropped else {},
+                metadata=request.metadata,
             )
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
-        """The foreign object's answer to a call, translated into a chat completions payload; may raise anything."""
+        """The wrapped object's answer to a call, translated into a chat completions payload; may raise anything."""
 
     async def _answer(self, wanted: ChatRequest, bill: Bill) -> tuple[ChatRequest, Mapping[str, Any]]:
-        """The call as it was answered, with its payload."""
+        """The call that was answered, with its payload."""
         refused = self._refused.get(wanted.model, self._refuses)
         request = wanted.without(refused)
         try:
@@ -128,12 +120,10 @@ class ForeignClient(LLMClient):
         return bare, payload
 
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
-        with foreign_errors(type(self).__name__, timeout_s=self._timeout_s):
+        with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
-        if states_usage(payload) or not payload.get("error"):
-            usage, cost_usd = read_usage(payload), reported_cost_usd(payload)
-            if cost_usd is None:
-                cost_usd = profile_of(request.model).cost_usd(usage, provider=self._provider)
-            bill.add(usage, cost_usd=cost_usd)
+        charge = charged(payload, model=request.model, provider=self._provider)
+        if charge is not None:
+            bill.add(charge[0], cost_usd=charge[1])
         raise_stated_error(payload)
         return payload

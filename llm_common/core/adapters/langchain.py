@@ -4,12 +4,12 @@ import json
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 
-from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 
 __all__ = ["LangChainClient", "SupportsInvoke"]
 
-# What providers' packages call the fields of a chat model.
+# The field names of chat models in the providers' packages.
 _FIELDS: Final = {
     "model": ("model_name", "model", "model_id"),
     "temperature": ("temperature",),
@@ -24,15 +24,15 @@ class SupportsInvoke(Protocol):
         """The model's message in answer to a list of messages."""
 
 
-class LangChainClient(ForeignClient):
+class LangChainClient(ExternalClient):
     """Answers through a `BaseChatModel`, or a runnable made of one.
 
-    Model, temperature and limit are set on a copy of the chat model where it has such a field, and are given to the
-    call where it has not. `response_format` goes to the chat models that are built on LangChain's for OpenAI, and is
-    left out for others: `bind` to yours what makes it answer in JSON.
+    Model, temperature and limit are set on a copy of the chat model if it has such a field, else passed to the call.
+    Chat models based on LangChain's for OpenAI get `response_format`, others do not: `bind` to yours the options that
+    make it answer in JSON.
 
     Args:
-        chat_model: Stays as it is.
+        chat_model: Never modified.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -67,7 +67,7 @@ class LangChainClient(ForeignClient):
         return _payload_of(await model.ainvoke(messages, **options))
 
     def _with_fields(self, options: dict[str, Any]) -> Any:
-        """A copy of the chat model with the options that it has a field for, which are taken out."""
+        """A copy of the chat model with the options that it has a field for; removes those from `options`."""
         fields = getattr(type(self._chat_model), "model_fields", {})
         places = {name: next((field for field in _FIELDS[name] if field in fields), None) for name in _FIELDS}
         update = {field: options.pop(name) for name, field in places.items() if field and name in options}
@@ -77,6 +77,9 @@ class LangChainClient(ForeignClient):
 def _payload_of(message: Any) -> dict[str, Any]:
     facts = message.response_metadata
     calls = [*message.tool_calls, *message.invalid_tool_calls]
+    content = message.content
+    if isinstance(content, list):
+        content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
     return {
         "id": facts.get("id") or message.id,
         "model": facts.get("model_name") or facts.get("model"),
@@ -84,7 +87,7 @@ def _payload_of(message: Any) -> dict[str, Any]:
             {
                 "finish_reason": facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason"),
                 "message": {
-                    "content": _content_of(message.content),
+                    "content": content,
                     "refusal": message.additional_kwargs.get("refusal"),
                     "tool_calls": [_call_of(call) for call in calls] or None,
                 },
@@ -92,12 +95,6 @@ def _payload_of(message: Any) -> dict[str, Any]:
         ],
         "usage": _usage_of(message.usage_metadata or {}, cost_usd=(facts.get("token_usage") or {}).get("cost")),
     }
-
-
-def _content_of(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
 
 
 def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any, Final, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
-from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import ModelNotFoundError
 
 __all__ = ["PydanticAIClient", "SupportsRequest"]
 
-# By type of `response_format`: pydantic-ai's mode of output, and the fact in a model's profile that says it has it.
+# By type of `response_format`: pydantic-ai's output mode, and the key of a model's profile that says it is supported.
 _OUTPUT_MODES: Final = {
     "json_object": ("prompted", "supports_json_object_output"),
     "json_schema": ("native", "supports_json_schema_output"),
@@ -30,15 +30,15 @@ class SupportsRequest(Protocol):
         """The model's answer to a history of messages."""
 
 
-class PydanticAIClient(ForeignClient):
+class PydanticAIClient(ExternalClient):
     """Answers through a `pydantic_ai.models.Model`.
 
-    Further options of a call are model settings by pydantic-ai's names, but `tools` and `response_format`. The cost is
-    the one that pydantic-ai calculates.
+    Further options of a call, except `tools` and `response_format`, are model settings by pydantic-ai's names. The
+    cost is pydantic-ai's calculation.
 
     Args:
         model: Answers the calls that name no other model.
-        model_for: Gives the model for another name, such as `pydantic_ai.models.infer_model`; None: such a call fails.
+        model_for: Returns the model of another name, such as `pydantic_ai.models.infer_model`; None: such a call fails.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -63,8 +63,8 @@ class PydanticAIClient(ForeignClient):
         )
         self._own_model = model
         self._model_for = model_for
-        # The classes that `Model.request` is annotated with are built out of plain values, in the form in which
-        # pydantic-ai stores a history; the last class that has the method, since subclasses may annotate less.
+        # The annotations of `Model.request` name the classes to build from plain values, the form in which pydantic-ai
+        # stores a history. Those of the last class in the MRO: subclasses may annotate less.
         hints = get_type_hints([vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)][-1])
         self._history = TypeAdapter(hints["messages"])
         self._parameters = TypeAdapter(hints["model_request_parameters"])
@@ -100,7 +100,8 @@ def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
             case "assistant":
                 calls = message.get("tool_calls", [])
                 names |= {call["id"]: call["function"]["name"] for call in calls}
-                yield {"kind": "response", "parts": [*_text_parts(content), *map(_tool_call_part, calls)]}
+                texts = [{"part_kind": "text", "content": text}] if (text := _text_of(content)) else []
+                yield {"kind": "response", "parts": [*texts, *map(_tool_call_part, calls)]}
             case "tool" | "function":
                 call_id = message.get("tool_call_id", "")
                 name = message.get("name") or names.get(call_id, "")
@@ -125,11 +126,6 @@ def _user_content(content: str | Sequence[Mapping[str, Any]]) -> Any:
 
 def _text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-
-
-def _text_parts(content: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    text = _text_of(content)
-    return [{"part_kind": "text", "content": text}] if text else []
 
 
 def _tool_call_part(call: Mapping[str, Any]) -> dict[str, Any]:

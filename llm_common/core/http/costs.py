@@ -1,4 +1,4 @@
-"""What a client has spent, and the limit on it."""
+"""The spending of a client, and its limit."""
 
 import logging
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """What a client's calls took so far, as the endpoint counted it.
+    """Usage of a client's calls so far, as the endpoint counted it.
 
     Attributes:
-        calls: Replies that were charged; a call that was retried may have several, also failed ones.
+        calls: Replies that were charged; a retried call may have several, also failed ones.
         cached_tokens: Part of `prompt_tokens`.
-        cost_usd: Dollars of the calls whose price is known.
+        cost_usd: Dollars of the calls with a known price.
         unpriced_calls: How many of `calls` are missing from `cost_usd`.
     """
 
@@ -36,11 +36,11 @@ class UsageTotals:
 
 @dataclass(slots=True)
 class Bill:
-    """What one call was charged so far, its failed requests included.
+    """The charges of one call so far, its failed requests included.
 
     Attributes:
-        usage: None before anything was charged.
-        cost_usd: None before that too, and as soon as one reply's price is not known.
+        usage: None before the first charge.
+        cost_usd: None before the first charge, and once the price of a reply is unknown.
     """
 
     usage: LLMUsage | None = None
@@ -53,8 +53,8 @@ class Bill:
         self.usage = usage if self.usage is None else self.usage + usage
 
     @contextmanager
-    def told_by_errors(self) -> Iterator[None]:
-        """A block whose LLMErrors carry the bill."""
+    def attached_to_errors(self) -> Iterator[None]:
+        """A block that attaches the bill to its LLMErrors."""
         try:
             yield
         except LLMError as exc:
@@ -63,21 +63,21 @@ class Bill:
 
 
 def expected_cost_usd(body: bytes, *, model: str, provider: str, max_tokens: int | None) -> float | None:
-    """The most that a request should cost, or None where the price is not known.
+    """The most that a request should cost in dollars, or None for an unknown price.
 
-    No token is shorter than a byte, so the size of the request bounds its tokens. An answer without a limit of its own
-    is expected to take 1,000.
+    No token is shorter than a byte: the size of the request bounds its tokens. Expects 1,000 tokens of an answer
+    without `max_tokens`.
     """
     usage = LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
     return profile_of(model).cost_usd(usage, provider=provider)
 
 
 class CostLedger:
-    """Adds up what calls cost and refuses what could pass the limit.
+    """Adds up costs and refuses a call that could exceed the limit.
 
-    Before a request is sent, the most that it is expected to cost is set aside, so that calls that are under way
-    together stay within the limit as well. What can still pass it: an answer that is longer than expected, the first
-    call of a model whose price nobody knows, and a call that timed out and was billed without showing here.
+    The expected cost of a request is reserved before it is sent, which keeps concurrent calls within the limit too.
+    Three cases can still exceed it: an answer that is longer than expected, the first call of a model with an unknown
+    price, and a call that timed out here but was billed.
 
     Args:
         limit_usd: None sets no limit.
@@ -85,8 +85,8 @@ class CostLedger:
 
     def __init__(self, limit_usd: float | None) -> None:
         self._limit_usd = limit_usd
-        self._set_aside_usd = 0.0
-        self._dearest_usd = 0.0
+        self._reserved_usd = 0.0
+        self._max_reply_usd = 0.0
         self.totals = UsageTotals()
 
     @contextmanager
@@ -94,32 +94,32 @@ class CostLedger:
         """A block in which one request is sent and charged.
 
         Args:
-            expected_usd: The most that it should cost; None for a price that is not known, which expects as much as
-                the dearest reply so far.
+            expected_usd: The most that it should cost; None, an unknown price, expects the cost of the most expensive
+                reply so far.
 
         Raises:
-            CostLimitError: It could pass the limit; the block did not run.
+            CostLimitError: It could exceed the limit; the block did not run.
         """
-        expected = self._dearest_usd if expected_usd is None else expected_usd
-        taken_usd = self.totals.cost_usd + self._set_aside_usd
+        expected = self._max_reply_usd if expected_usd is None else expected_usd
+        taken_usd = self.totals.cost_usd + self._reserved_usd
         if self._limit_usd is not None and (taken_usd >= self._limit_usd or taken_usd + expected > self._limit_usd):
             raise CostLimitError(
-                f"nothing was sent: ${taken_usd:.4f} of ${self._limit_usd:.4f} are spent or set aside, and this call "
+                f"nothing was sent: ${taken_usd:.4f} of ${self._limit_usd:.4f} are spent or reserved, and this call "
                 f"may cost ${expected:.4f}; raise cost_limit_usd, set max_tokens, or make a new client",
                 spent_usd=self.totals.cost_usd,
                 limit_usd=self._limit_usd,
             )
-        self._set_aside_usd += expected
+        self._reserved_usd += expected
         try:
             yield
         finally:
-            self._set_aside_usd -= expected
+            self._reserved_usd -= expected
 
     def charge(self, usage: LLMUsage, *, cost_usd: float | None) -> None:
-        """Records one reply; a cost of None is counted as unpriced, and warned of once if there is a limit."""
+        """Records one reply; counts a cost of None as unpriced, and warns once if there is a limit."""
         if cost_usd is None and self._limit_usd is not None and not self.totals.unpriced_calls:
             _log.warning("a cost limit is set, but this model has no known price: its calls cannot be limited")
-        self._dearest_usd = max(self._dearest_usd, cost_usd or 0.0)
+        self._max_reply_usd = max(self._max_reply_usd, cost_usd or 0.0)
         self.totals = replace(
             self.totals,
             calls=self.totals.calls + 1,

@@ -13,17 +13,16 @@ from llm_common import __version__, _env
 from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
-from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env, profile_of
+from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env
 from llm_common.core.http.retries import RetryPolicy, attempts_of
-from llm_common.core.http.transport import ACCEPT_ENCODING, HTTPX_ERRORS, error_of_status, read_body, translated
+from llm_common.core.http.transport import ACCEPT_ENCODING, HTTPX_ERRORS, read_body, translated
 from llm_common.core.http.wire import (
     ChatRequest,
+    charged,
+    error_of_status,
     raise_stated_error,
     read_payload,
     read_response,
-    read_usage,
-    reported_cost_usd,
-    states_usage,
 )
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
 from llm_common.errors import (
@@ -42,15 +41,15 @@ _MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
 class OpenAICompatibleClient(LLMClient):
     """Answers from an endpoint that speaks the chat completions API.
 
-    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are tried again, up to
-    `max_attempts` requests in all; Retry-After is kept if it fits in the deadline. Redirects are not followed, and TLS
-    certificates are always verified. Replies are limited while they arrive, before and after decompression. What an
-    endpoint refuses of `response_format` and of the profile's options is remembered for each model, so that it costs
-    one request once. Safe to share between tasks of one event loop.
+    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are retried, up to
+    `max_attempts` requests in all; Retry-After is honoured if it fits in the deadline. Redirects are not followed, and
+    TLS certificates are always verified. The size of a reply is limited while it arrives, before and after
+    decompression. Options that an endpoint refuses are recorded for each model, and cost one request once. Safe to
+    share between tasks of one event loop.
 
     With an https endpoint, httpx reads the proxy and certificate settings of the machine (HTTPS_PROXY, NO_PROXY,
-    SSL_CERT_FILE): behind a company's proxy nothing else works, and a tunnel does not see what it carries. With an http
-    endpoint they are ignored, since the proxy would read prompts and key.
+    SSL_CERT_FILE): a company's network may require them, and a proxy cannot read a TLS tunnel. With an http endpoint
+    they are ignored, since the proxy would read prompts and key.
 
     Args:
         config: Endpoint, key, limits.
@@ -73,10 +72,10 @@ class OpenAICompatibleClient(LLMClient):
 
     @classmethod
     def from_env(cls, *, transport: httpx.AsyncBaseTransport | None = None) -> Self:
-        """A client for the endpoint that the environment names, by the rules of `config_from_env`.
+        """A client for the endpoint that the environment names; see `config_from_env`.
 
         Raises:
-            ConfigError: It names none, or one that cannot be used.
+            ConfigError: It names none, or an unusable one.
         """
         config = config_from_env()
         if config is None:
@@ -96,32 +95,22 @@ class OpenAICompatibleClient(LLMClient):
         model: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> Self:
-        """A client for `zai`, `openrouter`, `openai` or `local`, with defaults for the rest.
-
-        Args:
-            name: The provider.
-            api_key: None reads the provider's own variable.
-            model: None takes the provider's default.
-            transport: Replaces the network, for tests.
-
-        Raises:
-            ConfigError: No such provider, or no key for it.
-        """
+        """A client for `zai`, `openrouter`, `openai` or `local`; arguments and errors as for `config_for_provider`."""
         return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
 
     @property
     def config(self) -> LLMConfig:
-        """What the client was made with."""
+        """The configuration that the client was made with."""
         return self._config
 
     @property
     def usage(self) -> UsageTotals:
-        """What the calls took so far: a snapshot that does not change."""
+        """Usage of the calls so far: a frozen snapshot."""
         return self._ledger.totals
 
     @property
     def prefers_json_schema(self) -> bool:
-        """Whether a selector should ask by `response_format` of type `json_schema`; it is given up where refused."""
+        """Whether a selector should ask by `response_format` of type `json_schema`, until the endpoint refuses it."""
         return self._config.prefers_json_schema
 
     async def chat_completion(
@@ -139,23 +128,23 @@ class OpenAICompatibleClient(LLMClient):
             model: Name at the endpoint; None takes `default_model`.
             temperature: None takes the configuration's; not sent to models that take none.
             max_tokens: Limit of the answer in tokens; None takes the configuration's.
-            **options: Sent as they are, but `timeout_s` or `timeout`, which replace the configuration's deadline in
-                seconds. With `response_format`, options of the model's profile are added, such as those that switch
-                long thinking off; one that is given here wins. An endpoint that refuses `response_format` or an added
-                option gets the call once more without; `metadata["dropped_options"]` then names it, `json_schema`
-                if a plain JSON object was asked for in its place.
+            **options: Sent unchanged, except `timeout_s` or `timeout`, which replace the configured deadline in
+                seconds. With `response_format`, options of the model's profile are added, such as those that disable
+                long thinking; options given here win. If the endpoint refuses `response_format` or an added option,
+                the call is repeated without it; `metadata["dropped_options"]` then names it, `json_schema` if a plain
+                JSON object replaced it.
 
         Returns:
-            One answer. `usage` and `cost_usd` are those of the whole call, with what a failed request before it was
-            charged; `cost_usd` is None where the price is not known.
+            One answer. `usage` and `cost_usd` include the charges of failed requests before it; `cost_usd` is None for
+            an unknown price.
 
         Raises:
-            LLMError: One of these; it carries the `usage` and `cost_usd` of a call that was charged all the same.
+            LLMError: One of the following, with the `usage` and `cost_usd` that were charged.
             LLMTimeoutError: No answer within the deadline.
             LLMConnectionError: No connection, a broken one, or the client is closed.
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: An answer that is not in the API's format.
-            CostLimitError: The call could pass the client's limit; nothing more was sent.
+            CostLimitError: The call could exceed the client's limit; nothing more was sent.
             ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked for.
         """
         config = self._config
@@ -171,7 +160,7 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with (
             span("llm.chat_completion", model=request.model, provider=config.provider) as current,
-            bill.told_by_errors(),
+            bill.attached_to_errors(),
         ):
             try:
                 async with asyncio.timeout(timeout_s):
@@ -203,7 +192,7 @@ class OpenAICompatibleClient(LLMClient):
             with attempt:
                 payload = await self._exchange(policy.request, bill, timeout_s=timeout_s)
         if policy.refused:
-            # Only now: a complaint that merely quotes the call does not go away with what it quotes.
+            # Only after a success: an error that merely quotes the call would return without the option too.
             self._refused[request.model] = policy.refused
         return read_response(
             payload,
@@ -212,11 +201,11 @@ class OpenAICompatibleClient(LLMClient):
             cost_usd=bill.cost_usd,
             provider=self._config.provider,
             latency_ms=round((monotonic() - started) * 1000),
-            metadata={"dropped_options": list(policy.request.dropped)} if policy.request.dropped else {},
+            metadata=policy.request.metadata,
         )
 
     async def _exchange(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
-        """One HTTP request and the JSON object that it brought."""
+        """One HTTP request and the JSON object of its reply."""
         body = request.body()
         limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
         expected_usd = expected_cost_usd(
@@ -236,12 +225,11 @@ class OpenAICompatibleClient(LLMClient):
                         raise await self._refusal(reply, model, bill)
                     received = await read_body(reply, max_bytes=self._config.max_response_bytes)
             payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
-            if states_usage(payload) or not payload.get("error"):
-                # Before the answer is read: one that is of no use has been paid for all the same.
-                self._charge(payload, model, bill)
+            self._charge(payload, model, bill)  # before the answer is read: an unusable one is billed too
             raise_stated_error(payload)
         except LLMStatusError as exc:
-            exc.body = self._without_key(exc.body)[:_MAX_ERROR_CHARS]
+            key = self._config.api_key.get_secret_value()  # which some endpoints repeat
+            exc.body = (exc.body.replace(key, "[api key]") if key else exc.body)[:_MAX_ERROR_CHARS]
             raise
         return payload
 
@@ -253,21 +241,19 @@ class OpenAICompatibleClient(LLMClient):
             payload = read_payload(body, content_type=content_type)
         except (MalformedReplyError, *HTTPX_ERRORS):
             payload = {}
-        if states_usage(payload):
-            self._charge(payload, model, bill)
+        self._charge({**payload, "error": True}, model, bill)  # the status makes it an error, whatever it holds
         retry_after = reply.headers.get("retry-after")
         return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after)
 
     def _charge(self, payload: dict[str, Any], model: str, bill: Bill) -> None:
-        usage = read_usage(payload)
-        cost_usd = reported_cost_usd(payload)
-        if cost_usd is None:
-            cost_usd = profile_of(model).cost_usd(usage, provider=self._config.provider)
-        self._ledger.charge(usage, cost_usd=cost_usd)
-        bill.add(usage, cost_usd=cost_usd)
+        charge = charged(payload, model=model, provider=self._config.provider)
+        if charge is not None:
+            usage, cost_usd = charge
+            self._ledger.charge(usage, cost_usd=cost_usd)
+            bill.add(usage, cost_usd=cost_usd)
 
     def _client(self) -> httpx.AsyncClient:
-        """The connections of the running loop; those of an earlier loop died with it."""
+        """The connections of the running loop; those of a closed loop are unusable."""
         if self._closed:
             raise LLMConnectionError("this client is closed; make a new one")
         loop = asyncio.get_running_loop()
@@ -276,17 +262,13 @@ class OpenAICompatibleClient(LLMClient):
             encrypted = self._url.startswith("https:")
             self._http = httpx.AsyncClient(
                 transport=self._transport,
-                timeout=None,  # noqa: S113 - the deadline around the whole call is the only one
-                # Plain HTTP needs no certificates, which take 30 ms to load; a context without any trusts nobody.
+                timeout=None,  # noqa: S113 - one deadline spans the whole call
+                # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no server.
                 verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
                 trust_env=encrypted,
                 follow_redirects=False,
             )
         return self._http
-
-    def _without_key(self, text: str) -> str:
-        key = self._config.api_key.get_secret_value()
-        return text.replace(key, "[api key]") if key else text
 
 
 def _headers(api_key: SecretStr) -> dict[str, str]:
@@ -305,7 +287,7 @@ def _headers(api_key: SecretStr) -> dict[str, str]:
 
 
 def _deadline(options: dict[str, Any], *, default_s: float) -> float:
-    """Takes the options that are not for the endpoint out of them, and gives the call's deadline in seconds."""
+    """The call's deadline in seconds; removes the options that are not for the endpoint."""
     if options.pop("stream", None):
         raise ValueError("answers come whole; leave `stream` out")
     given = [options.pop(name) for name in ("timeout_s", "timeout") if name in options]

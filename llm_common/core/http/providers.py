@@ -1,4 +1,4 @@
-"""Where models are served: the endpoints known by name, and the configuration that the environment asks for.
+"""Known endpoints and models, and the configuration from the environment.
 
 A profile holds only what a source states. Sources, as read in November 2026:
 
@@ -53,7 +53,7 @@ class TokenPrices:
     completion: float
 
     def cost_usd(self, usage: LLMUsage) -> float:
-        """What a call cost; cached tokens are part of the prompt's and have their own price."""
+        """The cost of a call; cached tokens are part of the prompt's and have their own price."""
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         fresh = usage.prompt_tokens - cached
         dollars = fresh * self.prompt + cached * self.cached + usage.completion_tokens * self.completion
@@ -62,14 +62,14 @@ class TokenPrices:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """What is known of the models whose name matches.
+    """Facts about the models whose name matches.
 
     Attributes:
         pattern: Matches the whole name in lower case, without vendor prefix (`z-ai/`) and variant (`:free`).
-        structured_options: By provider, what a call that wants a structured answer adds, so that the model does not
-            think at length first. `custom` is an endpoint known by its address alone.
-        prices: None where no source was found.
-        reasons_always: Takes no temperature, and `max_completion_tokens` in the place of `max_tokens`.
+        structured_options: By provider, the options that keep a model from long thinking before a structured answer.
+            `custom` is an endpoint known only by its address.
+        prices: None if no source was found.
+        reasons_always: Takes no temperature, and `max_completion_tokens` instead of `max_tokens`.
     """
 
     pattern: re.Pattern[str]
@@ -78,7 +78,7 @@ class ModelProfile:
     reasons_always: bool = False
 
     def cost_usd(self, usage: LLMUsage, *, provider: str) -> float | None:
-        """What a call cost, or None where the price at that provider is not known."""
+        """The cost of a call, or None if the price at that provider is unknown."""
         if self.prices is None or self.prices.provider != provider:
             return None
         return self.prices.cost_usd(usage)
@@ -123,7 +123,7 @@ def profile_of(model: str) -> ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An endpoint known by name; `key` is the variable that holds its key, None where none is needed."""
+    """An endpoint known by name; `key` is the variable of its API key, None if it needs none."""
 
     name: str
     base_url: str
@@ -138,7 +138,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             Provider("zai", "https://api.z.ai/api/paas/v4", "glm-4.5-air", _env.ZAI_API_KEY),
             Provider("openrouter", "https://openrouter.ai/api/v1", "z-ai/glm-4.5-air", _env.OPENROUTER_API_KEY),
             Provider("openai", "https://api.openai.com/v1", "gpt-4.1-mini", _env.OPENAI_API_KEY),
-            # A local server answers with the model that it was started with, whatever the name.
+            # A local server ignores the name and answers with its own model.
             Provider("local", "http://127.0.0.1:8080/v1", "default", None),
         )
     }
@@ -146,14 +146,14 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 def config_from_env() -> LLMConfig | None:
-    """The endpoint that the environment names, or None when it names none.
+    """The endpoint that the environment names, or None.
 
-    `LLM_COMMON_PROVIDER` decides; without it `LLM_COMMON_BASE_URL`, an endpoint of your own; without both the first of
-    z.ai, OpenRouter and OpenAI whose key is set. A provider's own key goes to an endpoint of your own only if you name
-    that provider too.
+    `LLM_COMMON_PROVIDER` decides; without it `LLM_COMMON_BASE_URL`, a custom endpoint; without both the first of z.ai,
+    OpenRouter and OpenAI whose key is set. A provider's own key is sent to a custom endpoint only if
+    `LLM_COMMON_PROVIDER` names that provider.
 
     Raises:
-        ConfigError: A variable holds what cannot be used, or a key or model is missing; it names the variable.
+        ConfigError: A value is unusable, or a key or model is missing; names the variable.
     """
     provider = _provider_from_env()
     if provider is None and _env.read_text(_env.BASE_URL) is None:
@@ -197,8 +197,8 @@ def checked_base_url(text: str, *, variable: str) -> str:
     """The address without a slash at its end.
 
     Raises:
-        ConfigError: Not http(s), without a host, or with a user, a query or a fragment; those could hold secrets, so
-            the text does not repeat the address.
+        ConfigError: Not http(s), without a host, or with a user, a query or a fragment. The text does not repeat the
+            address, which could hold secrets.
     """
     try:
         parts = urlsplit(text)

@@ -1,4 +1,4 @@
-"""Whether a failed request is sent again, and when. Nothing else in the library retries one."""
+"""Whether a failed request is sent again, and when: the only retries in the library."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import stamina
 
-from llm_common.core.http.transport import is_transient
-from llm_common.core.http.wire import ChatRequest
+from llm_common.core.http.wire import ChatRequest, is_transient
 from llm_common.errors import LLMStatusError
 
 __all__ = ["RetryPolicy", "attempts_of"]
@@ -17,14 +16,13 @@ _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """stamina's question after each failure of one call: False, a wait in seconds, or True for its own growing wait.
+    """Decides after each failure of one call: no retry, one after a given wait, or one after stamina's back-off.
 
-    A retry that does not fit before the deadline is not begun, so that the caller learns the true error instead of a
-    timeout. An endpoint that refuses an optional field is asked again with what may stand in for it, and by the last
-    request that the call may send without any.
+    A retry that cannot finish before the deadline is not begun: the caller gets the true error instead of a timeout.
+    An endpoint that refuses an optional field is asked again with a substitute, and in the last attempt without any.
 
     Attributes:
-        wanted: The call as it ought to be.
+        wanted: The call with every option.
         refused: Options that the endpoint is known to refuse; grows with each refusal.
         max_attempts: Requests that the call may send.
         deadline: On the running loop's clock, in seconds.
@@ -42,7 +40,7 @@ class RetryPolicy:
         self.request = self.wanted.without(self.refused)
 
     def __call__(self, error: Exception) -> bool | float:
-        """The answer for this error."""
+        """False: no retry. A number: retry after that many seconds. True: after stamina's exponential back-off."""
         self._failures += 1
         named = self.request.named_in(error)
         if named:
@@ -60,9 +58,9 @@ class RetryPolicy:
 
 
 def attempts_of(policy: RetryPolicy) -> AsyncIterator[stamina.Attempt]:
-    """The attempts of one call, each a `with` block; a failure that is not retried leaves its block's iteration.
+    """The attempts of one call, each a `with` block; a failure that is not retried is raised.
 
-    stamina's hooks see our errors alone, whose texts repeat nothing that was sent or received.
+    stamina's hooks see only our errors, whose texts repeat nothing that was sent or received.
     """
     return aiter(
         stamina.retry_context(

@@ -1,4 +1,4 @@
-"""The chat completions format: a call as the bytes that are sent, and received bytes as an answer.
+"""The chat completions format: a call as bytes, received bytes as an answer, and statuses as errors.
 
 Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to `usage`
 (https://openrouter.ai/docs/use-cases/usage-accounting).
@@ -6,28 +6,51 @@ Format: https://platform.openai.com/docs/api-reference/chat, with the cost that 
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from math import isfinite
 from typing import Any
 
 import orjson
 
 from llm_common.core.http.providers import ModelProfile, profile_of
-from llm_common.core.http.transport import error_of_status
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
-from llm_common.errors import ContextTooLongError, LLMStatusError, MalformedReplyError
+from llm_common.errors import (
+    ContextTooLongError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMRateLimitError,
+    LLMStatusError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
 
 __all__ = [
     "ChatRequest",
+    "charged",
+    "error_of_status",
+    "is_transient",
     "raise_stated_error",
     "read_payload",
     "read_response",
     "read_usage",
-    "reported_cost_usd",
-    "states_usage",
+    "retry_after_s",
 ]
 
+_TOO_LONG = (
+    "context_length_exceeded",
+    "maximum context length",
+    "context length",
+    "context window",
+    "prompt is too long",
+)
 _BAD_REQUEST = frozenset({400, 422})
+_TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
+_REDIRECTS = range(300, 400)
+
 _STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
     "invalid_api_key": 401,
@@ -38,13 +61,13 @@ _STATUS_OF_CODE = {
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call: what every endpoint takes, and what not every one does.
+    """One call.
 
     Attributes:
-        core: Model, messages, and the caller's options.
-        optional: `response_format` and the model profile's options, which an endpoint may refuse.
-        dropped: What was given up after a refusal: names of optional fields, and `json_schema` where a plain JSON
-            object is asked for in its place.
+        core: What every endpoint takes: model, messages, and the caller's options.
+        optional: What an endpoint may refuse: `response_format` and the model profile's options.
+        dropped: What was left out after a refusal: names of optional fields, and `json_schema` if a plain JSON object
+            replaces it.
     """
 
     model: str
@@ -63,7 +86,7 @@ class ChatRequest:
         max_tokens: int | None,
         options: Mapping[str, Any],
     ) -> "ChatRequest":
-        """The call with its model's profile applied; an option that the caller set stays as it is."""
+        """The call with its model's profile applied; the caller's options win."""
         profile = profile_of(model)
         core: dict[str, Any] = {
             "model": model,
@@ -88,12 +111,17 @@ class ChatRequest:
         text = json.dumps({**self.core, **self.optional}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode(errors="replace")
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a response says of the call: the options that were left out, if any."""
+        return {"dropped_options": list(self.dropped)} if self.dropped else {}
+
     def bare(self) -> "ChatRequest":
         """The same call without the fields that an endpoint may refuse."""
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
 
     def without(self, refused: Collection[str]) -> "ChatRequest":
-        """The same call without these options, as `named_in` names them; a plain JSON object stands in for a schema."""
+        """The same call without these options, as `named_in` names them; a plain JSON object replaces a schema."""
         optional = {name: value for name, value in self.optional.items() if name not in refused}
         dropped = set(self.optional) - set(optional)
         kind = _format_of(optional)
@@ -106,7 +134,7 @@ class ChatRequest:
         return replace(self, optional=optional, dropped=tuple(sorted(dropped)))
 
     def named_in(self, error: BaseException) -> frozenset[str]:
-        """The optional fields of this call that the endpoint's complaint names; `response_format` goes by its type."""
+        """The optional fields of this call that the endpoint's error names; `response_format` by its type."""
         if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
             return frozenset()
         if isinstance(error, ContextTooLongError):
@@ -136,23 +164,27 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     return payload
 
 
-def raise_stated_error(payload: Mapping[str, Any]) -> None:
-    """Nothing, for a reply that is no error.
+def charged(payload: Mapping[str, Any], *, model: str, provider: str) -> tuple[LLMUsage, float | None] | None:
+    """Tokens and dollars of a reply: as it reports them, else by the model's price, None for an unknown price.
 
-    Raises:
-        LLMStatusError: The reply is an error object, whatever status it came with.
+    None for an error that reports no usage: it was not charged.
     """
+    if payload.get("error") and not isinstance(payload.get("usage"), dict):
+        return None
+    usage, cost = read_usage(payload), _mapping(payload.get("usage")).get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
+        return usage, float(cost)
+    return usage, profile_of(model).cost_usd(usage, provider=provider)
+
+
+def raise_stated_error(payload: Mapping[str, Any]) -> None:
+    """Raises LLMStatusError if the reply is an error object, also with status 200."""
     if payload.get("error"):
         raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
 
 
-def states_usage(payload: Mapping[str, Any]) -> bool:
-    """Whether the reply says what it took, as an error may too."""
-    return isinstance(payload.get("usage"), dict)
-
-
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
-    """The tokens that a reply reports; what is missing or no count is 0."""
+    """The tokens that a reply reports; 0 for a missing or unusable count."""
     usage = _mapping(payload.get("usage"))
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     details = _mapping(usage.get("prompt_tokens_details"))
@@ -165,20 +197,12 @@ def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
     )
 
 
-def reported_cost_usd(payload: Mapping[str, Any]) -> float | None:
-    """The dollars that the reply says it cost, or None if it does not say."""
-    cost = _mapping(payload.get("usage")).get("cost")
-    if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
-        return float(cost)
-    return None
-
-
 def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
     """The first choice of a reply.
 
     Args:
         payload: From `read_payload`.
-        **facts: Fields of the response that the reply does not hold; `model` if the reply names none.
+        **facts: Further fields of the response; `model` is the default for a reply that names none.
 
     Raises:
         MalformedReplyError: `no_choices`, `no_message`, `bad_content` or `bad_tool_calls`.
@@ -208,8 +232,64 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
     )
 
 
+def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:
+    """The error for an HTTP status, or for the status inside an error object that came with 200.
+
+    Args:
+        status: HTTP status.
+        body: The endpoint's text; becomes `.body`, except for a redirect, whose text repeats the address.
+        retry_after: The header of that name.
+    """
+    kind, text = _kind_of_status(status, body)
+    return kind(
+        text, status=status, body="" if status in _REDIRECTS else body, retry_after_s=retry_after_s(retry_after)
+    )
+
+
+def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
+    if status in {401, 403}:
+        return LLMAuthError, f"the endpoint refused the key ({status}); check it and what it may use"
+    if status == HTTPStatus.NOT_FOUND:
+        return ModelNotFoundError, "the endpoint knows no such model or path (404); check model and base_url"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return LLMRateLimitError, "the endpoint takes no more requests now (429); wait, or ask for a higher limit"
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
+        status in _BAD_REQUEST and any(phrase in body.lower() for phrase in _TOO_LONG)
+    ):
+        advice = "send less or take a model with a larger window"
+        return ContextTooLongError, f"the prompt does not fit the model ({status}); {advice}"
+    if status in _REDIRECTS:
+        advice = "set base_url to the new address"
+        return LLMStatusError, f"the endpoint redirects ({status}), which is not followed with a key; {advice}"
+    return LLMStatusError, f"the endpoint answered with an error (status {status}); see `.body` for what it said"
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether a retry of the same request may succeed: broken connections, 408, 429 and 5xx."""
+    if isinstance(error, LLMStatusError):
+        return error.status in _TRANSIENT
+    return isinstance(error, LLMConnectionError)
+
+
+def retry_after_s(header: str | None, *, now: datetime | None = None) -> float | None:
+    """The wait in seconds that a Retry-After header asks for; None if it is missing, unreadable or in the past.
+
+    Both forms of RFC 9110 section 10.2.3: seconds, or a date.
+    """
+    if header is None:
+        return None
+    with suppress(ValueError):
+        seconds = float(header)
+        return seconds if isfinite(seconds) and seconds >= 0 else None
+    with suppress(ValueError):
+        date = parsedate_to_datetime(header)
+        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+        return seconds if seconds >= 0 else None
+    return None
+
+
 def _format_of(optional: Mapping[str, Any]) -> str | None:
-    """The type of the `response_format`, or its own name where it has none; None where it is not asked for."""
+    """The type of the `response_format`, "response_format" if it has no type; None without one."""
     wanted = optional.get("response_format")
     return None if wanted is None else _text(_mapping(wanted).get("type")) or "response_format"
 
@@ -233,7 +313,7 @@ def _check_content_type(content_type: str) -> None:
 
 
 def _status_of(error: object) -> int:
-    """The HTTP status that an error object means; 200, the one that it came with, if it means none."""
+    """The HTTP status that an error object means; 200, which it came with, if it names none."""
     facts = _mapping(error)
     for code in (facts.get("code"), facts.get("status"), facts.get("type")):
         status = int(code) if isinstance(code, str) and code.isdecimal() and code.isascii() else code

@@ -6,7 +6,8 @@ import httpx
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.core.http.transport import error_of_exception, error_of_status, is_transient, retry_after_s, translated
+from llm_common.core.http.transport import error_of_exception, translated
+from llm_common.core.http.wire import error_of_status, is_transient, retry_after_s
 from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, MalformedReplyError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

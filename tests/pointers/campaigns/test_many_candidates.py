@@ -7,8 +7,7 @@ import pytest
 
 from llm_common.agents import ContextPointer
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.relevance_prompt import build_relevance_prompt
+from llm_common.selection.relevance import ContextRelevanceSelector, build_relevance_prompt
 from llm_common.testing import ScriptedClient
 from tests.pointers.campaigns.conftest import ShowFigures
 

@@ -1,9 +1,9 @@
-"""`OpenAISDKClient`: a client of OpenAI's SDK, or one like it, as an `LLMClient`."""
+"""`OpenAISDKClient` and `LiteLLMClient`: clients that answer with chat completions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from llm_common.core.adapters.external_client import ForeignClient
+from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import MalformedReplyError
 
@@ -18,16 +18,16 @@ class SupportsCompletions(Protocol):
         """The SDK's group of chat methods."""
 
 
-class OpenAISDKClient(ForeignClient):
+class OpenAISDKClient(ExternalClient):
     """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or any object with an async `chat.completions.create`.
 
-    The SDK tries failed requests again itself, by default twice; make it with `max_retries=0` if another layer does.
+    The SDK retries failed requests, by default twice; make it with `max_retries=0` if another layer retries.
 
     Args:
-        client: Stays yours to close.
+        client: The caller closes it.
         model: Used when a call names none; for Azure the name of the deployment.
-        provider: `openai`, `zai`, `openrouter` or `local` adds known prices, and what such a model takes to give a
-            structured answer without long thinking.
+        provider: `openai`, `zai`, `openrouter` or `local` adds known prices, and the options with which such a model
+            gives a structured answer without long thinking.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -49,7 +49,7 @@ class OpenAISDKClient(ForeignClient):
 
 
 def arguments_of(request: ChatRequest) -> dict[str, Any]:
-    """The call as keyword arguments of `create`, which takes what OpenAI does not know as `extra_body` alone."""
+    """The call as keyword arguments of `create`, which takes options of other providers only as `extra_body`."""
     arguments = {**request.core, **request.optional}
     extras = {name: arguments.pop(name) for name in request.optional if name != "response_format"}
     if extras:
@@ -58,7 +58,7 @@ def arguments_of(request: ChatRequest) -> dict[str, Any]:
 
 
 def payload_of(answer: Any) -> dict[str, Any]:
-    """The answer as it came over the wire; the SDK gives text for what was not declared as JSON.
+    """The answer as it came over the wire; the SDK returns text for a reply that is not declared as JSON.
 
     Raises:
         MalformedReplyError: It is no object.
@@ -71,11 +71,11 @@ def payload_of(answer: Any) -> dict[str, Any]:
     return payload
 
 
-class LiteLLMClient(ForeignClient):
+class LiteLLMClient(ExternalClient):
     """Answers through `litellm.acompletion`, or the `acompletion` of a `litellm.Router`.
 
-    Keys and addresses come from where LiteLLM finds them, or from `functools.partial(acompletion, api_key=…)`. The cost
-    is the one that the endpoint reports, else LiteLLM's own calculation.
+    Keys and addresses come from LiteLLM's settings, or from `functools.partial(acompletion, api_key=…)`. The cost is
+    the endpoint's, else LiteLLM's calculation.
 
     Args:
         acompletion: The function.
@@ -100,6 +100,6 @@ class LiteLLMClient(ForeignClient):
         payload = payload_of(answer)
         usage = payload.get("usage") or {}
         if usage.get("cost") is None:
-            # Where LiteLLM's documentation says to look for what it calculated.
+            # The documented place of LiteLLM's calculation.
             usage = usage | {"cost": (getattr(answer, "_hidden_params", None) or {}).get("response_cost")}
         return payload | {"usage": usage}
