@@ -1,4 +1,4 @@
-"""The public exports for applications: stores, selectors, tools, prompts, and the executor that combines them.
+"""Public exports: stores, selectors, tools, prompts, and the executor above them.
 
 A name's module is imported on first use. `llm_common.context` and `llm_common.memory` export their own names.
 `ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.

@@ -1,4 +1,4 @@
-"""`Answering`: makes a final answer of a session's stored outputs: pack, build, fit, ask."""
+"""`Answering`: a final answer from stored outputs: pack, build, fit, ask."""
 
 import logging
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class Answering(BaseModel):
     async def answer(
         self, client: SupportsChat, manager: ToolContextManager, *, query: str, results: Sequence[SubTaskResult] = ()
     ) -> Answer:
-        """The model's answer to the query from the session's stored outputs; at most one model call.
+        """The model's answer from the session's stored outputs; at most one model call.
 
         Question and answer are added to the memory, if there is one; a failure of the memory does not fail the answer.
 

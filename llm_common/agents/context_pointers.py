@@ -1,4 +1,4 @@
-"""Public exports for stored tool outputs: pointers, the store, selectors, and rendering.
+"""Public exports for tool outputs: pointers, store, selectors, rendering.
 
 A stable import path: the modules of `llm_common.pointers` and `llm_common.selection` may move.
 """

@@ -1,4 +1,4 @@
-"""`AgenticExecutor`: runs a plan, keeps every output behind a pointer, and streams events meanwhile."""
+"""`AgenticExecutor`: runs a plan, stores every output, and streams events."""
 
 import asyncio
 import copy
@@ -160,7 +160,7 @@ class AgenticExecutor:
         yield StreamEvent(type="answer", data=answer)
 
     async def run(self, query: str, *, plan: ExecutionPlan | None = None, answering: Answering | None = None) -> Answer:
-        """The answer to the query from the outputs of the plan's tools; arguments as for `answer_stream`.
+        """The answer from the plan's tool outputs; arguments as for `answer_stream`.
 
         Returns:
             The answer; a failure is its `status`. A run with a failed task is not answered.
@@ -176,12 +176,12 @@ class AgenticExecutor:
     async def execute_plan(
         self, plan: ExecutionPlan, query_id: str, *, query: str | None = None
     ) -> list[SubTaskResult]:
-        """The results of the tasks that ran, in order; a failed task is the last one. Arguments as for `run_stream`."""
+        """The results of the tasks that ran, in order; arguments as for `run_stream`."""
         async with aclosing(self._run_plan(plan, query_id, query)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
     async def execute_task(self, task: PlannedTask, query_id: str, *, query: str | None = None) -> SubTaskResult:
-        """The result of one task: `result` is a list as `execute_tool_calls` returns it, or "No tools called"."""
+        """The result of one task: those of its calls, or "No tools called"."""
         [result] = await self.execute_plan(ExecutionPlan(tasks=[task]), query_id, query=query)
         return result
 
@@ -329,7 +329,9 @@ def session_registry(
     read_back: bool = False,
     pointer_arguments: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
-    """The registry itself, or a copy of it with the session's tools if `read_back` or `pointer_arguments` are given.
+    """The registry, or a copy of it with the session's own tools.
+
+    A copy only if `read_back` or `pointer_arguments` are given.
 
     Args:
         registry: The application's tools, never modified; a copy does not get tools that are registered later.

@@ -1,4 +1,4 @@
-"""Offloading: replaces a result that is too long for the prompt by a pointer and a preview for the query."""
+"""Offloading: replaces a long result by a pointer and a preview for the query."""
 
 import asyncio
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ class OffloadTurn:
         self._reserve = min(self._policy.preview_tokens, share)
 
     async def keeps(self, tool_name: str, result: object) -> bool:
-        """Whether a result stays whole; it then counts as shown. What was read back always stays whole.
+        """Whether a result stays whole, as read-back always does; it then counts as shown.
 
         Raises:
             UnserialisableError: JSON cannot stand for the result.

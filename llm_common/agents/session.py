@@ -1,4 +1,4 @@
-"""`ToolContextManager`: the tool results of one session, on disk, with a pointer to each in memory."""
+"""`ToolContextManager`: one session's tool results on disk, with their pointers."""
 
 import asyncio
 import hashlib
@@ -96,7 +96,7 @@ class ToolContextManager:
 
     @staticmethod
     def hash_query(query: str) -> str:
-        """A query id for a text: `q_` and 16 hex digits of the SHA-256 of the trimmed, lower-cased text."""
+        """A query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256."""
         return "q_" + hashlib.sha256(query.strip().lower().encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     async def save_context(
@@ -140,7 +140,7 @@ class ToolContextManager:
         return pointer.model_copy(deep=True)
 
     async def as_stored(self, result: Any) -> Any:
-        """The result as the store keeps it, with secrets redacted; raises as `save_context`."""
+        """The result with the store's redactions; raises as `save_context`."""
         return await self._store.as_stored(result)
 
     def get_all_pointers(self) -> list[ContextPointer]:
@@ -156,7 +156,7 @@ class ToolContextManager:
         return _copies(pointer for pointer in self._pointers.values() if pointer.task_id == str(task_id))
 
     def list_pointers(self, query_id: str) -> list[ContextPointer]:
-        """Every pointer of a query that the store holds, other sessions' included, oldest first.
+        """Every stored pointer of a query, also of other sessions, oldest first.
 
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
@@ -164,7 +164,7 @@ class ToolContextManager:
         return self._store.list(query_id=query_id)
 
     async def resume(self, query_id: str) -> list[ContextPointer]:
-        """The pointers of a query that the store holds, now this session's too; oldest first, results unread.
+        """The stored pointers of a query, now this session's too; oldest first.
 
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
@@ -175,7 +175,7 @@ class ToolContextManager:
         return _copies(pointers)
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
-        """The result behind a pointer, from memory if it is there; else as the store's `load_result`."""
+        """The result behind a pointer, from memory or as the store's `load_result`."""
         cached = self._cache.get(_key(pointer))
         return self._store.load_result(pointer=pointer) if cached is None else decode_json(cached)
 
@@ -196,7 +196,7 @@ class ToolContextManager:
         return pointer, cached
 
     async def load_contexts(self, pointers: Iterable[ContextPointer | str]) -> list[StoredContext]:
-        """The results of the pointers, in the order given, without those that are missing or damaged.
+        """The results of the pointers in order, without missing and damaged ones.
 
         Args:
             pointers: Pointers, or ids of this session's pointers; an unknown id counts as missing.
@@ -212,7 +212,7 @@ class ToolContextManager:
         return loaded
 
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
-        """Every stored output of a query as text for a prompt, oldest first; see `format_selected_contexts`."""
+        """Every stored output of a query as text; see `format_selected_contexts`."""
         return format_selected_contexts(pointers=self.list_pointers(query_id), store=self, max_chars=max_chars)
 
     @overload
@@ -246,7 +246,7 @@ class ToolContextManager:
         max_selected: int | None = None,
         max_chars: int = _MAX_CHARS,
     ) -> list[ContextPointer] | Awaitable[str]:
-        """The pointers that share words with the query; with a client, the outputs that a model finds relevant.
+        """The pointers that share words with the query, or that a model finds relevant.
 
         Without a client: see `select_by_keywords`.
 
@@ -284,12 +284,12 @@ class ToolContextManager:
         return list(sources.values())
 
     def clear_pointers(self) -> None:
-        """Removes the session's pointers and cached results from memory; the files stay, and can still be cleared."""
+        """Removes pointers and cached results from memory; files can still be cleared."""
         self._pointers.clear()
         self._cache.clear()
 
     async def clear_context_dir(self) -> None:
-        """Removes the files that this session saved or resumed, and folders that are then empty.
+        """Removes the files that this session saved or resumed, and empty folders.
 
         Files of other sessions stay, also in the same folder. Idempotent. The pointers stay, but cannot be loaded.
 

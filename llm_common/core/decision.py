@@ -1,4 +1,4 @@
-"""`decide`: a choice that a model makes, in at most two calls that share one deadline."""
+"""`decide`: a model's choice, in at most two calls that share one deadline."""
 
 import asyncio
 import hashlib
@@ -60,7 +60,7 @@ class SelectionCache:
             self._entries.clear()
 
     def get(self, key: str, *, client: object) -> Any:
-        """A copy of the reply as plain data; None if this client has none or it has expired."""
+        """A copy of this client's reply as plain data; None if missing or expired."""
         with self._lock:
             owner, reply = self._entries.get(key, (None, ""))
         return json.loads(reply) if reply and owner is client else None
@@ -157,7 +157,7 @@ class Prompt(Generic[ReplyT, ChoiceT]):
     scope: str = ""
 
     def messages(self, feedback: str = "") -> list[LLMMessage]:
-        """The conversation; feedback on an earlier reply comes last, which keeps the provider's prefix cache valid."""
+        """The conversation; feedback comes last, for the provider's prefix cache."""
         complaint = f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}" if feedback else ""
         return [
             LLMMessage(role=MessageRole.SYSTEM, content=self.system),
@@ -197,7 +197,7 @@ class Decision(Generic[ChoiceT]):
 async def decide(
     client: SupportsChat, prompt: Prompt[ReplyT, ChoiceT], options: CallOptions, *, ends_at: float
 ) -> Decision[ChoiceT]:
-    """The decision of the first model, or of the fallback where the first needs correction.
+    """The decision of the first model, or of the fallback if that needs correction.
 
     The fallback is asked once, but not after a refused key, a spent budget or the deadline. Its answer counts unless
     the first one holds more valid entries: a failed second attempt takes nothing away.

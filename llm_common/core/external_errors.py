@@ -1,4 +1,4 @@
-"""Translates the exceptions of third-party clients by their shape, without importing their packages.
+"""Translates third-party exceptions by their shape, without their packages.
 
 Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
 (Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
@@ -28,7 +28,7 @@ _MAX_BODY_CHARS: Final = 2_000
 
 @contextmanager
 def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
-    """A block of third-party code whose exceptions are raised as `LLMError`, with the original as cause.
+    """A block of third-party code whose exceptions are raised as `LLMError`.
 
     Args:
         client: The client's name for the error's text, which repeats only the class of the exception.

@@ -1,4 +1,4 @@
-"""Extracts the one JSON object, or the tool calls, from a model's reply; never repairs.
+"""Extracts the one JSON object, or the tool calls, from a reply; never repairs.
 
 An object, in time linear in the reply, by three rules:
 
@@ -254,7 +254,7 @@ _BEGINS: Final = re.compile(
 
 
 def read_text_calls(text: str) -> list[dict[str, Any]] | None:
-    """The tool calls that a reply holds as text, in the API's form; None if it has no such notation.
+    """The tool calls that a reply holds as text, in the API's form; None without.
 
     Skips thinking at the beginning. Allows prose without brackets before the calls, and only special tokens after
     them. All or nothing: a mark inside a call's text could have cut it in two.

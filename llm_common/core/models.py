@@ -33,7 +33,7 @@ class LLMMessage(BaseModel):
 
 
 class LLMUsage(BaseModel):
-    """Tokens of a call, as the endpoint counted them; `cached_tokens` are part of `prompt_tokens`."""
+    """The endpoint's token counts; `cached_tokens` are part of `prompt_tokens`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,7 +47,7 @@ class LLMUsage(BaseModel):
 
 
 class LLMResponse(BaseModel):
-    """One answer of a model; `content` is None, or a list of parts, if the endpoint sent that."""
+    """One answer of a model; `content` may be None or a list of parts."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""One question to a model, answered by a value of the type that was asked for, or by an `LLMError`.
+"""One question to a model, answered by a typed value or by an `LLMError`.
 
 Contains all faults of a third-party client: the outcome is a validated reply, an `LLMError` or a cancellation.
 """
@@ -49,12 +49,12 @@ class SupportsChat(Protocol):
         temperature: float,
         response_format: dict[str, Any],
     ) -> Awaitable[object]:
-        """A response whose `content` is the reply and whose `finish_reason` says whether it is whole."""
+        """A response with the reply as `content`, and a `finish_reason`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The cost and the outcome of one model call; holds no text of the prompt or the reply.
+    """Cost and outcome of one model call, without text of prompt or reply.
 
     Attributes:
         model: The model that answered as the endpoint names it, else the one that was asked for.
@@ -75,12 +75,12 @@ class Attempt:
 
 
 def usage_of(attempts: Iterable[Attempt]) -> LLMUsage:
-    """Tokens of all attempts together; one whose endpoint did not count them adds nothing."""
+    """Tokens of all attempts together; an uncounted one adds nothing."""
     return sum((attempt.usage for attempt in attempts if attempt.usage is not None), LLMUsage())
 
 
 def cost_of(attempts: Iterable[Attempt]) -> float | None:
-    """Dollars of all attempts together, 0 for none; None if the price of one is unknown."""
+    """Dollars of all attempts, 0 for none; None if the price of one is unknown."""
     costs = [attempt.cost_usd for attempt in attempts]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
@@ -310,7 +310,7 @@ class _ProviderResponse:
 
     @property
     def unfinished(self) -> str | None:
-        """Why the answer is not whole: `cut`, `content_filter`, `refusal`, or `unknown_finish`; None if it is.
+        """Why it is not whole: `cut`, `content_filter`, `refusal`, `unknown_finish`.
 
         Providers invent reasons, so one that is not known to mean a whole answer counts as unfinished.
         """

@@ -1,4 +1,4 @@
-"""Counts tokens: an upper bound without dependencies, and exactly with the extra `tokens`."""
+"""Token counts: an upper bound, and exact ones with the extra `tokens`."""
 
 import re
 import sys
@@ -50,7 +50,7 @@ class TokenCounter(Protocol):
 
 
 class UpperBoundCounter:
-    """An upper bound of the tokens in cl100k_base and o200k_base, without vocabulary, network or extra.
+    """An upper bound of the tokens in cl100k_base and o200k_base; needs no extra.
 
     A text is cut where both tokenizers cut it. A piece that both know whole is one token. For other words and runs of
     marks the bound is the longest cut in which no two neighbours join into a known piece: byte pair encoding stops

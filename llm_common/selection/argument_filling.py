@@ -46,7 +46,7 @@ _PLAIN_NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?"
 
 @dataclass(frozen=True, slots=True)
 class TextValues:
-    """A text and the values that it names, each kind in the order of the text, without repeats.
+    """A text and the values that it names, by kind, in order, without repeats.
 
     A value counts as one kind only: the digits of a date are not numbers. Only a quoted string may also be a URL, an
     email, a date or a path.
@@ -88,7 +88,7 @@ def read_values(text: str) -> TextValues:
 
 
 def informative_words(text: str, *, without: Collection[str]) -> str:
-    """The words of the text that are neither English stop words nor in `without` (lower case)."""
+    """The words of the text except stop words and those in `without` (lower case)."""
     words = _WORD.findall(text[:_MAX_CHARS])
     return " ".join(word for word in words if word.lower() not in STOP_WORDS and word.lower() not in without)
 
@@ -192,7 +192,7 @@ class _Source:
             yield from self._texts_beside(name)
 
     def takes(self, name: str, kinds: Collection[str]) -> bool:
-        """Whether the parameter is of one of the kinds, or an array of it; one without a type is text."""
+        """Whether the parameter is of one of the kinds or an array of it; text by default."""
         schema = self._properties[name]
         if schema.get("type") == "array":
             schema = schema["items"] if isinstance(schema.get("items"), Mapping) else {}
@@ -206,7 +206,7 @@ class _Source:
         return dict(zip(names, left, strict=True)) if len(names) == len(left) else {}
 
     def worded(self, name: str, tool: str) -> Iterator[str]:
-        """The words of the first text for a query; the only proper name of a text for a name."""
+        """The first text's words for a query; a text's only proper name for a name."""
         if _words(name) & _QUERY_NAMES and self._texts:
             text = self._texts[0].text
             yield informative_words(text, without=_words(tool)) or informative_words(text, without=()) or text

@@ -1,4 +1,4 @@
-"""`Catalogue`: the tools of a registry, read once per selection, as a prompt shows them and as they rank."""
+"""`Catalogue`: a registry's tools, as a prompt shows them and as they rank."""
 
 import asyncio
 import hashlib
@@ -58,7 +58,7 @@ Schema = Mapping[str, Any]
 
 
 def signature(name: str, description: str, parameters: Schema) -> str:
-    """The tool on one line: its name, every parameter with its type, and the first sentence of its description.
+    """The tool on one line: name, typed parameters, first sentence of the description.
 
     A question mark marks an optional parameter. Names at most eight enum values, and the parameters of objects one
     level deep. Removes line breaks and control characters.
@@ -75,7 +75,7 @@ def signature(name: str, description: str, parameters: Schema) -> str:
 
 
 def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
-    """The properties of an object schema, with `$ref` and `allOf` resolved; an invalid schema becomes an empty one."""
+    """The properties of an object schema, resolved; an invalid one becomes empty."""
     found: dict[str, Schema] = {}
     for part in _parts(schema, root):
         properties = part.get("properties")
@@ -91,7 +91,7 @@ def required_of(schema: Schema, root: Schema) -> frozenset[str]:
 
 
 def resolve(schema: object, root: Schema) -> Schema:
-    """The target of a local `$ref`, or the schema itself; an empty one for anything else."""
+    """The target of a local `$ref`, or the schema itself; else an empty one."""
     for _ in range(_MAX_REFS):
         if not isinstance(schema, Mapping):
             return {}
@@ -162,7 +162,7 @@ class OffersTools(Protocol):
     """Lists its tools: our `ToolRegistry`, or an application's own registry."""
 
     def get_tools_schema(self) -> Any:
-        """The tools as text, or as a list of definitions; an awaitable of either is awaited."""
+        """The tools as text or as a list of definitions, or an awaitable of either."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class ToolDefinition:
         return UpperBoundCounter().count(f"{self.text}\n")
 
     def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
-        """The problems of arguments for this tool; none if the tool's own schema is broken."""
+        """The problems of arguments for this tool; none under a broken schema."""
         try:
             return find_problems(self._schema, args)
         except ConfigError:
@@ -209,7 +209,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """A snapshot of a registry's tools; registries of equal content share one, with its cached values.
+    """A snapshot of a registry's tools; registries of equal content share one.
 
     Attributes:
         text: The tools as JSON, or the unchanged text of a third-party registry.
@@ -260,7 +260,7 @@ class Catalogue:
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
 
     def find(self, name: str) -> ToolDefinition | None:
-        """The tool of that name, else the only one whose name differs just in case and separators."""
+        """The tool of that name, else the only one that differs in case and separators."""
         exact = self._by_name.get(name)
         if exact is not None:
             return exact

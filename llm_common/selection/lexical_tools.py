@@ -20,7 +20,7 @@ _MIN_EVIDENCE = 2
 
 
 class LexicalToolSelector(ChoosesTools):
-    """Tool calls for a task, chosen by full-text ranking, with arguments read from the texts.
+    """Tool calls for a task by full-text ranking; reads arguments from the texts.
 
     Takes the best ranked tool for each sub-task (without sub-tasks: for the task, then the query) if the text shares a
     word with its name, or two with its description. On the BFCL and MetaTool sets that keeps 93% and 95% of the right

@@ -1,4 +1,4 @@
-"""Which stored outputs a query needs: chosen by a model from their summaries, or by full-text ranking."""
+"""Which stored outputs a query needs: by a model, or by full-text ranking."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ _MAX_DROPPED: Final = 100
 
 
 class LexicalRelevanceSelector:
-    """Picks the pointers that a query needs by full-text ranking and recency (see `rank_pointers`).
+    """Picks the pointers that a query needs by `rank_pointers`, without a model.
 
     Replaces `ContextRelevanceSelector` where there is no model. Deterministic; may be shared by tasks.
 
@@ -112,7 +112,7 @@ class LexicalRelevanceSelector:
 
 
 class ContextRelevanceSelector:
-    """Picks the pointers that a query needs by one model call, or two with a fallback model.
+    """Picks the pointers that a query needs by a model call, two with a fallback.
 
     The model sees the query and each candidate's id and summary, never a result, an argument, a path or a URL. Any
     failure selects nothing, unless `fail_closed` is False. May be shared by tasks.
@@ -170,7 +170,7 @@ class ContextRelevanceSelector:
         return (await self.select_detailed(query=query, pointers=pointers)).pointers
 
     async def select_detailed(self, *, query: str, pointers: Sequence[ContextPointer]) -> RelevanceSelection:
-        """The pointers that the model chose, with an account of it; at most one model call, two with a fallback.
+        """The pointers that the model chose, with an account of the choice.
 
         The order is the model's. Entries that are not ids of shown candidates, and repeats, are dropped before the
         list is cut to `max_selected`. The prompt shows at most 200 candidates in less than 64 KB; if there are more,

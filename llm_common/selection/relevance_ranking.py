@@ -26,9 +26,9 @@ _WORD = re.compile(r"[^\W_]+")
 def select_by_keywords(
     query: str, pointers: Sequence[ContextPointer], *, on_no_match: OnNoMatch
 ) -> list[ContextPointer]:
-    """The pointers whose summaries share words with the query, by how many, ties in the order given.
+    """The pointers by how many words their summaries share with the query.
 
-    Words have three letters or more; case does not count.
+    Ties keep the given order. Words have three letters or more; case does not count.
 
     Args:
         query: Any text.
@@ -63,7 +63,10 @@ _TOKEN = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class RankedPointer:
-    """A pointer with its score, the sum of its parts: `words`, `vectors`, `recency`, `named` and `names`."""
+    """A pointer with its score, the sum of its parts.
+
+    Parts are `words`, `vectors`, `recency`, `named` and `names`; one that is 0 is left out.
+    """
 
     pointer: ContextPointer
     score: float
@@ -78,7 +81,7 @@ class RankedPointer:
 def rank_pointers(
     query: str, pointers: Sequence[ContextPointer], *, embedder: Embedder | None = None, limit: int | None = None
 ) -> list[RankedPointer]:
-    """The pointers by relevance to the query, best first; the newest first among equals.
+    """The pointers by relevance to the query, best first, ties newest first.
 
     The score is BM25 over summary and digest relative to the best match (see `scan`), plus, with an embedder, `.4` for
     the summary closest to the query in meaning (see `prominence`), plus `.7 * exp(-age / 6)` for recency, where the
@@ -122,7 +125,7 @@ def rank_pointers(
 
 
 def selection_cap(max_selected: int | None) -> int:
-    """The most pointers that a selection keeps: the argument, else the environment's, else 6; 0 is 0.
+    """The most pointers that a selection keeps: argument, environment, or 6.
 
     Raises:
         ValueError: The argument is negative.

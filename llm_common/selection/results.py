@@ -1,4 +1,4 @@
-"""`ToolSelection` and `RelevanceSelection`: what a selector chose, and why; and the settings of tool selection."""
+"""What selectors return, and why; and the settings of tool selection."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ MIN_TIMEOUT_S = 0.001
 
 
 def status_of(error: LLMCommonError | None) -> FailureStatus:
-    """The status for what ended a call; None stands for a reply that was read but holds nothing usable."""
+    """The status for a call's error; None: a reply that holds nothing usable."""
     if isinstance(error, LLMTimeoutError):
         return "timeout"
     return "invalid" if error is None or isinstance(error, MalformedReplyError) else "error"
@@ -106,7 +106,7 @@ class ToolSelectionConfig(BaseModel):
 
     @classmethod
     def from_env(cls) -> Self:
-        """The settings that the `LLM_COMMON_TOOL_SELECTION_*` variables give; an empty one counts as unset.
+        """The settings of the `LLM_COMMON_TOOL_SELECTION_*` variables, empty ones unset.
 
         Raises:
             ConfigError: A variable cannot be used; the text names it and its value.
@@ -176,17 +176,17 @@ class ToolSelection(_Selection):
 
     @property
     def usage(self) -> LLMUsage:
-        """Tokens of all attempts together; an attempt whose endpoint did not count them adds nothing."""
+        """Tokens of all attempts together; an uncounted one adds nothing."""
         return usage_of(self.attempts)
 
 
 class SelectsTools(Protocol):
-    """Turns a task into tool calls: `ToolSelector`, `LexicalToolSelector`, or an application's own class."""
+    """Turns a task into tool calls: our selectors, or an application's own class."""
 
     async def select_detailed(
         self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
     ) -> ToolSelection:
-        """The selection for one task, with its record; never an exception for what a model, tool or registry does."""
+        """The selection for one task; failures are its `status`, never raised."""
 
 
 class ChoosesTools(ABC):
@@ -201,7 +201,7 @@ class ChoosesTools(ABC):
     async def select_tool_calls(
         self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
     ) -> list[ToolCall]:
-        """The calls of `select_detailed`: empty if no tool is needed, and if choosing failed."""
+        """The calls of `select_detailed`; empty also if choosing failed."""
         selection = await self.select_detailed(task=task, tool_registry=tool_registry, query=query, context=context)
         return list(selection.calls)
 
@@ -219,7 +219,7 @@ class PointerChoice(BaseModel):
 
 
 class DroppedId(BaseModel):
-    """An entry of the model's list that was ignored: `unknown`, no id of a candidate that it saw, or a `repeat`."""
+    """An ignored entry of the model's list: no id of a shown candidate, or a repeat."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -255,7 +255,7 @@ class RelevanceSelection(_Selection):
 
 
 def distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
-    """The pointers in order, each id once; the last pointer of an id counts, since it was saved last."""
+    """The pointers in order, each id once; the last pointer of an id counts."""
     return list({pointer.pointer_id: pointer for pointer in pointers}.values())
 
 

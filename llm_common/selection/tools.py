@@ -71,8 +71,8 @@ class ToolSelector(ChoosesTools):
         self, client: SupportsChat, config: ToolSelectionConfig | None = None, *, cache: SelectionCache | None = None
     ) -> None:
         self._client = client
+        self._cache = cache
         self.config = config or ToolSelectionConfig.from_env()
-        self._options = self.config.call_options(cache)
 
     async def select_detailed(
         self,
@@ -111,7 +111,8 @@ class ToolSelector(ChoosesTools):
     async def _select(
         self, task: PlannedTask, registry: OffersTools, query: str | None, context: dict[str, Any] | None
     ) -> ToolSelection:
-        ends_at = self._options.ends_at()
+        options = self.config.call_options(self._cache)
+        ends_at = options.ends_at()
         try:
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
@@ -123,7 +124,6 @@ class ToolSelector(ChoosesTools):
             return ToolSelection(status="error", used="model", problem=exc.message)
         except TimeoutError:
             return ToolSelection(status="timeout", used="model", problem="the tool registry did not answer in time")
-        cached = self._options.cache is not None
         prompt = Prompt(
             system=text.system,
             user=text.user,
@@ -131,9 +131,9 @@ class ToolSelector(ChoosesTools):
             judge=lambda reply: self._judge(reply, catalogue),
             json_schema=_json_schema(text.tools or ()),
             read_tool_calls=read_native_calls,
-            scope=f"{self.config.model_dump_json()}{catalogue.digest}" if cached else "",
+            scope=f"{self.config.model_dump_json()}{catalogue.digest}" if self._cache is not None else "",
         )
-        return _selection(await decide(self._client, prompt, self._options, ends_at=ends_at), text, catalogue)
+        return _selection(await decide(self._client, prompt, options, ends_at=ends_at), text, catalogue)
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)

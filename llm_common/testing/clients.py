@@ -16,12 +16,12 @@ Reply = FixedReply | Callable[[list[LLMMessage]], FixedReply | Awaitable[FixedRe
 
 
 class UnexpectedCallError(BaseException):
-    """The script is at its end; a BaseException, since selectors that fail closed would hide an Exception."""
+    """The script is at its end; no Exception, since selectors would hide that."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """One call as the client received it; `options` holds every further keyword, such as `response_format`."""
+    """One call as the client received it; `options` are the further keywords."""
 
     messages: tuple[LLMMessage, ...]
     model: str | None

@@ -1,4 +1,4 @@
-"""Reads a Python function as a tool: description, JSON Schema, and arguments as typed values."""
+"""Reads a function as a tool: description, JSON Schema, typed arguments."""
 
 import inspect
 import re
@@ -36,7 +36,7 @@ class FunctionSchema:
     model: type[BaseModel]
 
     def bind(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Keyword arguments of the annotated types with defaults, or the problems of `args`.
+        """Typed keyword arguments with defaults, or the problems of `args`.
 
         Coerces values by pydantic's rules: nested objects to models, strings to enums, numeric strings to numbers.
         """

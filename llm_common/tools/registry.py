@@ -70,7 +70,7 @@ class ToolRegistry:
     def tool(
         self, function: FunctionT | None = None, /, *, name: str | None = None, description: str | None = None
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
-        """`register` as a decorator, bare or with a name and a description; returns the function unchanged.
+        """`register` as a decorator, bare or with arguments; returns the function.
 
         Raises:
             ConfigError: As from `register`.
@@ -106,7 +106,7 @@ class ToolRegistry:
         return iter([self._tools[name] for name in self.names])
 
     def get_tools_schema(self) -> str:
-        """Every tool as canonical JSON: `[{"description":…,"name":…,"parameters":…}]`, sorted by name.
+        """Every tool's `definition` in one canonical JSON list, sorted by name.
 
         The same tools give the same bytes: a provider can cache a prompt that holds them. Computed once until the
         tools change.

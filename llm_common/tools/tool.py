@@ -43,7 +43,7 @@ class ToolResult(BaseModel):
 
 @contextmanager
 def third_party_code(tool: str) -> Iterator[None]:
-    """A block whose exceptions are raised as `ToolFailedError`, which names only the exception's class.
+    """A block whose exceptions are raised as `ToolFailedError`, named by their class.
 
     Cancellation, `SystemExit` and `KeyboardInterrupt` pass through.
 

@@ -1,4 +1,4 @@
-"""Checks arguments against JSON Schemas: compiled once, checked locally, reported without values."""
+"""Checks arguments against JSON Schemas; reports problems without values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def compile_schema(schema: str) -> jsonschema_rs.Validator:
 
 
 def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Every rule of the schema that the arguments violate, at most 20, in the schema's order; empty if they fit.
+    """The rules that the arguments violate, at most 20, in the schema's order.
 
     An unknown property is a problem only if `additionalProperties` forbids it.
 

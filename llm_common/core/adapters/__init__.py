@@ -1,4 +1,4 @@
-"""Clients that an application already has, as an `LLMClient` each. Imports none of the third-party packages."""
+"""Third-party clients, each as an `LLMClient`; imports none of their packages."""
 
 from llm_common.core.adapters.completions import LiteLLMClient, OpenAISDKClient
 from llm_common.core.adapters.langchain import LangChainClient

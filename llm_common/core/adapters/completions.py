@@ -1,4 +1,4 @@
-"""`OpenAISDKClient` and `LiteLLMClient`: clients that answer with chat completions."""
+"""`OpenAISDKClient` and `LiteLLMClient`, which answer with chat completions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ __all__ = ["LiteLLMClient", "OpenAISDKClient", "SupportsCompletions", "arguments
 
 
 class SupportsCompletions(Protocol):
-    """What is called of the SDK's client: `chat.completions.create`, which must be async."""
+    """An object with an async `chat.completions.create`."""
 
     @property
     def chat(self) -> Any:
@@ -19,7 +19,7 @@ class SupportsCompletions(Protocol):
 
 
 class OpenAISDKClient(ExternalClient):
-    """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or any object with an async `chat.completions.create`.
+    """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or a similar object.
 
     The SDK retries failed requests, by default twice; make it with `max_retries=0` if another layer retries.
 
@@ -49,7 +49,7 @@ class OpenAISDKClient(ExternalClient):
 
 
 def arguments_of(request: ChatRequest) -> dict[str, Any]:
-    """The call as keyword arguments of `create`, which takes options of other providers only as `extra_body`."""
+    """The keyword arguments of `create`; other providers' options go to `extra_body`."""
     arguments = {**request.core, **request.optional}
     extras = {name: arguments.pop(name) for name in request.optional if name != "response_format"}
     if extras:
@@ -58,7 +58,7 @@ def arguments_of(request: ChatRequest) -> dict[str, Any]:
 
 
 def payload_of(answer: Any) -> dict[str, Any]:
-    """The answer as it came over the wire; the SDK returns text for a reply that is not declared as JSON.
+    """The answer as it came over the wire; the SDK may return text.
 
     Raises:
         MalformedReplyError: It is no object.
@@ -72,7 +72,7 @@ def payload_of(answer: Any) -> dict[str, Any]:
 
 
 class LiteLLMClient(ExternalClient):
-    """Answers through `litellm.acompletion`, or the `acompletion` of a `litellm.Router`.
+    """Answers through `litellm.acompletion`, or that of a `litellm.Router`.
 
     Keys and addresses come from LiteLLM's settings, or from `functools.partial(acompletion, api_key=…)`. The cost is
     the endpoint's, else LiteLLM's calculation.

@@ -116,7 +116,7 @@ class CostLedger:
             self._reserved_usd -= expected
 
     def charge(self, usage: LLMUsage, *, cost_usd: float | None) -> None:
-        """Records one reply; counts a cost of None as unpriced, and warns once if there is a limit."""
+        """Records one reply; an unpriced one (None) is warned of once if there is a limit."""
         if cost_usd is None and self._limit_usd is not None and not self.totals.unpriced_calls:
             _log.warning("a cost limit is set, but this model has no known price: its calls cannot be limited")
         self._max_reply_usd = max(self._max_reply_usd, cost_usd or 0.0)

@@ -95,7 +95,7 @@ class OpenAICompatibleClient(LLMClient):
         model: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> Self:
-        """A client for `zai`, `openrouter`, `openai` or `local`; arguments and errors as for `config_for_provider`."""
+        """A client for a known provider; arguments and errors: `config_for_provider`."""
         return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
 
     @property
@@ -110,7 +110,7 @@ class OpenAICompatibleClient(LLMClient):
 
     @property
     def prefers_json_schema(self) -> bool:
-        """Whether a selector should ask by `response_format` of type `json_schema`, until the endpoint refuses it."""
+        """Whether selectors should ask by JSON Schema, until the endpoint refuses it."""
         return self._config.prefers_json_schema
 
     async def chat_completion(
@@ -174,7 +174,7 @@ class OpenAICompatibleClient(LLMClient):
         return response
 
     async def aclose(self) -> None:
-        """Closes the connections; safe to call twice. Later calls raise LLMConnectionError."""
+        """Closes the connections, once or twice; later calls raise LLMConnectionError."""
         self._closed = True
         http, self._http = self._http, None
         if http is not None and self._loop is asyncio.get_running_loop():

@@ -53,7 +53,7 @@ class TokenPrices:
     completion: float
 
     def cost_usd(self, usage: LLMUsage) -> float:
-        """The cost of a call; cached tokens are part of the prompt's and have their own price."""
+        """The cost of a call; cached tokens of the prompt have their own price."""
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         fresh = usage.prompt_tokens - cached
         dollars = fresh * self.prompt + cached * self.cached + usage.completion_tokens * self.completion
@@ -123,7 +123,7 @@ def profile_of(model: str) -> ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An endpoint known by name; `key` is the variable of its API key, None if it needs none."""
+    """An endpoint known by name; `key` is the variable of its API key, if any."""
 
     name: str
     base_url: str

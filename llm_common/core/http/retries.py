@@ -1,4 +1,4 @@
-"""Whether a failed request is sent again, and when: the only retries in the library."""
+"""Whether and when a failed request is retried: the library's only retries."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """Decides after each failure of one call: no retry, one after a given wait, or one after stamina's back-off.
+    """Decides after each failure of one call whether to retry, and after which wait.
 
     A retry that cannot finish before the deadline is not begun: the caller gets the true error instead of a timeout.
     An endpoint that refuses an optional field is asked again with a substitute, and in the last attempt without any.
@@ -58,7 +58,7 @@ class RetryPolicy:
 
 
 def attempts_of(policy: RetryPolicy) -> AsyncIterator[stamina.Attempt]:
-    """The attempts of one call, each a `with` block; a failure that is not retried is raised.
+    """The attempts of one call, each a `with` block; raises the last failure.
 
     stamina's hooks see only our errors, whose texts repeat nothing that was sent or received.
     """

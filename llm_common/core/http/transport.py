@@ -44,7 +44,7 @@ class _Unpacker:
 
 
 async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
-    """The unpacked body; never holds more than `max_bytes` and one network chunk of it.
+    """The unpacked body; holds at most `max_bytes` and one network chunk of it.
 
     Args:
         response: Streamed, nothing read yet.
@@ -101,7 +101,7 @@ _CONNECTION_ERRORS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 @contextmanager
 def translated(*, timeout_s: float) -> Iterator[None]:
-    """A block whose httpx errors are raised as `LLMError`, by `error_of_exception`, with the original as cause."""
+    """A block whose httpx errors are raised as `LLMError`; see `error_of_exception`."""
     try:
         yield
     except HTTPX_ERRORS as exc:
@@ -109,7 +109,7 @@ def translated(*, timeout_s: float) -> Iterator[None]:
 
 
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
-    """Our error for one of httpx's. Repeats nothing of its text, which may hold addresses and headers."""
+    """Our error for one of httpx's, without its text, which may hold headers."""
     if isinstance(exc, httpx.TimeoutException):
         return LLMTimeoutError(
             f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s

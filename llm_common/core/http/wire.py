@@ -1,4 +1,4 @@
-"""The chat completions format: a call as bytes, received bytes as an answer, and statuses as errors.
+"""The chat completions format: calls as bytes, bytes as answers, errors.
 
 Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to `usage`
 (https://openrouter.ai/docs/use-cases/usage-accounting).
@@ -121,7 +121,7 @@ class ChatRequest:
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
 
     def without(self, refused: Collection[str]) -> "ChatRequest":
-        """The same call without these options, as `named_in` names them; a plain JSON object replaces a schema."""
+        """The same call without these options; a plain JSON object replaces a schema."""
         optional = {name: value for name, value in self.optional.items() if name not in refused}
         dropped = set(self.optional) - set(optional)
         kind = _format_of(optional)
@@ -134,7 +134,7 @@ class ChatRequest:
         return replace(self, optional=optional, dropped=tuple(sorted(dropped)))
 
     def named_in(self, error: BaseException) -> frozenset[str]:
-        """The optional fields of this call that the endpoint's error names; `response_format` by its type."""
+        """The optional fields that an error names; `response_format` by its type."""
         if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
             return frozenset()
         if isinstance(error, ContextTooLongError):
@@ -165,9 +165,9 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
 
 
 def charged(payload: Mapping[str, Any], *, model: str, provider: str) -> tuple[LLMUsage, float | None] | None:
-    """Tokens and dollars of a reply: as it reports them, else by the model's price, None for an unknown price.
+    """Tokens and dollars of a reply: the reported cost, else by the model's price.
 
-    None for an error that reports no usage: it was not charged.
+    The cost is None for an unknown price. None for an error that reports no usage: it was not charged.
     """
     if payload.get("error") and not isinstance(payload.get("usage"), dict):
         return None
@@ -233,7 +233,7 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
 
 
 def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:
-    """The error for an HTTP status, or for the status inside an error object that came with 200.
+    """The error for an HTTP status, or for one inside an error object.
 
     Args:
         status: HTTP status.
@@ -265,14 +265,14 @@ def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Whether a retry of the same request may succeed: broken connections, 408, 429 and 5xx."""
+    """Whether a retry may succeed: broken connections, 408, 429 and 5xx."""
     if isinstance(error, LLMStatusError):
         return error.status in _TRANSIENT
     return isinstance(error, LLMConnectionError)
 
 
 def retry_after_s(header: str | None, *, now: datetime | None = None) -> float | None:
-    """The wait in seconds that a Retry-After header asks for; None if it is missing, unreadable or in the past.
+    """The seconds of a Retry-After header; None if missing, unreadable or past.
 
     Both forms of RFC 9110 section 10.2.3: seconds, or a date.
     """
