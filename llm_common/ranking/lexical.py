@@ -15,7 +15,6 @@ from typing import Final, Self
 from llm_common.errors import ConfigError
 
 __all__ = [
-    "MAX_PARTS",
     "MAX_QUERY_TERMS",
     "STOP_WORDS",
     "Hit",
@@ -240,7 +239,7 @@ def _stored(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")
 
 
-MAX_PARTS: Final = 4
+_MAX_PARTS: Final = 4
 """Most parts of a request; a text with more parts is prose."""
 
 _MIN_TERMS: Final = 2
@@ -258,4 +257,4 @@ def split_request(text: str) -> tuple[str, ...]:
     two words to look up, such as "Thanks!", is no part.
     """
     parts = [part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _MIN_TERMS]
-    return tuple(parts) if len(parts) in range(2, MAX_PARTS + 1) else ()
+    return tuple(parts) if len(parts) in range(2, _MAX_PARTS + 1) else ()
