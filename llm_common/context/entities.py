@@ -14,7 +14,6 @@ from llm_common.ranking.scan import stem
 
 __all__ = [
     "MAX_ENTITIES",
-    "MAX_KEYWORDS",
     "QUOTED",
     "URL",
     "extract_entities",
@@ -23,46 +22,6 @@ __all__ = [
     "similarity",
     "stem_counts",
 ]
-
-MAX_KEYWORDS: Final = 64
-"""Most keywords of a text: each is searched for in every file, and the first say most."""
-
-_WORD: Final = re.compile(r"\w+")
-
-
-def extract_keywords(text: str) -> tuple[str, ...]:
-    """The first 64 distinct words of a text, in lower case, without stop words.
-
-    An identifier such as `get_user` is one word. Single ASCII characters are left out, since every text holds them.
-    """
-    words: dict[str, None] = {}
-    for found in _WORD.finditer(text):
-        word = found.group().lower()
-        if word not in STOP_WORDS and (len(word) > 1 or not word.isascii()):
-            words[word] = None
-            if len(words) == MAX_KEYWORDS:
-                break
-    return tuple(words)
-
-
-def stem_counts(text: str) -> dict[str, int]:
-    """How often each word occurs, by its stem, without English stop words; linear in the text."""
-    return Counter(stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS)
-
-
-def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
-    """The cosine of two `stem_counts`, within [0, 1] and symmetric; 0 when either is empty.
-
-    A cheap measure without embeddings (Salton's vector space model, without weights of rarity).
-    """
-    if len(left) > len(right):
-        left, right = right, left
-    shared = sum(times * right.get(stem, 0) for stem, times in left.items())
-    if not shared:
-        return 0.0
-    lengths = sum(times * times for times in left.values()) * sum(times * times for times in right.values())
-    return min(1.0, shared / math.sqrt(lengths))
-
 
 MAX_ENTITIES: Final = 64
 """Most entities of a text: every turn is searched for each, and the first say most."""
@@ -165,3 +124,43 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
 def _leads_somewhere(path: str) -> bool:
     folders = [part for part in _SEPARATORS.split(path) if part]
     return bool(_ROOTED.match(path)) or len(folders) >= _MIN_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)
+
+
+_MAX_KEYWORDS: Final = 64
+"""Most keywords of a text: each is searched for in every file, and the first say most."""
+
+_WORD: Final = re.compile(r"\w+")
+
+
+def extract_keywords(text: str) -> tuple[str, ...]:
+    """The first 64 distinct words of a text, in lower case, without stop words.
+
+    An identifier such as `get_user` is one word. Single ASCII characters are left out, since every text holds them.
+    """
+    words: dict[str, None] = {}
+    for found in _WORD.finditer(text):
+        word = found.group().lower()
+        if word not in STOP_WORDS and (len(word) > 1 or not word.isascii()):
+            words[word] = None
+            if len(words) == _MAX_KEYWORDS:
+                break
+    return tuple(words)
+
+
+def stem_counts(text: str) -> dict[str, int]:
+    """How often each word occurs, by its stem, without English stop words; linear in the text."""
+    return Counter(stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS)
+
+
+def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
+    """The cosine of two `stem_counts`, within [0, 1] and symmetric; 0 when either is empty.
+
+    A cheap measure without embeddings (Salton's vector space model, without weights of rarity).
+    """
+    if len(left) > len(right):
+        left, right = right, left
+    shared = sum(times * right.get(stem, 0) for stem, times in left.items())
+    if not shared:
+        return 0.0
+    lengths = sum(times * times for times in left.values()) * sum(times * times for times in right.values())
+    return min(1.0, shared / math.sqrt(lengths))

@@ -13,21 +13,9 @@ from llm_common.context.entities import QUOTED, URL, extract_entities, head_and_
 from llm_common.context.request import IntentMetadata, IntentType, UserIntent
 
 __all__ = [
-    "BETTER",
-    "CODE_NOUNS",
-    "COMMANDS",
     "CONFIDENCES",
     "CUES",
-    "GERUNDS",
-    "NOTHING_WITHOUT_OBJECT",
-    "OBJECTS",
-    "OBJECT_ENDS",
-    "PHRASES",
-    "PLACES",
-    "REFINED_BY_OBJECT",
-    "ROLES",
     "VERBS",
-    "WANTS",
     "classify_intent",
     "intent_of",
 ]
@@ -97,10 +85,10 @@ def _gerunds(verbs: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield verb + verb[-1] + "ing", verb
 
 
-GERUNDS: Final = dict(_gerunds(VERBS))
+_GERUNDS: Final = dict(_gerunds(VERBS))
 """The verbs by their forms in -ing, with some that no verb has."""
 
-COMMANDS: Final = _words("""
+_COMMANDS: Final = _words("""
     apt aptget brew bundle cargo chmod chown conda cp curl docker dockercompose dotnet gcc git gradle grep helm
     kubectl ls mkdir mv mvn mypy npm npx pip pip3 pnpm podman poetry psql pytest python python3 rm rsync ruff scp ssh
     sudo systemctl tar terraform tox touch uv wget yarn
@@ -128,7 +116,7 @@ CUES: Final = _first_wins(
 )
 """Words that show the subject of a request without a verb."""
 
-OBJECTS: Final = _first_wins(
+_OBJECTS: Final = _first_wins(
     {
         IntentType.CODE_DEBUGGING: """
             bug bugs error errors leak leaks problem problems issue issues cause crash crashes failure failures
@@ -164,41 +152,41 @@ _REFINED: Final[tuple[tuple[str, str], ...]] = (
     ("give_me need_a need_an want_a want_an", " ".join(IntentType)),
 )
 
-REFINED_BY_OBJECT: Final[Mapping[str, frozenset[IntentType]]] = {
+_REFINED_BY_OBJECT: Final[Mapping[str, frozenset[IntentType]]] = {
     verb.replace("_", " "): frozenset(map(IntentType, intents.split()))
     for verbs, intents in _REFINED
     for verb in verbs.split()
 }
 """The intents that the object of a verb may change it to: "write the docs" asks for no code."""
 
-NOTHING_WITHOUT_OBJECT: Final = frozenset({"give me", "need a", "need an", "want a", "want an"})
+_NOTHING_WITHOUT_OBJECT: Final = frozenset({"give me", "need a", "need an", "want a", "want an"})
 """Verbs that ask for one of the intents only if their object does."""
 
-CODE_NOUNS: Final = _words("""
+_CODE_NOUNS: Final = _words("""
     code codebase repo repository file variable parameter argument interface algorithm loop implementation logic
     config configuration constructor implemented defined
-    """) | {noun for noun, intent in OBJECTS.items() if intent is IntentType.CODE_WRITING}
+    """) | {noun for noun, intent in _OBJECTS.items() if intent is IntentType.CODE_WRITING}
 """What a question about code is about, in the singular."""
 
-BETTER: Final = _words("faster cleaner simpler smaller shorter safer better nicer easier clearer leaner more less")
+_BETTER: Final = _words("faster cleaner simpler smaller shorter safer better nicer easier clearer leaner more less")
 """After "make" they ask for a change of what there is."""
 
-OBJECT_ENDS: Final = _words("""
+_OBJECT_ENDS: Final = _words("""
     for of to in into on from with by about that which who when where so and or but then as at via using before after
     if because between across under called named explaining describing covering showing is are please
     """)
 """Words that end the object of a verb."""
 
-PLACES: Final = frozenset({"to", "in", "into", "on"})
+_PLACES: Final = frozenset({"to", "in", "into", "on"})
 """Of these the ones that a place follows: "add a section to the readme"."""
 
-WANTS: Final = _words("""
+_WANTS: Final = _words("""
     want wants need needs like love wish going have got you me us how time sure possible way ways goal task job ready
     required supposed order where able remember forget hope
     """)
 """Words after which "to" and a verb ask for something."""
 
-_ROLES: Final[Mapping[str, str]] = {
+_WORDS_BY_ROLE: Final[Mapping[str, str]] = {
     "J": "and or but then so plus",
     "M": "can could would will shall may might do i'll we'll i'd we'd you'd couldn't wouldn't can't",
     "U": "should must ought",
@@ -221,7 +209,7 @@ _ROLES: Final[Mapping[str, str]] = {
     "Q": "mind consider by suggest recommend about start_by begin_by start_with begin_with",
 }
 
-ROLES: Final = {word.replace("_", " "): role for role, words in _ROLES.items() for word in words.split()}
+_ROLES: Final = {word.replace("_", " "): role for role, words in _WORDS_BY_ROLE.items() for word in words.split()}
 """The role of a word or phrase in a sentence, as a letter."""
 
 
@@ -232,7 +220,7 @@ def _by_first_word(*tables: Iterable[str]) -> dict[str, tuple[tuple[str, ...], .
     return {first: tuple(words for words in phrases if words[0] == first) for first in {words[0] for words in phrases}}
 
 
-PHRASES: Final = _by_first_word(VERBS, CUES, ROLES, OBJECTS)
+_PHRASES: Final = _by_first_word(VERBS, CUES, _ROLES, _OBJECTS)
 """Every word and phrase of the tables by its first word, the longest first."""
 
 
@@ -272,7 +260,7 @@ _MARKS: Final = {_BREAK: "B", _QUESTION: "B", _PAUSE: "C"}
 _MAX_OBJECT_WORDS: Final = 12
 _DENIALS: Final = frozenset({"no", "without", "zero"})
 
-# One letter a word; `ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is "need a" and the like,
+# One letter a word; `_ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is "need a" and the like,
 # T and t are "to" that does and does not ask for something, x is a word that does not count. Repetitions are bounded,
 # so matching takes linear time.
 _SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")
@@ -375,15 +363,15 @@ def _roles(words: Sequence[str]) -> str:
 def _role(words: Sequence[str], place: int, entry: str) -> str:
     word = words[place]
     if word == "to":
-        return "T" if place and words[place - 1] in WANTS else "t"
+        return "T" if place and words[place - 1] in _WANTS else "t"
     if entry in VERBS:
-        if entry not in NOTHING_WITHOUT_OBJECT:
+        if entry not in _NOTHING_WITHOUT_OBJECT:
             return "V"
         return "W" if _intent_of_object(words, place, entry) else "X"
-    if word in GERUNDS:
+    if word in _GERUNDS:
         return "G"
-    role = _MARKS.get(word) or ROLES.get(entry) or ("F" if word.endswith("ly") else "X")
-    return "R" if word in COMMANDS else role
+    role = _MARKS.get(word) or _ROLES.get(entry) or ("F" if word.endswith("ly") else "X")
+    return "R" if word in _COMMANDS else role
 
 
 def _blanked(match: re.Match[str]) -> str:
@@ -392,7 +380,7 @@ def _blanked(match: re.Match[str]) -> str:
 
 def _entry(words: Sequence[str], place: int) -> str:
     """The longest phrase of the lexicon that begins at that word, else the word."""
-    for phrase in PHRASES.get(words[place], ()):
+    for phrase in _PHRASES.get(words[place], ()):
         if tuple(words[place : place + len(phrase)]) == phrase:
             return " ".join(phrase)
     return words[place]
@@ -405,20 +393,20 @@ def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentTyp
     place = match.end() - 1
     entry = _entry(words, place)
     if entry not in VERBS:
-        entry = GERUNDS.get(entry, entry)
+        entry = _GERUNDS.get(entry, entry)
     intent = _intent_of_object(words, place, entry) or VERBS.get(entry, IntentType.COMMAND_EXECUTION)
     following = words[place + 1 : place + 1 + _MAX_OBJECT_WORDS]
-    if entry == "make" and intent is IntentType.CODE_WRITING and not BETTER.isdisjoint(following):
+    if entry == "make" and intent is IntentType.CODE_WRITING and not _BETTER.isdisjoint(following):
         return IntentType.CODE_REFACTORING
     return intent
 
 
 def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType | None:
     """The intent of the object of a verb, if it has one; "add a section to the readme" is about the readme."""
-    allowed = REFINED_BY_OBJECT.get(verb, frozenset())
+    allowed = _REFINED_BY_OBJECT.get(verb, frozenset())
     heads = _heads(words, place + verb.count(" ") + 1) if allowed else ()
     for number, head in enumerate(heads):
-        intent = OBJECTS.get(head)
+        intent = _OBJECTS.get(head)
         if intent in allowed and (number == 0 or intent is IntentType.DOCUMENTATION):
             return intent
     return None
@@ -428,9 +416,9 @@ def _heads(words: Sequence[str], start: int) -> Iterator[str]:
     """The last word of the object that begins there, then those of the places that follow it."""
     head = ""
     for word in words[start : start + _MAX_OBJECT_WORDS]:
-        if word in _MARKS or word in OBJECT_ENDS:
+        if word in _MARKS or word in _OBJECT_ENDS:
             yield head
-            if word not in PLACES:
+            if word not in _PLACES:
                 return
             head = ""
         else:
@@ -440,11 +428,11 @@ def _heads(words: Sequence[str], start: int) -> Iterator[str]:
 
 def _first_cue(words: Sequence[str]) -> IntentType | None:
     for place, word in enumerate(words):
-        if word in PHRASES and (intent := CUES.get(_entry(words, place))) and words[max(0, place - 1)] not in _DENIALS:
+        if word in _PHRASES and (intent := CUES.get(_entry(words, place))) and words[max(0, place - 1)] not in _DENIALS:
             return intent
     return None
 
 
 def _asks_about_code(words: Sequence[str]) -> bool:
-    asks = _QUESTION in words or any(ROLES.get(word) == "K" for word in words)
-    return asks and any(word == _NAME or word in CODE_NOUNS or word.removesuffix("s") in CODE_NOUNS for word in words)
+    asks = _QUESTION in words or any(_ROLES.get(word) == "K" for word in words)
+    return asks and any(word == _NAME or word in _CODE_NOUNS or word.removesuffix("s") in _CODE_NOUNS for word in words)

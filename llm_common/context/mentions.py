@@ -10,7 +10,6 @@ from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind
 
 __all__ = [
-    "CODE_EXTENSIONS",
     "FILE_EXTENSIONS",
     "MentionFinder",
     "excluded_items",
@@ -18,107 +17,6 @@ __all__ = [
     "is_test",
     "mentioned_files",
 ]
-
-_ANY_DEPTH: Final = "**"
-
-
-def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
-    """Kind and id of the items whose path, name or id matches a pattern, in any case.
-
-    As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the root on, `*` stays
-    within a component, `**` spans any number of them, and a pattern that matches a folder covers its content. Only
-    files have paths and names; the project's id is its name.
-    """
-    globs = [glob for pattern in patterns if (glob := _glob(pattern))]
-    if not globs:
-        return frozenset()
-    return frozenset(
-        (kind, item_id)
-        for kind, item_id, spellings in _items(pool)
-        if any(_matches(glob, _components(spelling.lower())) for spelling in spellings for glob in globs)
-    )
-
-
-def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
-    for file in pool.context_files:
-        yield "file", file.id, {file.path, file.name, file.id}
-    for turn in pool.session_log:
-        yield "turn", turn.id, {turn.id}
-    for snippet in pool.memory_hits:
-        yield "memory", snippet.id, {snippet.id}
-    for pointer in pool.tool_outputs:
-        yield "output", pointer.pointer_id, {pointer.pointer_id}
-    if pool.project_state:
-        yield "project", pool.project_state.name, {pool.project_state.name}
-
-
-# The test of each component; None is `**`.
-_Glob = tuple[Callable[[str], object] | None, ...]
-
-
-def _glob(pattern: str) -> _Glob:
-    parts = _components(pattern.lower())
-    if len(parts) == 1 and "/" not in pattern.rstrip("/"):
-        parts = (_ANY_DEPTH, *parts)
-    return tuple(
-        None if part == _ANY_DEPTH else re.compile(translate(part)).match
-        for part, before in zip(parts, ("", *parts), strict=False)
-        if (part, before) != (_ANY_DEPTH, _ANY_DEPTH)
-    )
-
-
-def _matches(glob: _Glob, parts: tuple[str, ...]) -> bool:
-    if not glob:
-        return True
-    test, rest = glob[0], glob[1:]
-    if test is None:
-        return any(_matches(rest, parts[skipped:]) for skipped in range(len(parts) + 1))
-    return bool(parts) and bool(test(parts[0])) and _matches(rest, parts[1:])
-
-
-def _components(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.replace("\\", "/").split("/") if part not in {"", "."})
-
-
-CODE_EXTENSIONS: Final = frozenset(  # one paragraph, since a list would take a page
-    """
-    asm bash bat c cc cfc cjs clj cljs cmake coffee cpp cr cs css cu cxx d dart ejs el elm erl ex exs f90 fs fsx glsl go
-    gradle graphql groovy h hh hpp hrl hs htm html hxx ino ipynb java jl js jsx kt kts less lisp lua m mjs mk ml mli mm
-    mts nim nix pas php pl pm proto ps1 purs py pyi pyx r rb re rkt rs s sass scala scm scss sh sol sql sv svelte swift
-    tcl tf ts tsx v vb vhd vim vue wat wgsl zig zsh
-    """.split()  # noqa: SIM905
-)
-"""Extensions of files that hold program text, without the dot, in lower case."""
-
-FILE_EXTENSIONS: Final = CODE_EXTENSIONS | frozenset(
-    """
-    adoc avro bin bmp cfg conf config csv dat db diff doc docx dockerfile env gif gz ico ini jar jpeg jpg json json5
-    jsonc jsonl lock log markdown md mdx mp3 mp4 ndjson odt parquet patch pdf pem pkl png ppt pptx properties rst so
-    sqlite svg tar tex toml tsv txt wav webp whl xls xlsx xml yaml yml zip
-    """.split()  # noqa: SIM905
-)
-"""Extensions that distinguish a file from other words with a dot."""
-
-_CODE_NAMES: Final = frozenset({"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"})
-_TEST: Final = re.compile(
-    r"(?:^|[/\\])(?:(?:tests?|__tests__|specs?|testdata|t)[/\\]|test_|conftest\.)|[._-](?:tests?|spec)\.", re.IGNORECASE
-)
-_NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "plaintext", "text", "toml", "xml", "yaml"])
-
-
-def is_code(path: str, language: str | None = None) -> bool:
-    """Whether a file holds code: by its extension or name, else by its language."""
-    name = path.replace("\\", "/").rpartition("/")[2].lower()
-    extension = name.rpartition(".")[2] if "." in name else ""
-    if extension in FILE_EXTENSIONS:
-        return extension in CODE_EXTENSIONS
-    return name in _CODE_NAMES or (language or "").lower() not in _NO_CODE
-
-
-def is_test(path: str) -> bool:
-    """Whether a file is a test or belongs to tests, by its folder or its name."""
-    return _TEST.search(path) is not None
-
 
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")
@@ -236,3 +134,104 @@ def _path_parts(path: str) -> tuple[str, ...]:
 
 def _basename(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
+
+
+_ANY_DEPTH: Final = "**"
+
+
+def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
+    """Kind and id of the items whose path, name or id matches a pattern, in any case.
+
+    As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the root on, `*` stays
+    within a component, `**` spans any number of them, and a pattern that matches a folder covers its content. Only
+    files have paths and names; the project's id is its name.
+    """
+    globs = [glob for pattern in patterns if (glob := _glob(pattern))]
+    if not globs:
+        return frozenset()
+    return frozenset(
+        (kind, item_id)
+        for kind, item_id, spellings in _items(pool)
+        if any(_matches(glob, _components(spelling.lower())) for spelling in spellings for glob in globs)
+    )
+
+
+def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
+    for file in pool.context_files:
+        yield "file", file.id, {file.path, file.name, file.id}
+    for turn in pool.session_log:
+        yield "turn", turn.id, {turn.id}
+    for snippet in pool.memory_hits:
+        yield "memory", snippet.id, {snippet.id}
+    for pointer in pool.tool_outputs:
+        yield "output", pointer.pointer_id, {pointer.pointer_id}
+    if pool.project_state:
+        yield "project", pool.project_state.name, {pool.project_state.name}
+
+
+# The test of each component; None is `**`.
+_Glob = tuple[Callable[[str], object] | None, ...]
+
+
+def _glob(pattern: str) -> _Glob:
+    parts = _components(pattern.lower())
+    if len(parts) == 1 and "/" not in pattern.rstrip("/"):
+        parts = (_ANY_DEPTH, *parts)
+    return tuple(
+        None if part == _ANY_DEPTH else re.compile(translate(part)).match
+        for part, before in zip(parts, ("", *parts), strict=False)
+        if (part, before) != (_ANY_DEPTH, _ANY_DEPTH)
+    )
+
+
+def _matches(glob: _Glob, parts: tuple[str, ...]) -> bool:
+    if not glob:
+        return True
+    test, rest = glob[0], glob[1:]
+    if test is None:
+        return any(_matches(rest, parts[skipped:]) for skipped in range(len(parts) + 1))
+    return bool(parts) and bool(test(parts[0])) and _matches(rest, parts[1:])
+
+
+def _components(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.replace("\\", "/").split("/") if part not in {"", "."})
+
+
+_CODE_EXTENSIONS: Final = frozenset(  # one paragraph, since a list would take a page
+    """
+    asm bash bat c cc cfc cjs clj cljs cmake coffee cpp cr cs css cu cxx d dart ejs el elm erl ex exs f90 fs fsx glsl go
+    gradle graphql groovy h hh hpp hrl hs htm html hxx ino ipynb java jl js jsx kt kts less lisp lua m mjs mk ml mli mm
+    mts nim nix pas php pl pm proto ps1 purs py pyi pyx r rb re rkt rs s sass scala scm scss sh sol sql sv svelte swift
+    tcl tf ts tsx v vb vhd vim vue wat wgsl zig zsh
+    """.split()  # noqa: SIM905
+)
+"""Extensions of files that hold program text, without the dot, in lower case."""
+
+FILE_EXTENSIONS: Final = _CODE_EXTENSIONS | frozenset(
+    """
+    adoc avro bin bmp cfg conf config csv dat db diff doc docx dockerfile env gif gz ico ini jar jpeg jpg json json5
+    jsonc jsonl lock log markdown md mdx mp3 mp4 ndjson odt parquet patch pdf pem pkl png ppt pptx properties rst so
+    sqlite svg tar tex toml tsv txt wav webp whl xls xlsx xml yaml yml zip
+    """.split()  # noqa: SIM905
+)
+"""Extensions that distinguish a file from other words with a dot."""
+
+_CODE_NAMES: Final = frozenset({"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"})
+_TEST: Final = re.compile(
+    r"(?:^|[/\\])(?:(?:tests?|__tests__|specs?|testdata|t)[/\\]|test_|conftest\.)|[._-](?:tests?|spec)\.", re.IGNORECASE
+)
+_NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "plaintext", "text", "toml", "xml", "yaml"])
+
+
+def is_code(path: str, language: str | None = None) -> bool:
+    """Whether a file holds code: by its extension or name, else by its language."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    extension = name.rpartition(".")[2] if "." in name else ""
+    if extension in FILE_EXTENSIONS:
+        return extension in _CODE_EXTENSIONS
+    return name in _CODE_NAMES or (language or "").lower() not in _NO_CODE
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test or belongs to tests, by its folder or its name."""
+    return _TEST.search(path) is not None

@@ -12,9 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 
 __all__ = [
-    "API_CAPS",
     "SHARES",
-    "SYSTEM_TOKENS",
     "APIType",
     "BudgetAllocation",
     "ContextSelectionRequest",
@@ -157,14 +155,14 @@ Scores = Mapping[tuple[Kind, str], Score]
 """The score of every item of the pool, by its kind and id."""
 
 
-SYSTEM_TOKENS: Final = 200
+_SYSTEM_TOKENS: Final = 200
 """Tokens reserved for the text around the items: headings and fences.
 
 The specification reserves them for a system prompt ("Phase 1: Budget Allocation"). Here the budget is that of the
 bundle alone: the tokens of the reserve that headings and fences do not need go to the items.
 """
 
-API_CAPS: Final[Mapping[APIType, int]] = {APIType.REALTIME: 4_096}
+_API_CAPS: Final[Mapping[APIType, int]] = {APIType.REALTIME: 4_096}
 """The window of a target, where it has a fixed one."""
 
 # In percent, so that the parts come out exact for any whole number of tokens: turns, files, memory, project.
@@ -183,7 +181,7 @@ SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
 
 def effective_budget(request: ContextSelectionRequest) -> int:
     """The request's budget, or the window of its target where that is smaller."""
-    return min(request.token_budget, API_CAPS.get(request.target_api, request.token_budget))
+    return min(request.token_budget, _API_CAPS.get(request.target_api, request.token_budget))
 
 
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
@@ -196,7 +194,7 @@ def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
         request: Its intent decides the shares (specification, "Phase 1: Budget Allocation").
     """
     budget = effective_budget(request)
-    system = min(budget, SYSTEM_TOKENS)
+    system = min(budget, _SYSTEM_TOKENS)
     shares = SHARES[request.intent.classification]
     whole, lost = zip(*(divmod((budget - system) * share, 100) for share in shares), strict=True)
     neediest = sorted(range(len(shares)), key=lambda part: -lost[part])[: budget - system - sum(whole)]

@@ -12,9 +12,9 @@ from llm_common.context.mentions import MentionFinder, is_code, mentioned_files
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent
 
-__all__ = ["MAX_FILE_SCORE", "SpecStrategy", "score_context_file", "score_conversation_turn", "score_memory_snippet"]
+__all__ = ["SpecStrategy", "score_context_file", "score_conversation_turn", "score_memory_snippet"]
 
-MAX_FILE_SCORE: Final = 2.0
+_MAX_FILE_SCORE: Final = 2.0
 
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
@@ -52,7 +52,7 @@ def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime) 
         now: The moment that ages are measured from; UTC when it has no zone.
     """
     mentioned = bool(MentionFinder([file]).find(intent.text))
-    return min(_total(_file_parts(file, _Query.of(intent), _aware(now), mentioned=mentioned)), MAX_FILE_SCORE)
+    return min(_total(_file_parts(file, _Query.of(intent), _aware(now), mentioned=mentioned)), _MAX_FILE_SCORE)
 
 
 def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime) -> float:
@@ -151,7 +151,7 @@ def _memory_parts(snippet: MemorySnippet, query: _Query, now: datetime) -> dict[
 def _score(kind: Kind, parts: Mapping[str, float], weights: Mapping[str, float]) -> Score:
     weighted = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
     value = _total(weighted)
-    return Score(min(value, MAX_FILE_SCORE) if kind == "file" else value, weighted)
+    return Score(min(value, _MAX_FILE_SCORE) if kind == "file" else value, weighted)
 
 
 def _total(parts: Mapping[str, float]) -> float:

@@ -39,7 +39,7 @@ from llm_common.memory.recall import (
 )
 from llm_common.ranking import reciprocal_rank_fusion
 
-__all__ = ["Embedder", "PostgresMemory", "migrate", "prepare_vectors", "qualified"]
+__all__ = ["Embedder", "PostgresMemory", "qualified"]
 
 # What each version adds; a database of an older version gets the rest. Never edit one that was released.
 _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
@@ -74,7 +74,7 @@ def qualified(statement: LiteralString, schema: str) -> Composed:
     return SQL(statement).format(schema=Identifier(schema))
 
 
-async def migrate(connection: AsyncConnection, schema: str) -> None:
+async def _migrate(connection: AsyncConnection, schema: str) -> None:
     """Migrates the tables to the newest version; other processes wait meanwhile.
 
     Raises:
@@ -97,7 +97,7 @@ async def migrate(connection: AsyncConnection, schema: str) -> None:
             await connection.execute(qualified("INSERT INTO {schema}.migrations VALUES (%s)", schema), [number])
 
 
-async def prepare_vectors(connection: AsyncConnection, schema: str) -> bool:
+async def _prepare_vectors(connection: AsyncConnection, schema: str) -> bool:
     """Whether the server has pgvector; if so, its table is there afterwards.
 
     Raises:
@@ -321,8 +321,8 @@ class PostgresMemory:
         try:
             await pool.open(wait=True, timeout=self._timeout_s)
             async with pool.connection() as connection:
-                await migrate(connection, self._schema)
-                self._has_vectors = self._embedder is not None and await prepare_vectors(connection, self._schema)
+                await _migrate(connection, self._schema)
+                self._has_vectors = self._embedder is not None and await _prepare_vectors(connection, self._schema)
         except BaseException:
             await pool.close()
             raise

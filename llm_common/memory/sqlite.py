@@ -32,10 +32,10 @@ from llm_common.memory.recall import (
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 from llm_common.text.canonical import stable_json
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "SqliteMemory"]
+__all__ = ["SqliteMemory"]
 
 # What each version adds; a file of an older version gets the rest. Never edit one that was released.
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE events (
             id INTEGER PRIMARY KEY,
@@ -53,7 +53,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
     ),
 )
-APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
+_APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
 
 
 T = TypeVar("T")
@@ -140,8 +140,8 @@ class SqliteMemory:
         if self._connection is None:
             self._connection = open_sqlite(
                 self._path,
-                application_id=APPLICATION_ID,
-                migrations=MIGRATIONS,
+                application_id=_APPLICATION_ID,
+                migrations=_MIGRATIONS,
                 lock_timeout_s=self._lock_timeout_s,
             )
             weakref.finalize(self, self._connection.close)

@@ -15,7 +15,6 @@ from typing import Final, Self
 from llm_common.errors import ConfigError
 
 __all__ = [
-    "MAX_PARTS",
     "MAX_QUERY_TERMS",
     "STOP_WORDS",
     "Hit",
@@ -135,8 +134,6 @@ class LexicalIndex:
         if not fields:
             raise ValueError("an index needs at least one field")
         self._fields = tuple(fields)
-        self._rows: dict[str, int] = {}
-        self._last_row = 0
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._close = weakref.finalize(self, self._connection.close)
@@ -151,41 +148,27 @@ class LexicalIndex:
             raise fts5_is_missing() from exc
         weights = ", ".join(str(float(weight)) for weight in (0, *fields.values()))
         marks = ", ".join("?" * len(columns))
-        self._insert = f"INSERT INTO texts (rowid, key, {', '.join(columns)}) VALUES (?, ?, {marks})"  # noqa: S608 - numbered names
+        self._insert = f"INSERT INTO texts (key, {', '.join(columns)}) VALUES (?, {marks})"  # noqa: S608 - numbered names
         self._select = (
             f"SELECT key, -bm25(texts, {weights}) AS score FROM texts "  # noqa: S608 - floats
             "WHERE texts MATCH ? ORDER BY score DESC, key LIMIT ?"
         )
 
-    def add(self, key: str, **texts: str) -> None:
-        """Adds a row, or replaces the row of that key; a field that is not given is empty.
-
-        Raises:
-            ValueError: A field that the index does not have.
-        """
-        self.add_many([(key, texts)])
-
     def add_many(self, rows: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Adds or replaces many rows, all or none; the last row of a repeated key counts.
+        """Adds many rows, all or none; a missing field is empty.
+
+        Args:
+            rows: Pairs of a key that the index does not have, and the texts by field. The last row of a repeated key
+                counts.
 
         Raises:
             ValueError: A field that the index does not have.
         """
         columns = {key: self._columns(texts) for key, texts in rows}
         with self._lock:
-            numbered = [(self._last_row + number, key) for number, key in enumerate(columns, start=1)]
             self._connection.execute("BEGIN")
-            self._delete(columns)
-            self._connection.executemany(self._insert, ((row, _stored(key), *columns[key]) for row, key in numbered))
+            self._connection.executemany(self._insert, ((_stored(key), *texts) for key, texts in columns.items()))
             self._connection.execute("COMMIT")
-            self._rows.update((key, row) for row, key in numbered)
-            self._last_row += len(numbered)
-
-    def remove(self, key: str) -> None:
-        """Removes the row of that key, if there is one."""
-        with self._lock:
-            self._delete([key])
-            self._rows.pop(key, None)
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
         """The rows that share a word with the query, best first, ties in the order of their keys.
@@ -216,16 +199,6 @@ class LexicalIndex:
             raise ValueError(f"unknown fields {sorted(unknown)}; the index has {list(self._fields)}")
         return [split_identifiers(texts.get(field, "")) for field in self._fields]
 
-    def _delete(self, keys: Iterable[str]) -> None:
-        known = [(self._rows[key],) for key in keys if key in self._rows]
-        self._connection.executemany("DELETE FROM texts WHERE rowid = ?", known)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._rows
-
     def __enter__(self) -> Self:
         return self
 
@@ -240,7 +213,7 @@ def _stored(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")
 
 
-MAX_PARTS: Final = 4
+_MAX_PARTS: Final = 4
 """Most parts of a request; a text with more parts is prose."""
 
 _MIN_TERMS: Final = 2
@@ -258,4 +231,4 @@ def split_request(text: str) -> tuple[str, ...]:
     two words to look up, such as "Thanks!", is no part.
     """
     parts = [part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _MIN_TERMS]
-    return tuple(parts) if len(parts) in range(2, MAX_PARTS + 1) else ()
+    return tuple(parts) if len(parts) in range(2, _MAX_PARTS + 1) else ()

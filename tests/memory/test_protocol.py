@@ -14,7 +14,7 @@ from llm_common.memory import Event, InMemoryMemory, Memory, SqliteMemory, episo
 WEST = timezone(timedelta(hours=-5))
 
 
-def test_an_event_is_the_users_and_of_now_unless_told_s3_04() -> None:
+def test_an_event_is_the_users_and_of_now_by_default_s3_04() -> None:
     event = Event(text="x")
     assert (event.role, event.metadata) == (MessageRole.USER, {})
     assert abs(datetime.now(UTC) - event.timestamp) < timedelta(minutes=1)

@@ -62,7 +62,7 @@ def test_cached_vectors_change_nothing_s1_15(vectors: StaticVectors) -> None:
 
 
 @installed
-def test_loading_runs_no_foreign_package_and_opens_no_connection() -> None:
+def test_loading_runs_no_other_package_and_opens_no_connection() -> None:
     program = """
 import socket, sys
 def refused(*args): raise AssertionError("a connection")

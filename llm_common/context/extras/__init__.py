@@ -1,1 +1,3 @@
 """Optional stages around the context selector."""
+
+__all__: list[str] = []

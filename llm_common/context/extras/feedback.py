@@ -15,10 +15,10 @@ from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import IntentType, Kind
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
-__all__ = ["HALF_LIFE", "MAX_FACTOR", "MIN_FACTOR", "STEP", "AdaptiveWeights", "bounded", "faded", "pushes"]
+__all__ = ["HALF_LIFE", "STEP", "AdaptiveWeights", "bounded", "faded", "pushes"]
 
-MIN_FACTOR: Final = 0.5
-MAX_FACTOR: Final = 2.0
+_MIN_FACTOR: Final = 0.5
+_MAX_FACTOR: Final = 2.0
 """The weight of a part is at least half and at most twice that of the strategy."""
 
 STEP: Final = 0.1
@@ -61,8 +61,8 @@ def faded(logarithm: float, age: timedelta) -> float:
 
 
 def bounded(logarithm: float) -> float:
-    """The logarithm, limited to that of `MIN_FACTOR` and of `MAX_FACTOR`."""
-    return max(math.log(MIN_FACTOR), min(math.log(MAX_FACTOR), logarithm))
+    """The logarithm, limited to that of `_MIN_FACTOR` and of `_MAX_FACTOR`."""
+    return max(math.log(_MIN_FACTOR), min(math.log(_MAX_FACTOR), logarithm))
 
 
 def _lead(bundle: ContextBundle, account: ItemAccount) -> dict[str, float]:

@@ -69,7 +69,7 @@ def test_the_order_of_the_pool_never_matters_s1_16() -> None:
     )
 
 
-def test_the_comparison_is_told_as_data_and_as_text_without_any_item_s_text_s1_16() -> None:
+def test_a_comparison_explains_itself_without_any_text_of_items_s1_16() -> None:
     comparison = compared()
     data = json.loads(json.dumps(comparison.explain()))
     assert [each["strategy"] for each in data["strategies"]] == ["measured", "spec"]
