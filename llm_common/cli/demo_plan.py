@@ -78,12 +78,12 @@ def _searched(workspace: Workspace, beginnings: Sequence[str]) -> dict[str, str]
         if number := sum(word in text for word in beginnings):
             held[path] = number
     texts: dict[str, str] = {}
-    room = _SEARCHED_CHARS
+    chars_left = _SEARCHED_CHARS
     for path in sorted(held, key=lambda path: (-held[path], path))[:_SEARCHED_FILES]:
         text = workspace.text(path)
-        if len(text) <= room:
+        if len(text) <= chars_left:
             texts[path] = text
-            room -= len(text)
+            chars_left -= len(text)
     return texts
 
 

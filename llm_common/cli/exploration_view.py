@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.exploration import CallRecord, Exploration
+from llm_common.cli.exploration import Exploration
 from llm_common.cli.terminal import safe_text
 
 __all__ = ["as_json", "show"]
@@ -66,17 +66,13 @@ def _show_plan(console: Console, exploration: Exploration) -> None:
         calls = [call for call in exploration.calls if call.task == task.id]
         for call in calls:
             outcome = f"failed: {call.error}" if call.error else f"pointer {call.pointer_id}"
-            console.print(safe_text(f"   {_call_text(call)} -> {outcome}"), style="red" if call.error else "")
+            values = (f"{name}={value!r}" for name, value in call.args.items())
+            args = ", ".join(each if len(each) <= _MAX_ARG_CHARS else f"{each[:_MAX_ARG_CHARS]}…" for each in values)
+            console.print(safe_text(f"   {call.tool}({args}) -> {outcome}"), style="red" if call.error else "")
         if not calls:
             console.print("   no calls", style="dim")
     for problem in exploration.problems:
         console.print(safe_text(f"Problem: {problem}"), style="red")
-
-
-def _call_text(call: CallRecord) -> str:
-    args = (f"{name}={value!r}" for name, value in call.args.items())
-    shown = (arg if len(arg) <= _MAX_ARG_CHARS else f"{arg[:_MAX_ARG_CHARS]}…" for arg in args)
-    return f"{call.tool}({', '.join(shown)})"
 
 
 def _show_pointers(console: Console, exploration: Exploration) -> None:

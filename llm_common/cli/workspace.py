@@ -63,13 +63,13 @@ class Workspace:
         return self._texts[key]
 
     def _load(self) -> None:
-        room = _MAX_TOTAL_BYTES
+        bytes_left = _MAX_TOTAL_BYTES
         for path, file in stat_files(self.root, islice(list_paths(self.root), _MAX_SEEN)):
             content = self._content(file) if file and len(self._texts) < _MAX_FILES else None
-            if content is None or len(content) > room:
+            if content is None or len(content) > bytes_left:
                 self.skipped += 1
                 continue
-            room -= len(content)
+            bytes_left -= len(content)
             self._texts[path] = content.decode("utf-8", errors="replace")
 
     def _content(self, file: ListedFile) -> bytes | None:
@@ -210,9 +210,9 @@ def nearest_passages(text: str, question: str, *, max_chars: int) -> list[Passag
         hits = index.search(question, limit=len(passages)) if passages else []
     ranked = [passages[int(hit.key)] for hit in hits] or passages[:1]
     chosen: list[Passage] = []
-    room = max_chars
+    chars_left = max_chars
     for passage in ranked:
-        if len(passage.text) <= room or not chosen:
+        if len(passage.text) <= chars_left or not chosen:
             chosen.append(passage)
-            room -= len(passage.text)
+            chars_left -= len(passage.text)
     return chosen

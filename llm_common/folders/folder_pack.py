@@ -1,9 +1,10 @@
 """`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
 
 Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the folder,
-and files that usually hold secrets. An index on disk, readable by its owner alone, holds the words of the files: the
-next call reads only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it
-whole.
+and files that usually hold secrets.
+
+An index on disk, readable by its owner alone, holds the words of the files: the next call reads only what changed.
+Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
 """
 
 import glob
@@ -29,7 +30,7 @@ from llm_common.folders.tree_index import ProgressCallback
 __all__ = ["MIN_BUDGET_TOKENS", "FolderPack", "PackedFile", "pack_folder"]
 
 MIN_BUDGET_TOKENS: Final = 256
-"""The smallest budget: below it, the frame of the text leaves no room for a passage."""
+"""The smallest budget that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +201,11 @@ def _pack(
 
 def _check(query: str, budget_tokens: int, exclude: Sequence[str | Path]) -> None:
     if not query.strip():
-        raise ConfigError("the question is empty; say what the packed text is for", variable="query", value=query)
+        raise ConfigError("the question is empty; give what the packed text is for", variable="query", value=query)
     # True and 8e3 pass for numbers of tokens, but stand for a mistake.
     if type(budget_tokens) is not int or budget_tokens < MIN_BUDGET_TOKENS:
         raise ConfigError(
-            f"a budget is a whole number of tokens, at least {MIN_BUDGET_TOKENS}; not {budget_tokens!r}",
+            f"{budget_tokens!r} is no budget; give a whole number of tokens, at least {MIN_BUDGET_TOKENS}",
             variable="budget_tokens",
             value=repr(budget_tokens),
         )
@@ -233,7 +234,9 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Pa
         try:
             resolved[path] = Path(path).resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as exc:  # absent; a circle of links; a zero character
-            raise ConfigError(f"{path} does not exist or cannot be read", variable="paths", value=str(path)) from exc
+            raise ConfigError(
+                f"{path} does not exist or cannot be read; check it", variable="paths", value=str(path)
+            ) from exc
     roots = {path for path in resolved.values() if path.is_dir()}
     outermost = sorted(root for root in roots if roots.isdisjoint(root.parents))
     folders: dict[str, Path] = {}

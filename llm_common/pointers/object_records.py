@@ -66,6 +66,7 @@ class ObjectRecords:
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
         """What the work returns, called again whenever another writer was faster; see `PointerRecords.change`."""
+        self._blobs.require_conditions()  # before the result is put
         return retry_overtaken(lambda: work(_ObjectTransaction(self, self._blobs, query_id)))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are whole at any instant

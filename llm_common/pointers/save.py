@@ -37,7 +37,7 @@ MAX_ARGS_BYTES = 8_192
 MAX_SOURCE_URLS = 50
 
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
-_MAX_NAME_CHARS: Final = 1_000
+_MAX_NAME_CHARS: Final = 100_000
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
 _MAX_REPEATS: Final = 0xFFFF
@@ -300,7 +300,7 @@ def _choose_repeat(
 
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
-        raise InvalidIdError(f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters")
+        raise InvalidIdError(f"{what} is not allowed; use text of at most {_MAX_NAME_CHARS:,} characters")
     return name
 
 

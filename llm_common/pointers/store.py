@@ -149,32 +149,7 @@ class ContextPointerStore:
         urls = _checked_urls(source_urls)
 
         def save(given_up: Callable[[], bool]) -> ContextPointer:
-            plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
-            encoded = encode_json(plain, max_bytes=self._max_result_bytes)
-            now = self._clock.now()
-            pointer = describe(
-                call,
-                encoded,
-                source_urls=urls,
-                redactor=self._redactor,
-                created_at=now,
-                expires_at=retention.expires_at(now),
-            )
-
-            def commit(transaction: Transaction) -> ContextPointer:
-                if given_up():  # while it waited; a later save must not be replaced by this one
-                    raise StoreError("The save was cancelled; nothing was stored")
-                return self._saver.commit(
-                    transaction,
-                    call,
-                    pointer,
-                    encoded.data,
-                    keep_repeats=keep_repeats,
-                    retention=retention,
-                    now=now,
-                )
-
-            return self.records.change(call.query_id, commit)
+            return self._save(call, result, urls, retention, keep_repeats=keep_repeats, given_up=given_up)
 
         with span("pointers.save") as current:
             pointer = await self._in_thread(save)
@@ -321,6 +296,34 @@ class ContextPointerStore:
         """
         now = self._clock.now()
         return await self._in_thread(lambda stopped: self._maintenance.verify(repair=repair, now=now, stopped=stopped))
+
+    def _save(
+        self,
+        call: Call,
+        result: object,
+        source_urls: tuple[str, ...],
+        retention: Retention,
+        *,
+        keep_repeats: bool,
+        given_up: Callable[[], bool],
+    ) -> ContextPointer:
+        """The whole of a save beside the event loop: encode, describe, then lock and commit."""
+        plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
+        encoded = encode_json(plain, max_bytes=self._max_result_bytes)
+        now = self._clock.now()
+        expires_at = retention.expires_at(now)
+        pointer = describe(
+            call, encoded, source_urls=source_urls, redactor=self._redactor, created_at=now, expires_at=expires_at
+        )
+
+        def commit(transaction: Transaction) -> ContextPointer:
+            if given_up():  # while it waited for the lock; a later save must not be replaced by this one
+                raise StoreError("The save was cancelled; save again if the result is still wanted")
+            return self._saver.commit(
+                transaction, call, pointer, encoded.data, keep_repeats=keep_repeats, retention=retention, now=now
+            )
+
+        return self.records.change(call.query_id, commit)
 
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
         query_id, pointer_id = check_query_id(pointer.query_id), check_pointer_id(pointer.pointer_id)

@@ -36,8 +36,8 @@ _OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedErro
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull"})
-_REFUSALS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
-_REFUSED = frozenset({"401", "403"})
+_DENIED_ERRORS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
+_DENIED_STATUSES = frozenset({"401", "403"})
 _BUCKET_MISSING = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 _PARALLEL_GETS = 16
@@ -152,8 +152,7 @@ class ObjectBlobStore:
             StoreError: Also when the store turns out not to keep conditions.
         """
         check_key(key)
-        if not self._conditional:
-            self._check_conditions()
+        self.require_conditions()
         return self._put_if(key, data, replaces)
 
     def get(self, key: str) -> bytes:
@@ -260,12 +259,14 @@ class ObjectBlobStore:
 
         return _answer("be written", put)
 
-    def _check_conditions(self) -> None:
-        """Puts that must fail, one of each kind, to see whether they do.
+    def require_conditions(self) -> None:
+        """Makes sure, once, that the store keeps conditions: by puts that must fail, one of each kind.
 
         Raises:
             StoreError: The store ignores conditions, or has none.
         """
+        if self._conditional:
+            return
         self._put_if(_PROBE, b"", None)
         known = self._version(_PROBE)
         _answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
@@ -302,7 +303,7 @@ def _store_error(error: Exception, action: str) -> StoreError:
         return StoreFullError(f"No room left in the object store{told}; nothing was changed: free some and save again")
     if isinstance(error, FileNotFoundError) or no_bucket:
         text = f"The bucket or folder of the object store does not exist{told}; create it, or check its name"
-    elif isinstance(error, _REFUSALS) or not _REFUSED.isdisjoint(codes):
+    elif isinstance(error, _DENIED_ERRORS) or not _DENIED_STATUSES.isdisjoint(codes):
         text = f"The object store refused the credentials{told}; check them and what they are allowed to do"
     elif isinstance(error, NotImplementedError | exceptions.NotSupportedError):
         text = "This object store cannot replace an object on condition; for a directory use FileContextPointerStore"

@@ -201,7 +201,7 @@ def _guarded(value: object, read: Callable[[], Read]) -> Read:
         return read()
     except UnserialisableError:
         raise
-    except Exception as exc:  # what a foreign object's methods raise is unknown
+    except Exception as exc:  # what the methods of a caller's object raise is unknown
         raise UnserialisableError(
             f"A value of type {type(value).__name__} cannot be read ({type(exc).__name__}); pass plain data"
         ) from exc

@@ -59,7 +59,7 @@ def test_the_passages_that_answer_are_in_the_packed_context(escaping: dict[str, 
     assert len(packed) <= 6_000
 
 
-def test_every_task_of_the_plan_made_calls_whose_outputs_are_kept(escaping: dict[str, Any]) -> None:
+def test_every_task_made_calls_whose_outputs_are_kept(escaping: dict[str, Any]) -> None:
     assert [task["id"] for task in escaping["plan"]["tasks"]] == [1, 2, 3]
     assert {call["task"] for call in escaping["calls"]} == {1, 2, 3}
     assert [call["error"] for call in escaping["calls"]] == [None] * len(escaping["calls"])
@@ -93,7 +93,7 @@ def test_the_budget_is_a_limit(budget: int) -> None:
     assert document["budget_chars"] == budget
 
 
-def test_without_a_question_the_folder_is_asked_what_it_is_about() -> None:
+def test_without_a_question_the_folder_is_asked_its_subject() -> None:
     document = run_json(STANDARD_JSON)
     assert document["question"].startswith("Where is this done: JSON (JavaScript Object Notation)")
     assert document["packed"]
@@ -212,7 +212,7 @@ class Forgetful(Endpoint):
         return "I would rather not." if "pointer_ids" in answer else answer
 
 
-def test_a_failed_choice_of_outputs_packs_nothing_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_choice_packs_nothing_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     with served(Forgetful) as url:
         monkeypatch.setenv("LLM_COMMON_BASE_URL", url)
         monkeypatch.setenv("LLM_COMMON_MODEL", "small")

@@ -143,7 +143,7 @@ def test_a_damaged_index_is_noted(cache: Path, tree: Path) -> None:
     assert "was damaged" in result.stderr
 
 
-def test_ctrl_c_ends_with_130_and_the_next_run_is_whole(cache: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_130_and_leaves_a_whole_index(cache: Path, tmp_path: Path) -> None:
     tree = write(tmp_path / "large", {f"{number}.txt": FILLER[:4000] + f"word{number}" for number in range(2_000)})
     process = subprocess.Popen(
         [*RUN, "word7", str(tree), "--cache-dir", str(cache)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

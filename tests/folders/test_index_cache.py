@@ -28,7 +28,7 @@ def files(cache: Path) -> list[str]:
     return sorted(path.name.partition("-")[2] for path in (cache / "indexes").glob("*.sqlite"))
 
 
-def test_an_index_is_kept_by_folder_and_by_choice_of_files(tmp_path: Path, tree: Path) -> None:
+def test_an_index_is_kept_for_each_folder_and_filter(tmp_path: Path, tree: Path) -> None:
     indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == search(indexes, tree) == search(indexes, tree, hidden=True) == ["a.py"]
     assert search(indexes, write(tmp_path / "other", {"b.py": "cookies"})) == ["b.py"]

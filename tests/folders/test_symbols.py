@@ -97,7 +97,7 @@ def test_a_signature_of_several_lines_becomes_one() -> None:
     ]
 
 
-def test_an_outline_has_line_numbers_and_keeps_what_the_question_names() -> None:
+def test_an_outline_is_numbered_and_keeps_what_the_question_names() -> None:
     symbols = [Symbol(f"f{number}", number, 0, f"def f{number}()") for number in range(1, 100)]
     symbols.append(Symbol("parse_header", 100, 4, "def parse_header(x)"))
     lines = outline(symbols, "how are headers parsed by parse_header").splitlines()

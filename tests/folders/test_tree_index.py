@@ -78,7 +78,7 @@ def test_a_touched_file_is_read_but_not_indexed_again(index: TreeIndex, tree: Pa
     assert index.search("listen server", limit=10) == scores
 
 
-def test_a_change_of_the_same_size_within_one_tick_is_seen(index: TreeIndex, tree: Path) -> None:
+def test_a_change_of_equal_size_within_one_tick_is_seen(index: TreeIndex, tree: Path) -> None:
     write(tree, {"a.py": "alpha"})
     now = time.time_ns()
     os.utime(tree / "a.py", ns=(now, now))
@@ -109,7 +109,7 @@ def test_unsearched_files_are_counted_with_their_reason(index: TreeIndex, tree: 
     assert "a.bin" in found(index, "cookies")
 
 
-def test_a_file_that_vanishes_meanwhile_is_unreadable_until_it_is_back(index: TreeIndex, tree: Path) -> None:
+def test_a_vanished_file_is_unreadable_until_it_is_back(index: TreeIndex, tree: Path) -> None:
     files = listed(tree)
     (tree / "src/server.py").rename(tree / "away")
     index.refresh(tree, files, progress=lambda *_: None)
