@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common.agents.session import ToolContextManager
 from llm_common.context import ContextBundle, ContextSelectionRequest, ContextSelector, classify_intent
 from llm_common.context.pool import DataPoolSnapshot
+from llm_common.core.decision import FailureStatus, status_of
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, answer_text
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
@@ -16,7 +17,6 @@ from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
-from llm_common.selection.results import FailureStatus, status_of
 from llm_common.tools.tool import third_party_code
 
 __all__ = ["Answer", "Answering"]

@@ -17,8 +17,16 @@ from llm_common.pointers.format import heading_of
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking import search_stems
 from llm_common.text.canonical import decode_json
-from llm_common.text.excerpt import excerpt_json, excerpt_text, to_json
-from llm_common.text.fence import fence_nonce, fenced, one_line, printable, without_headings
+from llm_common.text.display import (
+    excerpt_json,
+    excerpt_text,
+    fence_nonce,
+    fenced,
+    one_line,
+    printable,
+    to_json,
+    without_headings,
+)
 
 __all__ = ["OffloadPolicy", "OffloadTurn", "Offloaded", "offload"]
 

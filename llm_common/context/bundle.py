@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from llm_common.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
 from llm_common.context.request import IntentType, Kind
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.text.fence import fence_nonce, fenced, one_line, printable, without_headings
+from llm_common.text.display import fence_nonce, fenced, one_line, printable, without_headings
 
 __all__ = [
     "FRACTIONS",

@@ -27,7 +27,7 @@ from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import StoreError, ToolFailedError
 from llm_common.pointers.format import LoadsResults
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.text.excerpt import to_json
+from llm_common.text.display import to_json
 from llm_common.tools.tool import third_party_code
 
 __all__ = [

@@ -7,17 +7,28 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from cachetools import TTLCache
 from pydantic import BaseModel
 
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
-from llm_common.errors import LLMError, LLMTimeoutError
-from llm_common.text.fence import in_fence
+from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
+from llm_common.text.display import in_fence
 
-__all__ = ["CallOptions", "Decision", "Prompt", "SelectionCache", "Verdict", "closed_object", "decide"]
+__all__ = [
+    "CallOptions",
+    "Decision",
+    "FailureStatus",
+    "Prompt",
+    "SelectionCache",
+    "SelectionStatus",
+    "Verdict",
+    "closed_object",
+    "decide",
+    "status_of",
+]
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT")
@@ -165,6 +176,17 @@ class Prompt(Generic[ReplyT, ChoiceT]):
         ]
 
 
+FailureStatus = Literal["timeout", "invalid", "error"]
+SelectionStatus = Literal["ok", "empty", "no_candidates"] | FailureStatus
+
+
+def status_of(error: LLMCommonError | None) -> FailureStatus:
+    """The status for a call's error; None: a reply that holds nothing usable."""
+    if isinstance(error, LLMTimeoutError):
+        return "timeout"
+    return "invalid" if error is None or isinstance(error, MalformedReplyError) else "error"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[ChoiceT]):
     """The outcome of `decide`.
@@ -187,6 +209,13 @@ class Decision(Generic[ChoiceT]):
         if self.error is not None:
             return self.error.message
         return self.verdict.feedback if self.verdict else ""
+
+    @property
+    def status(self) -> SelectionStatus:
+        """What came of it, in one word."""
+        if self.verdict is not None and self.verdict.usable:
+            return "ok" if self.verdict.count else "empty"
+        return status_of(self.error)
 
     @property
     def count(self) -> int:

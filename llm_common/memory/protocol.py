@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
 
 from llm_common.core.models import MessageRole
 from llm_common.errors import InvalidIdError
-from llm_common.text.fence import one_line, printable
+from llm_common.text.display import one_line, printable
 
 __all__ = [
     "MAX_SUMMARY_CHARS",

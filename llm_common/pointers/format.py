@@ -18,13 +18,17 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.text.excerpt import Excerpt, excerpt_json, excerpt_text, fair_shares, to_json
-from llm_common.text.fence import (
+from llm_common.text.display import (
     PLACEHOLDER_NONCE,
+    Excerpt,
+    excerpt_json,
+    excerpt_text,
+    fair_shares,
     fence_nonce,
     fenced,
     one_line,
     printable,
+    to_json,
     without_headings,
 )
 

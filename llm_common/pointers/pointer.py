@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common.errors import PointerNotFoundError, UnsafePathError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.text.canonical import Json, json_text, stable_json
-from llm_common.text.fence import one_line
+from llm_common.text.display import one_line
 
 __all__ = [
     "KEY_ARGS",

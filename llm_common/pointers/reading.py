@@ -11,8 +11,7 @@ from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ToolArgumentsError
 from llm_common.pointers.parts import ExtractedPart, TextForm, extract_part
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.text.excerpt import head_end
-from llm_common.text.fence import fence_nonce, fenced
+from llm_common.text.display import fence_nonce, fenced, head_end
 
 __all__ = ["MIN_LIMIT_TOKENS", "READER_NAME", "ContextReading", "ResultPart", "read_payload"]
 

@@ -10,7 +10,7 @@ from llm_common.core.models import LLMMessage
 from llm_common.errors import ToolFailedError
 from llm_common.memory import MemoryFilters, MemoryReader, MemoryWriter
 from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
-from llm_common.text.fence import one_line
+from llm_common.text.display import one_line
 from llm_common.tools import ToolRegistry, third_party_code
 
 __all__ = ["ContextBuilder", "TriggerInput"]

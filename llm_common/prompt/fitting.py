@@ -10,8 +10,7 @@ from llm_common.core.models import MessageRole
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
-from llm_common.text.excerpt import excerpt_text
-from llm_common.text.fence import printable
+from llm_common.text.display import excerpt_text, printable
 
 __all__ = ["FittedPrompt", "fit", "fit_detailed"]
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.text.canonical import stable_json
-from llm_common.text.fence import fence_nonce, fenced, printable
+from llm_common.text.display import fence_nonce, fenced, printable
 
 __all__ = ["PromptBundle", "PromptMeter", "Renders", "TokenBudget", "count_prompt_tokens"]
 

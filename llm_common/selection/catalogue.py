@@ -17,7 +17,7 @@ from llm_common.errors import ConfigError, ToolFailedError
 from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
-from llm_common.text.fence import in_fence, one_line, printable
+from llm_common.text.display import in_fence, one_line, printable
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from llm_common.core.decision import SelectionStatus
 from llm_common.errors import ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
 from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.scan import stem
 from llm_common.selection.argument_filling import fill_arguments
 from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
-from llm_common.selection.results import ChoosesTools, SelectionStatus, ToolSelection, ToolSelectionConfig
+from llm_common.selection.results import ChoosesTools, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.validation import Problem
 

@@ -27,14 +27,12 @@ from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
+    ChoiceReason,
     DroppedId,
+    PointerChoice,
     RelevanceSelection,
-    distinct,
-    explained,
-    status_of_decision,
 )
-from llm_common.text.excerpt import excerpt_text, to_json
-from llm_common.text.fence import fence_nonce, fenced, one_line, printable
+from llm_common.text.display import excerpt_text, fence_nonce, fenced, one_line, printable, to_json
 
 __all__ = ["ContextRelevanceSelector", "LexicalRelevanceSelector", "RelevancePrompt", "build_relevance_prompt"]
 
@@ -95,9 +93,9 @@ class LexicalRelevanceSelector:
             At most `max_selected` pointers, best first. None, with the status `empty`, if no candidate shares a word
             with the query: recency alone never chooses.
         """
-        candidates = distinct(pointers)
+        candidates = _distinct(pointers)
         if not candidates or not self._max_selected:
-            return RelevanceSelection(status="no_candidates", used="lexical", choices=explained(candidates, []))
+            return RelevanceSelection(status="no_candidates", used="lexical", choices=_explained(candidates, []))
         with span("pointers.select", used="lexical", candidates=len(candidates)) as current:
             ranked = await asyncio.to_thread(rank_pointers, query, candidates, embedder=self._embedder)
             related = [entry.pointer for entry in ranked] if any(entry.matches for entry in ranked) else []
@@ -107,7 +105,7 @@ class LexicalRelevanceSelector:
             pointers=kept,
             status="ok" if kept else "empty",
             used="lexical",
-            choices=explained(candidates, kept, over_the_cap=over_the_cap),
+            choices=_explained(candidates, kept, over_the_cap=over_the_cap),
         )
 
 
@@ -183,9 +181,9 @@ class ContextRelevanceSelector:
         Returns:
             The selection. Failures of the client and of the reply are its `status`, never raised.
         """
-        candidates = distinct(pointers)
+        candidates = _distinct(pointers)
         if not candidates or not self._max_selected:
-            return RelevanceSelection(status="no_candidates", used="model", choices=explained(candidates, []))
+            return RelevanceSelection(status="no_candidates", used="model", choices=_explained(candidates, []))
         with span("pointers.select", used="model", candidates=len(candidates)) as current:
             ends_at = self._options.ends_at()
             prompt = await asyncio.to_thread(
@@ -200,7 +198,7 @@ class ContextRelevanceSelector:
     async def _selection(
         self, query: str, candidates: list[ContextPointer], prompt: "RelevancePrompt", decision: "Decision[_Chosen]"
     ) -> RelevanceSelection:
-        status = status_of_decision(decision)
+        status = decision.status
         used: Literal["model", "lexical"] = "model"
         chosen = decision.verdict.choice.pointers if decision.verdict else []
         if status not in {"ok", "empty"}:
@@ -220,7 +218,7 @@ class ContextRelevanceSelector:
             attempts=attempts,
             model=attempts[-1].model if attempts else None,
             usage=usage_of(attempts) if any(attempt.usage for attempt in attempts) else None,
-            choices=explained(candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown),
+            choices=_explained(candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown),
             dropped=decision.verdict.choice.dropped if decision.verdict else (),
             not_shown=len(not_shown),
             tokens_saved=prompt.tokens_saved,
@@ -335,3 +333,23 @@ def _judge(reply: _Reply, shown: Sequence[ContextPointer]) -> Verdict[_Chosen]:
         feedback = "It named no id of a candidate; copy ids from the candidates"
         return Verdict(choice, 0, usable=False, feedback=feedback, reason="no_valid_id")
     return Verdict(choice, len(chosen))
+
+
+def _distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
+    """The pointers in order, each id once; the last pointer of an id counts."""
+    return list({pointer.pointer_id: pointer for pointer in pointers}.values())
+
+
+def _explained(
+    candidates: Sequence[ContextPointer],
+    chosen: Sequence[ContextPointer],
+    *,
+    over_the_cap: Sequence[ContextPointer] = (),
+    not_shown: Sequence[ContextPointer] = (),
+) -> tuple[PointerChoice, ...]:
+    """One entry for each candidate, in their order."""
+    reasons: dict[str, ChoiceReason] = {pointer.pointer_id: "not chosen" for pointer in candidates}
+    reasons.update((pointer.pointer_id, "not shown") for pointer in not_shown)
+    reasons.update((pointer.pointer_id, "over the cap") for pointer in over_the_cap)
+    reasons.update((pointer.pointer_id, "chosen") for pointer in chosen)
+    return tuple(PointerChoice(pointer_id=pointer_id, reason=reason) for pointer_id, reason in reasons.items())

@@ -1,16 +1,14 @@
 """What selectors return, and why; and the settings of tool selection."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
-from llm_common.core.decision import CallOptions, Decision, SelectionCache
+from llm_common.core.decision import CallOptions, SelectionCache, SelectionStatus
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt, cost_of, usage_of
-from llm_common.errors import LLMCommonError, LLMTimeoutError, MalformedReplyError
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.tool_calls import DroppedCall
@@ -18,39 +16,16 @@ from llm_common.selection.tool_calls import DroppedCall
 __all__ = [
     "ChoosesTools",
     "DroppedId",
-    "FailureStatus",
     "PointerChoice",
     "RelevanceSelection",
-    "SelectionStatus",
     "SelectsTools",
     "ToolSelection",
     "ToolSelectionConfig",
-    "distinct",
-    "explained",
-    "status_of",
-    "status_of_decision",
 ]
-
-FailureStatus = Literal["timeout", "invalid", "error"]
-SelectionStatus = Literal["ok", "empty", "no_candidates"] | FailureStatus
 
 _MAX_CALLS = 100
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
-
-
-def status_of(error: LLMCommonError | None) -> FailureStatus:
-    """The status for a call's error; None: a reply that holds nothing usable."""
-    if isinstance(error, LLMTimeoutError):
-        return "timeout"
-    return "invalid" if error is None or isinstance(error, MalformedReplyError) else "error"
-
-
-def status_of_decision(decision: Decision[Any]) -> SelectionStatus:
-    """The status for a model's decision."""
-    if decision.verdict is not None and decision.verdict.usable:
-        return "ok" if decision.verdict.count else "empty"
-    return status_of(decision.error)
 
 
 class ToolSelectionConfig(BaseModel):
@@ -252,23 +227,3 @@ class RelevanceSelection(_Selection):
     choices: tuple[PointerChoice, ...] = ()
     dropped: tuple[DroppedId, ...] = ()
     not_shown: int = 0
-
-
-def distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
-    """The pointers in order, each id once; the last pointer of an id counts."""
-    return list({pointer.pointer_id: pointer for pointer in pointers}.values())
-
-
-def explained(
-    candidates: Sequence[ContextPointer],
-    chosen: Sequence[ContextPointer],
-    *,
-    over_the_cap: Sequence[ContextPointer] = (),
-    not_shown: Sequence[ContextPointer] = (),
-) -> tuple[PointerChoice, ...]:
-    """One entry for each candidate, in their order."""
-    reasons: dict[str, ChoiceReason] = {pointer.pointer_id: "not chosen" for pointer in candidates}
-    reasons.update((pointer.pointer_id, "not shown") for pointer in not_shown)
-    reasons.update((pointer.pointer_id, "over the cap") for pointer in over_the_cap)
-    reasons.update((pointer.pointer_id, "chosen") for pointer in chosen)
-    return tuple(PointerChoice(pointer_id=pointer_id, reason=reason) for pointer_id, reason in reasons.items())

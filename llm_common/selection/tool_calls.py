@@ -9,7 +9,7 @@ from llm_common.errors import MalformedReplyError, UnserialisableError
 from llm_common.plans import ToolCall
 from llm_common.selection.catalogue import Catalogue
 from llm_common.text.canonical import stable_json
-from llm_common.text.fence import one_line
+from llm_common.text.display import one_line
 from llm_common.tools.validation import Problem
 
 __all__ = ["CheckedCalls", "DropReason", "DroppedCall", "check_calls", "read_native_calls"]

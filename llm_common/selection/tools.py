@@ -19,11 +19,10 @@ from llm_common.selection.results import (
     SelectsTools,
     ToolSelection,
     ToolSelectionConfig,
-    status_of_decision,
 )
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json
-from llm_common.text.fence import in_fence
+from llm_common.text.display import in_fence
 
 __all__ = ["SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]
 
@@ -244,7 +243,7 @@ def _json_schema(tools: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: Catalogue) -> ToolSelection:
-    status = status_of_decision(decision)
+    status = decision.status
     checked = decision.verdict.choice if decision.verdict else CheckedCalls((), ())
     return ToolSelection(
         calls=checked.calls,

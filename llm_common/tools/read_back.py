@@ -10,7 +10,7 @@ from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
-from llm_common.text.fence import one_line
+from llm_common.text.display import one_line
 from llm_common.tools.tool import Tool
 
 __all__ = ["DEFAULT_LIMIT_TOKENS", "LoadsPayload", "ReadBackTool", "explain_miss", "read_context"]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import jsonschema_rs
 
 from llm_common.errors import ConfigError
-from llm_common.text.fence import one_line
+from llm_common.text.display import one_line
 
 __all__ = ["Problem", "compile_schema", "find_problems"]
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.text.excerpt import excerpt_json, excerpt_text, fair_shares, to_json
+from llm_common.text.display import excerpt_json, excerpt_text, fair_shares, to_json
 
 SCALARS = (
     st.none()

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.text.fence import (
+from llm_common.text.display import (
     PLACEHOLDER_NONCE,
     fence_nonce,
     fenced,

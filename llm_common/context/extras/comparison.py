@@ -11,7 +11,7 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, allocate_budget
 from llm_common.context.scoring import STRATEGIES, Strategy
 from llm_common.context.selector import select_and_pack_context
-from llm_common.text.fence import one_line
+from llm_common.text.display import one_line
 
 __all__ = ["StrategyComparison", "StrategyOutcome", "compare_strategies"]
 

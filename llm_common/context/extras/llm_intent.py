@@ -11,7 +11,7 @@ from llm_common.context.request import IntentType, UserIntent
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import SupportsChat, ask
 from llm_common.errors import LLMError
-from llm_common.text.fence import fence_nonce, fenced, printable
+from llm_common.text.display import fence_nonce, fenced, printable
 
 __all__ = ["LLMIntentClassifier"]
 

@@ -11,7 +11,7 @@ from llm_common.context.pool import ContextFile
 from llm_common.core.tokens import TokenCounter
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded
-from llm_common.text.excerpt import excerpt_text
+from llm_common.text.display import excerpt_text
 
 __all__ = ["MIN_CUT_TOKENS", "SAMPLE_CHARS", "Degradation", "Meter", "RankedPassages"]
 

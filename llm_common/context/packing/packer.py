@@ -25,7 +25,7 @@ from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet
 from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Kind, Scores
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import search_stems
-from llm_common.text.excerpt import fair_shares
+from llm_common.text.display import fair_shares
 
 __all__ = ["pack"]
 

@@ -14,8 +14,14 @@ from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
 from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env
-from llm_common.core.http.retries import RetryPolicy, attempts_of
-from llm_common.core.http.transport import ACCEPT_ENCODING, HTTPX_ERRORS, read_body, translated
+from llm_common.core.http.transport import (
+    ACCEPT_ENCODING,
+    HTTPX_ERRORS,
+    RetryPolicy,
+    attempts_of,
+    read_body,
+    translated,
+)
 from llm_common.core.http.wire import (
     ChatRequest,
     charged,
