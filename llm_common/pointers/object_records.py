@@ -173,6 +173,7 @@ class _ObjectTransaction:
     def _put(self, pointer: ContextPointer, payload: bytes, *, replaces: BlobVersion | None) -> bool:
         name = self._records.result_names(pointer)[0]
         if name not in self._uploaded:
+            self._blobs.check_conditions()  # before anything is stored that no meta could ever name
             self._blobs.put(f"{self._query_id}/{name}", payload)
             self._uploaded.add(name)
         return self._put_meta(pointer, replaces=replaces)
