@@ -1,13 +1,14 @@
 """`ObjectContextPointerStore`: results in an object store, for agents on many machines.
 
-An object store has no lock but conditional puts. Results are content-addressed, and a save is two requests:
+An object store has no lock but conditional puts. A save is two requests:
 
-    1. result  put     `{id}.{first 12 digits of its SHA-256}.result.json`
+    1. result  put     `{id}.{12 digits of a SHA-256 of its digest and its time}.result.json`
     2. meta    put-if  `{id}.meta.json`, if it is still the version that the writer has seen, or still missing
 
-The meta is the commit record and names the result by its digest: a reader has the old pair or the new one, and two
-writers of one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no meta names is garbage once
-it is an hour old, which no healthy save is; `gc` removes it.
+The meta is the commit record and holds digest and time: a reader has the old pair or the new one, and two writers of
+one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no meta names is garbage once it is an
+hour old, which no healthy save is; `gc` removes it. The time is part of the name because deletions have no condition:
+a later save of the same bytes must not rely on an object that `gc` is about to remove.
 
 Objects of version 1.0.0, `{id}.result.json` under the same meta, still load.
 """
@@ -18,7 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, text_digest
 from llm_common.pointers.records import (
     ABANDONED_AFTER,
     LeftoverKind,
@@ -92,11 +93,12 @@ class ObjectRecords:
     load_once = load
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The name by content, then that of version 1.0.0; see `PointerRecords.result_names`."""
+        """The name by digest and time, then that of version 1.0.0; see `PointerRecords.result_names`."""
         old = f"{pointer.pointer_id}.result.json"
         if pointer.result_sha256 is None:
             return (old,)
-        return f"{pointer.pointer_id}.{pointer.result_sha256[:12]}.result.json", old
+        digits = text_digest(f"{pointer.result_sha256} {pointer.created_at}")[:12]
+        return f"{pointer.pointer_id}.{digits}.result.json", old
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
         """Results that no meta names, and unfinished saves of version 1.0.0, of an hour ago and more."""
