@@ -21,6 +21,9 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 ID = compute_pointer_id(tool_name="tool", args={"n": 0}, query_id="q", task_id=None)
 META = f"q/{ID}.meta.json"
 
+COLLIDING = (22_039_972, 33_399_747)
+"""Two arguments `n` whose calls have the same 12 digits; found by trying 40 million."""
+
 T = TypeVar("T")
 
 
@@ -171,6 +174,30 @@ def test_writers_of_one_call_leave_one_whole_pair_s0_05_s0_18_f_054_f_066(
 ) -> None:
     programs = [save(result, number) for number, result in enumerate(results)]
     assert explore(programs, one_of(results, before), objects=stored(*before), losses=losses) > 20
+
+
+@pytest.mark.parametrize("results", [("one", "two"), ("same", "same")], ids=["other-results", "the-same-result"])
+@pytest.mark.parametrize("before", [False, True], ids=["first", "later"])
+def test_two_calls_that_want_one_id_both_stay_s0_04(results: tuple[str, str], before: bool) -> None:
+    def check(state: State, visible: Visible) -> None:
+        for call, result, outcome in zip(COLLIDING, results, state.outcomes, strict=True):
+            if outcome != RUNNING:
+                assert visible.calls[str(outcome)] == call
+                assert visible.results[str(outcome)] == result
+        if RUNNING not in state.outcomes:
+            assert sorted(len(str(outcome)) for outcome in state.outcomes) == [12, 16]
+
+    programs = [save(result, n, call) for n, (call, result) in enumerate(zip(COLLIDING, results, strict=True))]
+    objects = stored(save("old", 8, COLLIDING[0])) if before else ()
+    explore(programs, check, objects=objects, losses=2, afterwards=save("next", 9, COLLIDING[0]))
+
+
+@pytest.mark.parametrize("order", [COLLIDING, COLLIDING[::-1]])
+def test_a_call_whose_id_is_taken_keeps_its_longer_one_s0_04(order: tuple[int, int]) -> None:
+    objects = stored(*(save(call, number, call) for number, call in enumerate((*order, *order))))
+    visible = Visible(objects)
+    assert visible.calls == visible.results
+    assert [(len(one), call) for one, call in visible.calls.items()] == [(12, order[0]), (16, order[1])]
 
 
 def test_repeats_saved_at_the_same_time_are_all_kept_s0_05() -> None:
