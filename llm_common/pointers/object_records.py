@@ -186,12 +186,13 @@ class _ObjectTransaction:
 
 
 class ObjectContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` of objects: `prefix/query_id/{pointer_id}.meta.json` and `….{digest}.result.json`.
+    """A `ContextPointerStore` of objects: `prefix/query_id/{pointer_id}.meta.json` and `….{digits}.result.json`.
 
     Any number of processes on any number of machines save and read at the same time without a lock; the top of this
     module says how. Needs a store that keeps conditional puts: S3, Google Cloud Storage, Azure, most of what speaks S3,
     and obstore's memory; the first save fails on one that does not, such as a local directory. A first save takes two
     requests, a later one four, a load two. A replaced result is garbage until `gc` has run an hour later.
+    A save in flight may go with a deletion of its pointer; a meta that stays then neither loads nor is listed.
 
     Args:
         store: An obstore store; its prefix is the root of the keys.

@@ -218,11 +218,16 @@ def test_a_reader_beside_writers_sees_whole_pairs_s0_05_s0_18() -> None:
     explore([save("one", 1), save("two", 2), load], check, objects=stored(OLD))
 
 
+def test_a_reader_beside_garbage_collection_sees_a_whole_pair_s0_05_s0_18() -> None:
+    def check(state: State, visible: Visible) -> None:
+        assert state.outcomes[1] in (RUNNING, ("old",), ("one",))
+
+    assert explore([save("one"), load, collect()], check, objects=stored(OLD, hours_ago=2)) > 100
+
+
 @pytest.mark.parametrize("before", [(), (OLD,)], ids=["first", "later"])
 @pytest.mark.parametrize("result", ["one", "old"])
-def test_a_deletion_beside_a_writer_leaves_a_whole_pair_or_nothing_that_loads_s0_18(
-    before: tuple[Program, ...], result: str
-) -> None:
+def test_deletion_beside_a_writer_leaves_a_whole_pair_or_none_s0_18(before: tuple[Program, ...], result: str) -> None:
     """A save in flight may go with what is deleted; its meta stays then, and the next save or deletion takes it."""
 
     def check(state: State, visible: Visible) -> None:
@@ -266,7 +271,7 @@ def test_garbage_collection_beside_a_writer_takes_nothing_saved_s0_18(before: tu
     explore([save(result), collect()], check, objects=objects, losses=1)
 
 
-def test_a_pin_beside_a_writer_is_kept_and_loses_no_result_s0_05_s0_21() -> None:
+def test_pins_beside_a_writer_stay_and_lose_no_result_s0_05_s0_21() -> None:
     def check(state: State, visible: Visible) -> None:
         assert visible.results[ID] in ("old", "one")
         if state.has_ended(0):
@@ -290,7 +295,7 @@ class Counting(obstore.store.MemoryStore):
         return super().__getattribute__(name)
 
 
-async def test_a_first_save_takes_two_requests_a_later_one_four_and_a_load_two() -> None:
+async def test_requests_of_first_saves_later_ones_and_loads() -> None:
     requests = Counting()
     store = ObjectContextPointerStore(requests)
 
@@ -348,7 +353,7 @@ def pair_of_1_0_0(*, without_digests: bool = False) -> tuple[ModelStore, Context
 
 
 @pytest.mark.parametrize("without_digests", [False, True], ids=["1.0.0", "without-digests"])
-def test_a_pair_of_an_older_version_is_used_like_a_new_one_f_049(without_digests: bool) -> None:
+def test_an_older_pair_is_used_like_a_new_one_f_049(without_digests: bool) -> None:
     blobs, pointer = pair_of_1_0_0(without_digests=without_digests)
     store, objects = opened(blobs), blobs.objects
     assert store.list(query_id="q") == [pointer]
@@ -378,7 +383,7 @@ def test_a_pair_of_an_older_version_is_replaced_whole_s0_05(without_digests: boo
     explore([save("one", 1), save("two", 2), load], check, objects=objects)
 
 
-def test_an_unfinished_save_of_1_0_0_is_garbage_after_an_hour_f_066() -> None:
+def test_unfinished_saves_of_1_0_0_are_garbage_after_an_hour_f_066() -> None:
     objects = (*pair_of_1_0_0()[0].objects, (f"q/{ID}.{'0' * 16}.next", b"half", START.timestamp()))
     assert Visible(objects).results == {ID: "old"}
     assert stored(collect(), objects=objects) == tuple(sorted(objects))
@@ -388,7 +393,7 @@ def test_an_unfinished_save_of_1_0_0_is_garbage_after_an_hour_f_066() -> None:
 
 
 @pytest.mark.parametrize("damage", [b'"olD"', b'"older"', b""], ids=["other", "longer", "empty"])
-def test_a_damaged_result_is_noticed_and_healed_by_the_next_save_f_051(damage: bytes) -> None:
+def test_a_damaged_result_is_noticed_and_the_next_save_heals_f_051(damage: bytes) -> None:
     blobs, pointer, result = pair()
     blobs.put(result, damage)
     with pytest.raises(CorruptPointerError):
@@ -398,7 +403,7 @@ def test_a_damaged_result_is_noticed_and_healed_by_the_next_save_f_051(damage: b
 
 
 @pytest.mark.parametrize("damage", [b"", b"null", b"{}"], ids=["empty", "null", "fields-missing"])
-def test_a_damaged_meta_is_skipped_and_healed_by_the_next_save_f_047(damage: bytes) -> None:
+def test_a_damaged_meta_is_skipped_and_the_next_save_heals_f_047(damage: bytes) -> None:
     blobs, pointer, _ = pair()
     blobs.put(META, damage)
     listing = opened(blobs).list_detailed(query_id="q")
