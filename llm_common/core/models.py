@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -57,7 +58,7 @@ class LLMResponse(BaseModel):
     role: MessageRole = MessageRole.ASSISTANT
     finish_reason: str | None = None
     usage: LLMUsage = LLMUsage()
-    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    created_at: datetime = Field(default_factory=partial(datetime.now, UTC))
     tool_calls: list[dict[str, Any]] | None = None
     function_call: dict[str, Any] | None = None
     refusal: str | None = None

@@ -1,13 +1,14 @@
 """`ObjectContextPointerStore`: results in an object store, for agents on many machines.
 
-An object store has no lock but conditional puts. Results are content-addressed, and a save is two requests:
+An object store has no lock but conditional puts. A save is two requests:
 
-    1. result  put     `{id}.{first 12 digits of its SHA-256}.result.json`
+    1. result  put     `{id}.{12 digits of a SHA-256 of its digest and its time}.result.json`
     2. meta    put-if  `{id}.meta.json`, if it is still the version that the writer has seen, or still missing
 
-The meta is the commit record and names the result by its digest: a reader has the old pair or the new one, and two
-writers of one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no meta names is garbage once
-it is an hour old, which no healthy save is; `gc` removes it.
+The meta is the commit record and holds digest and time: a reader has the old pair or the new one, and two writers of
+one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no meta names is garbage once it is an
+hour old, which no healthy save is; `gc` removes it. The time is part of the name because deletions have no condition:
+a later save of the same bytes must not rely on an object that `gc` is about to remove.
 
 Objects of version 1.0.0, `{id}.result.json` under the same meta, still load.
 """
@@ -18,7 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, text_digest
 from llm_common.pointers.records import (
     ABANDONED_AFTER,
     LeftoverKind,
@@ -66,7 +67,6 @@ class ObjectRecords:
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
         """What the work returns, called again whenever another writer was faster; see `PointerRecords.change`."""
-        self._blobs.require_conditions()  # before the result is put
         return retry_overtaken(lambda: work(_ObjectTransaction(self, self._blobs, query_id)))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are whole at any instant
@@ -93,11 +93,12 @@ class ObjectRecords:
     load_once = load
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The name by content, then that of version 1.0.0; see `PointerRecords.result_names`."""
+        """The name by digest and time, then that of version 1.0.0; see `PointerRecords.result_names`."""
         old = f"{pointer.pointer_id}.result.json"
         if pointer.result_sha256 is None:
             return (old,)
-        return f"{pointer.pointer_id}.{pointer.result_sha256[:12]}.result.json", old
+        digits = text_digest(f"{pointer.result_sha256} {pointer.created_at}")[:12]
+        return f"{pointer.pointer_id}.{digits}.result.json", old
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
         """Results that no meta names, and unfinished saves of version 1.0.0, of an hour ago and more."""
@@ -174,6 +175,7 @@ class _ObjectTransaction:
     def _put(self, pointer: ContextPointer, payload: bytes, *, replaces: BlobVersion | None) -> bool:
         name = self._records.result_names(pointer)[0]
         if name not in self._uploaded:
+            self._blobs.check_conditions()  # before anything is stored that no meta could ever name
             self._blobs.put(f"{self._query_id}/{name}", payload)
             self._uploaded.add(name)
         return self._put_meta(pointer, replaces=replaces)
@@ -184,12 +186,13 @@ class _ObjectTransaction:
 
 
 class ObjectContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` of objects: `prefix/query_id/{pointer_id}.meta.json` and `….{digest}.result.json`.
+    """A `ContextPointerStore` of objects: `prefix/query_id/{pointer_id}.meta.json` and `….{digits}.result.json`.
 
     Any number of processes on any number of machines save and read at the same time without a lock; the top of this
     module says how. Needs a store that keeps conditional puts: S3, Google Cloud Storage, Azure, most of what speaks S3,
     and obstore's memory; the first save fails on one that does not, such as a local directory. A first save takes two
     requests, a later one four, a load two. A replaced result is garbage until `gc` has run an hour later.
+    A save in flight may go with a deletion of its pointer; a meta that stays then neither loads nor is listed.
 
     Args:
         store: An obstore store; its prefix is the root of the keys.

@@ -152,8 +152,26 @@ class ObjectBlobStore:
             StoreError: Also when the store turns out not to keep conditions.
         """
         check_key(key)
-        self.require_conditions()
+        self.check_conditions()
         return self._put_if(key, data, replaces)
+
+    def check_conditions(self) -> None:
+        """Asks the store, the first time, whether it keeps conditions: by puts that must fail, one of each kind.
+
+        Raises:
+            StoreError: The store ignores conditions, or has none.
+        """
+        if self._conditional:
+            return
+        self._put_if(_PROBE, b"", None)
+        known = self._version(_PROBE)
+        _answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
+        if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
+            raise StoreError(
+                "This object store ignores conditional puts, so saves at the same time would be lost; use one that "
+                "keeps them (If-None-Match and If-Match on S3), or keep the files on one machine"
+            )
+        self._conditional = True
 
     def get(self, key: str) -> bytes:
         """The bytes of an object; see `BlobStore.get`."""
@@ -258,24 +276,6 @@ class ObjectBlobStore:
             return BlobVersion(stored["e_tag"], stored["version"])
 
         return _answer("be written", put)
-
-    def require_conditions(self) -> None:
-        """Makes sure, once, that the store keeps conditions: by puts that must fail, one of each kind.
-
-        Raises:
-            StoreError: The store ignores conditions, or has none.
-        """
-        if self._conditional:
-            return
-        self._put_if(_PROBE, b"", None)
-        known = self._version(_PROBE)
-        _answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
-        if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
-            raise StoreError(
-                "This object store ignores conditional puts, so saves at the same time would be lost; use one that "
-                "keeps them (If-None-Match and If-Match on S3), or keep the files on one machine"
-            )
-        self._conditional = True
 
 
 def _answer(action: str, ask: Callable[[], Answer]) -> Answer:

@@ -1,4 +1,4 @@
-"""The pointer store on every home; and, on a server process that speaks S3, many processes at once and kills."""
+"""The pointer store over every store of bytes; and, on a server process that speaks S3, many processes and kills."""
 
 import asyncio
 import itertools
@@ -6,7 +6,6 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -21,7 +20,6 @@ from llm_common.agents import ObjectContextPointerStore, context_pointers as fac
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
-from llm_common.storage.object_store import ObjectBlobStore
 from llm_common.testing import ContextPointerStoreContract
 from tests.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
 from tests.s3_server import make_bucket, s3_options
@@ -77,59 +75,41 @@ def test_the_store_is_part_of_the_public_faces() -> None:
         face.NoSuchStore  # noqa: B018
 
 
-async def test_a_query_can_be_copied_to_files_and_back_s0_10_s0_12(tmp_path: Path) -> None:
-    objects, files = obstore.store.MemoryStore(), FileContextPointerStore(tmp_path / "files", durability="rename")
-    store = ObjectContextPointerStore(objects)
+async def test_a_query_of_files_can_be_copied_into_a_bucket_s0_10_s0_12(tmp_path: Path) -> None:
+    files = FileContextPointerStore(tmp_path, durability="rename")
     for number in range(3):
-        await save(store, number, "same")
-        await save(store, number, str(number))
-    kept = store.list(query_id="q")
-    (tmp_path / "files" / "q").mkdir(parents=True)
-    for item in objects.list("q").collect():
-        (tmp_path / "files" / item["path"]).write_bytes(bytes(objects.get(item["path"]).bytes()))
-    assert files.list(query_id="q") == kept
-    assert [files.load_result(pointer=pointer) for pointer in kept] == [0, 1, 2, 2]
-    await save(files, "changed", "same")
-    back = obstore.store.MemoryStore()
-    for path in (tmp_path / "files" / "q").glob("*.json"):
-        back.put(f"q/{path.name}", path.read_bytes())
-    again = ObjectContextPointerStore(back)
-    assert again.list(query_id="q") == files.list(query_id="q")
-    assert (await save(again, "once more", "same")).pointer_id in {pointer.pointer_id for pointer in kept}
-    assert len(again.list(query_id="q")) == 4
+        await save(files, number, "same")
+        await save(files, number, str(number))
+    kept = files.list(query_id="q")
+    objects = obstore.store.MemoryStore()
+    for path in (tmp_path / "q").glob("*.json"):
+        objects.put(f"q/{path.name}", path.read_bytes())
+    store = ObjectContextPointerStore(objects)
+    assert store.list(query_id="q") == kept
+    assert [store.load_result(pointer=pointer) for pointer in kept] == [0, 1, 2, 2]
+    again = await save(store, "once more", "same")
+    assert again.pointer_id in {pointer.pointer_id for pointer in kept}
+    assert len(store.list(query_id="q")) == 4
+    assert (await store.verify()).is_clean
 
 
-async def test_a_first_save_takes_five_requests_and_a_load_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectContextPointerStore(obstore.store.MemoryStore())
-    await save(store, 0, "first, which looks at the store's conditions")
-    asked = Counter[str]()
-    for name in ("put", "put_if", "get_version", "version", "list", "delete"):
-        real: Callable[..., Any] = getattr(ObjectBlobStore, name)
-
-        def counted(self: ObjectBlobStore, *args: Any, name: str = name, real: Any = real, **options: Any) -> Any:
-            asked[name] += 1
-            return real(self, *args, **options)
-
-        monkeypatch.setattr(ObjectBlobStore, name, counted)
-    pointer = await save(store, 1)
-    assert asked == {"get_version": 1, "put_if": 3, "delete": 1}
-    asked.clear()
-    store.load_result(pointer=pointer)
-    assert asked == {"get_version": 2}
-    asked.clear()
-    await save(store, 2)
-    assert asked == {"get_version": 1, "version": 1, "put_if": 3, "delete": 1}
+async def test_saving_never_blocks_the_event_loop_s0_20(blockbuster: BlockBuster) -> None:
+    await assert_the_loop_runs_on(ObjectContextPointerStore(obstore.store.MemoryStore()))
 
 
 @pytest.mark.torture
-async def test_saving_never_blocks_the_event_loop_s0_20(s3_endpoint: str, blockbuster: BlockBuster) -> None:
-    store = await asyncio.to_thread(lambda: s3_store(s3_endpoint, new_bucket(s3_endpoint)))
-    longest, last, saving = 0.0, time.perf_counter(), asyncio.ensure_future(save(store, "x" * 500_000))
+async def test_saving_on_s3_never_blocks_the_event_loop_s0_20(s3_endpoint: str, blockbuster: BlockBuster) -> None:
+    await assert_the_loop_runs_on(await asyncio.to_thread(lambda: s3_store(s3_endpoint, new_bucket(s3_endpoint))))
+
+
+async def assert_the_loop_runs_on(store: ContextPointerStore) -> None:
+    """Checks that a save leaves the event loop to others; `blockbuster` fails it where it would wait."""
+    saving, turns = asyncio.ensure_future(save(store, "x" * 500_000)), 0
     while not saving.done():
-        await asyncio.sleep(0.001)
-        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+        await asyncio.sleep(0)
+        turns += 1
     await saving
-    assert longest < 0.25
+    assert turns > 1
 
 
 def test_a_directory_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -200,13 +180,7 @@ def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, 
     everything = {(f"w{number}", one) for number in range(processes) for one in range(saves)}
     assert not wrong
     assert found <= {(name, saves - 1) for name, _ in everything} if same else found == everything
-    assert not [key for key in store._blobs.list("q") if key.endswith(".next")]
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
-def test_processes_that_save_at_once_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
-    assert_saves_at_once_are_kept(s3_endpoint, processes=3, saves=6, same=same)
+    assert asyncio.run(store.verify()).is_clean
 
 
 @pytest.mark.torture
@@ -235,12 +209,6 @@ def kill_while_saving(endpoint: str, *, kills: int, same: bool) -> Counter[str]:
     if not same:
         wrong["missing"] = len(saved - found)
     return +wrong
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("same", [False, True], ids=["first-saves", "later-saves"])
-def test_killed_saves_leave_nothing_torn_s0_18_f_066(s3_endpoint: str, same: bool) -> None:
-    assert not kill_while_saving(s3_endpoint, kills=3, same=same)
 
 
 @pytest.mark.torture

@@ -384,7 +384,7 @@ def test_without_descriptors_nothing_looks_missing_f_063(blobs: FileBlobStore) -
     assert list(blobs.get_many("q", ["a"])) == [b"inside"]
 
 
-def test_without_descriptors_for_a_file_of_an_open_folder_nothing_looks_missing_f_063(blobs: FileBlobStore) -> None:
+def test_without_descriptors_in_an_open_folder_nothing_looks_missing_f_063(blobs: FileBlobStore) -> None:
     reading = blobs.get_many("q", ["a", "a"])
     assert next(reading) == b"inside"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -543,7 +543,7 @@ with FileBlobStore(sys.argv[1]).lock("q"):
 """
 
 
-def test_a_process_that_hangs_is_waited_for_and_a_dead_one_is_not_f_070(blobs: FileBlobStore) -> None:
+def test_a_hanging_process_is_waited_for_and_a_dead_one_not_f_070(blobs: FileBlobStore) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(blobs.base_dir)], stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -582,7 +582,7 @@ def test_a_shared_lock_makes_nothing(tmp_path: Path) -> None:
         assert not (tmp_path / "base").exists()
 
 
-def test_a_writer_that_waits_for_a_removed_folder_locks_its_successor(blobs: FileBlobStore) -> None:
+def test_a_writer_waiting_for_a_removed_folder_locks_its_successor(blobs: FileBlobStore) -> None:
     entered = threading.Event()
 
     def wait() -> None:
@@ -602,7 +602,7 @@ def test_a_writer_that_waits_for_a_removed_folder_locks_its_successor(blobs: Fil
     waiting.join()
 
 
-def test_what_is_put_under_a_lock_is_found_while_others_remove_the_folder(tmp_path: Path) -> None:
+def test_a_locked_folder_stays_while_others_remove_it(tmp_path: Path) -> None:
     blobs = FileBlobStore(tmp_path, durability="rename")
 
     def write(number: int) -> None:
@@ -637,7 +637,7 @@ def test_no_descriptor_is_left_open(blobs: FileBlobStore) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_threads_take_turns_at_a_folder_and_give_up_in_time_f_070(blobs: FileBlobStore) -> None:
+def test_threads_take_turns_at_a_folder_and_give_up_f_070(blobs: FileBlobStore) -> None:
     order: list[int] = []
 
     def write(number: int) -> None:

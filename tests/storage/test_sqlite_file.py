@@ -36,7 +36,7 @@ def test_an_older_file_gets_what_it_lacks(tmp_path: Path) -> None:
         assert connection.execute("SELECT * FROM rain").fetchall() == [("monday", 0.0)]
 
 
-def test_a_newer_file_and_one_of_another_kind_are_left_alone(tmp_path: Path) -> None:
+def test_a_newer_file_and_another_kind_are_left_alone(tmp_path: Path) -> None:
     opened(tmp_path / "rain.db", FIRST, SECOND).close()
     with pytest.raises(StoreError, match="newer"):
         opened(tmp_path / "rain.db", FIRST)
@@ -44,7 +44,7 @@ def test_a_newer_file_and_one_of_another_kind_are_left_alone(tmp_path: Path) -> 
         opened(tmp_path / "rain.db", FIRST, SECOND, application_id=8)
 
 
-def test_many_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+def test_many_that_open_a_new_file_at_once_get_it(tmp_path: Path) -> None:
     def write(number: int) -> None:
         with closing(opened(tmp_path / "rain.db", FIRST, SECOND)) as connection:
             connection.execute("INSERT INTO rain VALUES (?, 1)", (str(number),))
@@ -71,7 +71,7 @@ def test_waiting_for_another_writer_ends(tmp_path: Path) -> None:
             begun.__enter__()
 
 
-def test_damage_and_a_folder_in_its_place_are_store_errors_without_contents(tmp_path: Path) -> None:
+def test_damage_and_a_folder_are_store_errors_without_contents(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a secret, and no database at all " * 99)
     with pytest.raises(StoreError, match="no SQLite file") as caught:
         opened(tmp_path / "text", FIRST)
