@@ -3,17 +3,18 @@
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import PointerRecords, QueryFiles, meta_name, parse_meta
-from llm_common.storage import BlobStore
+from llm_common.storage import BlobEntry, BlobStore
 
 __all__ = ["PointerIndex", "PointerListing", "read_pointers"]
 
@@ -21,7 +22,8 @@ _log = logging.getLogger(__name__)
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 _MAX_CACHED = 200_000  # pointers of all queries, some 3 KB each
-_CLOCK_GRAIN_S = 0.05
+_MAX_UNSEEN_S = 1.0
+_AGE = attrgetter("age")
 
 
 class PointerListing(BaseModel):
@@ -33,14 +35,27 @@ class PointerListing(BaseModel):
     skipped: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    etag: object
-    pointer: ContextPointer | None
+class _Listed(NamedTuple):
+    """A pointer that loads, its place in the order, and the entries of the blobs from which that was told."""
+
+    age: tuple[str, str]
+    pointer: ContextPointer
+    entries: Mapping[str, BlobEntry]
+
+
+class _Cached(NamedTuple):
+    """A listing, the ETag of its folder, when to look into the folder again at the latest, and what it holds."""
+
+    listing: PointerListing
+    folder_etag: object
+    until_s: float
+    by_id: dict[str, _Listed]
 
 
 class PointerIndex:
-    """Lists the pointers of a query that can be loaded; parses a meta again only when its ETag has changed.
+    """Lists the pointers of a query that can be loaded; parses a meta again only when an ETag of its pair has changed.
+
+    A save or a deletion, in any process, shows at once. A file that another program writes into shows within a second.
 
     Args:
         records: Where the pairs are.
@@ -48,7 +63,7 @@ class PointerIndex:
 
     def __init__(self, records: PointerRecords) -> None:
         self._records = records
-        self._cache: dict[str, dict[str, _Parsed]] = {}
+        self._cache: dict[str, _Cached] = {}
         self._cached_pointers = 0
 
     def read(self, query_id: str) -> PointerListing:
@@ -57,53 +72,63 @@ class PointerIndex:
         Raises:
             StoreError: The folder cannot be read.
         """
+        cached = self._cache.get(query_id)
+        folder_etag = self._records.blobs.folder_etag(query_id)  # before the scan, which may see later changes
+        is_fresh = cached and folder_etag is not None and folder_etag == cached.folder_etag
+        if cached and is_fresh and time.monotonic() < cached.until_s:
+            listing = cached.listing
+        else:
+            listing = self._scan(query_id, cached, folder_etag)
+        if listing.skipped:
+            _log.warning("skipped %d unrecognized or damaged files of a query", listing.skipped)
+        return listing
+
+    def _scan(self, query_id: str, cached: _Cached | None, folder_etag: object) -> PointerListing:
         files = QueryFiles.of(self._records.blobs, query_id)
         if files.temporaries:
             self._records.blobs.sweep(query_id)
-        skipped = len(files.unrecognized) + len(files.unsafe)
-        found: list[ContextPointer] = []
-        for pointer_id, parsed in self._parsed(files).items():
-            pointer = parsed.pointer
-            if pointer is None or not self._is_whole(files, pointer):
-                pointer = self._loaded(query_id, pointer_id)  # a writer may be at work, or a file is damaged
-            if pointer is None:
-                skipped += 1
-            else:
-                found.append(pointer)
-        if skipped:
-            _log.warning("skipped %d unrecognized or damaged files of a query", skipped)
-        return PointerListing(pointers=tuple(sorted(found, key=_age)), skipped=skipped)
-
-    def _parsed(self, files: QueryFiles) -> dict[str, _Parsed]:
-        """What the meta of each pointer says."""
-        known = self._cache.get(files.query_id, {})
-        metas = {one: names[meta_name(one)] for one, names in files.by_pointer.items() if meta_name(one) in names}
-        changed = [one for one, meta in metas.items() if one not in known or known[one].etag != meta.etag]
-        read = dict(zip(changed, _read_metas(self._records.blobs, files.query_id, changed), strict=True))
-        parsed = {one: known[one] if one not in read else _Parsed(meta.etag, read[one]) for one, meta in metas.items()}
-        # Two puts within one tick of the file system's clock may look alike, so what is that new is not cached.
-        before_s = time.time() - _CLOCK_GRAIN_S
-        kept = {one: parsed[one] for one, meta in metas.items() if meta.modified_s < before_s}
-        self._cached_pointers += len(kept) - len(known)
+        known = cached.by_id if cached else {}
+        listed: list[_Listed] = []
+        changed: list[str] = []
+        for pointer_id, entries in files.by_pointer.items():
+            last = known.get(pointer_id)
+            if last is not None and last.entries == entries:
+                listed.append(last)
+            elif meta_name(pointer_id) in entries:
+                changed.append(pointer_id)
+        read = [*self._read(files, changed)]
+        skipped = len(files.unrecognized) + len(files.unsafe) + len(changed) - len(read)
+        pointers = tuple([one.pointer for one in sorted(listed + read, key=_AGE)])
+        listing = PointerListing(pointers=pointers, skipped=skipped)
+        listed += [one for one in read if all(entry.etag is not None for entry in one.entries.values())]
+        self._cached_pointers += len(listed) - len(known)
         if self._cached_pointers > _MAX_CACHED:
-            self._cache, self._cached_pointers = {}, len(kept)
-        if kept:
-            self._cache[files.query_id] = kept
+            self._cache, self._cached_pointers = {}, len(listed)
+        if pointers:
+            by_id = {one.pointer.pointer_id: one for one in listed if one.entries}
+            self._cache[query_id] = _Cached(listing, folder_etag, time.monotonic() + _MAX_UNSEEN_S, by_id)
         else:
-            self._cache.pop(files.query_id, None)
-        return parsed
+            self._cache.pop(query_id, None)
+        return listing
 
-    def _is_whole(self, files: QueryFiles, pointer: ContextPointer) -> bool:
+    def _read(self, files: QueryFiles, pointer_ids: list[str]) -> Iterator[_Listed]:
+        """Those of the pointers that load."""
+        parsed = _read_metas(self._records.blobs, files.query_id, pointer_ids)
+        for pointer_id, found in zip(pointer_ids, parsed, strict=True):
+            entries, pointer = files.by_pointer[pointer_id], found
+            if pointer is None or not self._is_whole(pointer, entries):  # damaged, or a writer is at work
+                entries = {}
+                with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
+                    pointer = self._records.load(files.query_id, pointer_id)[0]
+                    yield _Listed(_age(pointer), pointer, entries)
+            else:
+                yield _Listed(_age(pointer), pointer, entries)
+
+    def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
         """Whether the names and sizes alone tell that the pointer loads."""
-        names = files.by_pointer[pointer.pointer_id]
-        result = next((names[one] for one in self._records.result_names(pointer) if one in names), None)
-        is_pending = any(name.endswith(".next") for name in names)
+        result = next((entries[name] for name in self._records.result_names(pointer) if name in entries), None)
+        is_pending = any(name.endswith(".next") for name in entries)
         return result is not None and pointer.result_bytes in (None, result.size) and not is_pending
-
-    def _loaded(self, query_id: str, pointer_id: str) -> ContextPointer | None:
-        with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
-            return self._records.load(query_id, pointer_id)[0]
-        return None
 
 
 def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from llm_common.errors import InvalidIdError
 
@@ -37,13 +37,13 @@ _RULE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BlobEntry:
+class BlobEntry(NamedTuple):
     """What a scan says of one blob.
 
     Attributes:
         size: Bytes.
-        etag: Compares equal while the bytes are the same, and differs after a put of other bytes.
+        etag: Compares equal while the bytes are the same, and differs after a put of other bytes; None while that
+            cannot be told.
         modified_s: Seconds since the epoch of the last put.
     """
 
@@ -111,6 +111,9 @@ class BlobStore(Protocol):
 
     def scan(self, folder: str) -> FolderScan:
         """Everything in a folder; nothing is changed. Empty when there is no such folder."""
+
+    def folder_etag(self, folder: str) -> object:
+        """Compares equal until a blob of the folder is put or deleted; None while that cannot be told."""
 
     def folders(self) -> Iterator[str]:
         """Every folder in which a query may be, in no order; one that appears or vanishes meanwhile may be left out."""

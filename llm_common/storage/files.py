@@ -52,6 +52,7 @@ Durability = Literal["full", "rename"]
 _LOCK_NAME: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _TEMPORARY_LIFE_S: Final = 3600.0  # no healthy write takes an hour
+_CLOCK_GRAIN_S: Final = 0.05
 _FIRST_PAUSE_S: Final = 0.0005
 _MAX_PAUSE_S: Final = 0.008
 
@@ -168,6 +169,12 @@ class FileBlobStore:
         with suppress(PointerNotFoundError), self._open(folder, "list") as opened:
             return opened.scan()
         return FolderScan()
+
+    def folder_etag(self, folder: str) -> object:
+        """The inode of the directory and its last change; see `BlobStore.folder_etag`."""
+        with suppress(PointerNotFoundError), self._open(folder, "list") as opened:
+            return opened.etag()
+        return None
 
     def folders(self) -> Iterator[str]:
         """Every directory, or link, whose name a query can have; see `BlobStore.folders`."""
@@ -398,6 +405,7 @@ class _Folder:
         temporaries: dict[str, int] = {}
         unsafe: list[str] = []
         unrecognized: list[str] = []
+        now_s = time.time()
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 name = entry.name
@@ -408,18 +416,20 @@ class _Folder:
                 except FileNotFoundError:
                     continue
                 if name.startswith(_TEMPORARY_PREFIX):
-                    if status.st_mtime < time.time() - _TEMPORARY_LIFE_S:
+                    if status.st_mtime < now_s - _TEMPORARY_LIFE_S:
                         temporaries[name] = status.st_size
                 elif name.startswith("."):
                     unrecognized.append(name)
                 elif self._is_accepted(status):
-                    etag = (status.st_ino, status.st_ctime_ns, status.st_size)  # no program can set ctime
-                    changed_s = max(status.st_mtime, status.st_ctime)
-                    blobs[name] = BlobEntry(status.st_size, etag, changed_s)
+                    blobs[name] = BlobEntry(status.st_size, _etag(status, now_s), status.st_ctime)
                 else:
                     unsafe.append(name)
         ordered = {name: blobs[name] for name in sorted(blobs)}
         return FolderScan(ordered, temporaries, tuple(sorted(unsafe)), tuple(sorted(unrecognized)))
+
+    def etag(self) -> object:
+        """What `folder_etag` tells."""
+        return _etag(os.fstat(self._descriptor), time.time())
 
     def temporaries(self) -> list[str]:
         """The names of all temporary files, of any age."""
@@ -525,6 +535,14 @@ def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
             raise
     _make(Path(path), durable=access.durable)
     return _Folder(path, (os.geteuid(), _owner_of(base, access)), access)
+
+
+def _etag(status: os.stat_result, now_s: float) -> object:
+    """The ETag of a file or folder, None for one changed just now: the next change may bear the same time.
+
+    ctime, since no program can set it. Kernels stamp it in ticks of up to 10 ms.
+    """
+    return None if now_s - status.st_ctime < _CLOCK_GRAIN_S else (status.st_ino, status.st_ctime_ns, status.st_size)
 
 
 def _owner_of(base: Path, access: _Access) -> int:

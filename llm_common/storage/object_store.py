@@ -230,6 +230,9 @@ class ObjectBlobStore:
                 unrecognized.append(name)
         return FolderScan(blobs, unrecognized=tuple(unrecognized))
 
+    def folder_etag(self, folder: str) -> object:
+        """None: an object store has no folders."""
+
     def folders(self) -> Iterator[str]:
         """Every folder that has blobs; each thousand is as of one instant."""
         found = _answer("be listed", self._store.list_with_delimiter)

@@ -1,6 +1,7 @@
 """Contract suites: what every implementation of a protocol must do, as pytest classes to inherit."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +11,7 @@ from llm_common.storage import BlobStore, LockingBlobStore
 
 __all__ = ["BlobStoreContract", "LockingBlobStoreContract"]
 
+_CLOCK_TICK_S = 0.1
 _FORBIDDEN_KEYS = (
     *("", "name", "q/", "/name", "q//name", "a/b/c", "../name", "q/..", "q/.hidden", ".q/name", "q/a b", "q/a\\b"),
     *("q/a\0b", "q/%2e%2e", "q/nul", "CON.x/name", "q/é", "q/name.", "q/" + "a" * 129, " /name", "-q/name"),
@@ -54,12 +56,15 @@ class BlobStoreContract:
         assert sizes == [("a", 3), ("b.json", 8), ("c", 3)]
 
     def test_an_etag_differs_after_a_put_of_other_bytes(self, blobs: BlobStore) -> None:
-        """An ETag compares equal until then."""
+        """An ETag compares equal until then; so does that of the folder. Either may be None for a moment."""
         blobs.put("q/a", b"1")
-        first = blobs.scan("q").blobs["a"]
-        assert blobs.scan("q").blobs["a"] == first
+        time.sleep(_CLOCK_TICK_S)
+        first, folder = blobs.scan("q").blobs["a"], blobs.folder_etag("q")
+        assert (blobs.scan("q").blobs["a"], blobs.folder_etag("q")) == (first, folder)
+        assert first.etag is not None
         blobs.put("q/a", b"22")
         assert blobs.scan("q").blobs["a"].etag != first.etag
+        assert folder is None or blobs.folder_etag("q") != folder
 
     def test_no_update_of_several_at_once_is_lost(self, blobs: BlobStore) -> None:
         """`update` is atomic, from no blob on."""
