@@ -99,7 +99,7 @@ async def test_a_file_that_is_written_into_shows_in_a_warm_listing_f_055(
     pointer = await save(store, result="long enough")
     assert warm(store) == warm(store) == [pointer]
     (store.base_dir / "q" / f"{pointer.pointer_id}.{kind}.json").write_text("{")
-    time.sleep(SEEN_WITHIN_S)
+    await asyncio.sleep(SEEN_WITHIN_S)
     listing = store.list_detailed(query_id="q")
     assert (listing.pointers, listing.skipped) == ((), 1)
 
@@ -131,7 +131,7 @@ async def test_a_time_that_is_set_back_hides_no_change_f_055(store: FileContextP
     assert warm(store) == [pointer]
     meta.write_text(meta.read_text().replace('"tool"', '"fool"'))
     os.utime(meta, ns=(before.st_atime_ns, before.st_mtime_ns))
-    time.sleep(SEEN_WITHIN_S)
+    await asyncio.sleep(SEEN_WITHIN_S)
     assert [listed.tool_name for listed in store.list(query_id="q")] == ["fool"]
 
 
