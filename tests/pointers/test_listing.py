@@ -1,5 +1,6 @@
 """Listings: they say what is there, however it came there, and cost little where nothing has changed."""
 
+import asyncio
 import json
 import os
 import subprocess
