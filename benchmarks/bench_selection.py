@@ -28,7 +28,8 @@ from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.catalogue import read_catalogue
 from llm_common.selection.relevance import ContextRelevanceSelector, build_relevance_prompt
-from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
+from llm_common.selection.results import ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from llm_common.errors import ConfigError
 
-__all__ = ["VARIABLES", "Variable", "read_flag", "read_float", "read_int", "read_path", "read_text"]
-
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
 _MAX_DIGITS = 18  # `int` takes quadratic time, and refuses over 4,300 digits

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from importlib import import_module
 from inspect import getsource
 
-__all__ = ["lazy_exports"]
-
 
 def lazy_exports(package: str) -> tuple[Callable[[str], object], list[str]]:
     """The `__getattr__` of a package, and the names that it exports, sorted.

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-__all__ = ["Attribute", "Span", "span"]
-
 Attribute = str | bool | int | float
 
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-__all__ = ["ExecutionPlan", "PlannedTask", "SubTask", "SubTaskResult", "ToolCall"]
-
 
 class SubTask(BaseModel):
     """One piece of data to gather within a task."""

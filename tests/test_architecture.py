@@ -37,6 +37,14 @@ SHORT_MODULES = {
     "plans.py": "data: tasks, plans and calls",
 }
 
+FACES = {
+    "agents/context_pointers.py",
+    "agents/schemas.py",
+    "agents/tool_context.py",
+    "agents/tool_selector.py",
+    "errors.py",
+}
+
 # Code of others runs in these places only, and may raise anything there.
 BROAD_CATCHES = {
     "core/external_errors.py": 1,  # an application's client
@@ -135,10 +143,13 @@ def test_cancellation_is_never_swallowed() -> None:
 
 
 def test_public_names_are_listed_once_and_exist() -> None:
+    """In the packages and in the few modules that stay importable; elsewhere an underscore says what is private."""
     broken = []
     for name in NAMES:
         module = importlib.import_module(dotted(name))
-        listed = Counter(getattr(module, "__all__", ["__all__"]))
+        listed = Counter(getattr(module, "__all__", ()))
+        is_face = name.endswith("__init__.py") or name in FACES
+        broken += [name] if is_face is not hasattr(module, "__all__") else []
         broken += [f"{name}: {each}" for each, count in listed.items() if count > 1 or not hasattr(module, each)]
     assert_none(broken)
 

@@ -19,8 +19,6 @@ from llm_common.plans import SubTaskResult
 from llm_common.prompt import ContextBuilder, FittedPrompt, TokenBudget, TriggerInput, fit_detailed
 from llm_common.tools.tool import third_party_code
 
-__all__ = ["Answer", "Answering"]
-
 _log = logging.getLogger(__name__)
 
 _SYSTEM = """\

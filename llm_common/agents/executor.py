@@ -27,8 +27,6 @@ from llm_common.tools.read_back import LoadsPayload, ReadBackTool
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import ToolResult, third_party_code
 
-__all__ = ["AgenticExecutor", "StreamEvent", "session_registry"]
-
 _log = logging.getLogger(__name__)
 
 _NO_TOOLS_CALLED = "No tools called"

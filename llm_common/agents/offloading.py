@@ -28,8 +28,6 @@ from llm_common.text.display import (
     without_headings,
 )
 
-__all__ = ["OffloadPolicy", "OffloadTurn", "Offloaded", "offload"]
-
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is not counted: megabytes take seconds
 _READ_CHARS = 2_000_000
 _PASSAGES_SHARE = 0.6

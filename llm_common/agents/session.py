@@ -25,8 +25,6 @@ from llm_common.errors import CorruptPointerError, InvalidIdError, PointerNotFou
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 from llm_common.text.canonical import decode_json, encode_json
 
-__all__ = ["DEFAULT_PERSIST_THRESHOLD", "ResultCache", "StoredContext", "ToolContextManager"]
-
 DEFAULT_PERSIST_THRESHOLD = 32_768
 """Bytes up to which a result also stays in memory: nearly every answer of an API, hardly any file."""
 

@@ -15,8 +15,6 @@ from llm_common import __version__
 from llm_common.cli.terminal import print_text, show_progress
 from llm_common.errors import ConfigError
 
-__all__ = ["app"]
-
 # Commands import what only they need when they run: `--help` answers at once.
 # ruff: noqa: PLC0415
 

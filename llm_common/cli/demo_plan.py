@@ -9,8 +9,6 @@ from llm_common.folders.candidates import readme_rank
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 
-__all__ = ["default_question", "plan_for", "promising_files"]
-
 _READ_FILES = 4
 _SEARCHED_WORDS = 8
 _RANKED_WORDS = 16

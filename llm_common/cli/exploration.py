@@ -26,10 +26,8 @@ from llm_common.core.models import LLMConfig
 from llm_common.folders import ProgressCallback
 from llm_common.plans import ExecutionPlan
 from llm_common.selection.lexical_tools import LexicalToolSelector
-from llm_common.selection.tools import SelectsTools, ToolSelectionConfig, ToolSelector
-
-__all__ = ["CallRecord", "Exploration", "PointerRecord", "explore"]
-
+from llm_common.selection.results import SelectsTools, ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
 
 _CHARS_PER_OUTPUT = 2_000  # what an output should get; more outputs would show little of each
 

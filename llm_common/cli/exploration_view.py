@@ -11,8 +11,6 @@ from rich.text import Text
 from llm_common.cli.exploration import Exploration
 from llm_common.cli.terminal import safe_text
 
-__all__ = ["as_json", "show"]
-
 _MAX_ARG_CHARS = 60
 
 

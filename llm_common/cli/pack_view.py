@@ -10,8 +10,6 @@ from rich.text import Text
 from llm_common.cli.terminal import safe_text
 from llm_common.folders import FolderPack
 
-__all__ = ["pack_as_json", "show_pack"]
-
 _REASONS = {
     "mentioned": "named",
     "share": "worth its room",

@@ -10,8 +10,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["print_text", "safe_text", "show_progress"]
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

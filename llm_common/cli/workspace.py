@@ -11,8 +11,6 @@ from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 from llm_common.tools.registry import ToolRegistry
 
-__all__ = ["Workspace", "WorkspaceTools", "nearest_passages", "split_passages", "word_beginnings"]
-
 _MAX_SEEN = 20_000
 _MAX_FILES = 5_000
 _MAX_FILE_BYTES = 512 * 1024

@@ -32,15 +32,9 @@ from llm_common.context.request import (
     allocate_budget,
     effective_budget,
 )
-from llm_common.context.scoring import (
-    STRATEGIES,
-    Strategy,
-    score_context_file,
-    score_conversation_turn,
-    score_memory_snippet,
-    score_pool,
-)
+from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
 from llm_common.context.selector import ContextEvent, ContextSelector, Listener, select_and_pack_context
+from llm_common.context.spec_scoring import score_context_file, score_conversation_turn, score_memory_snippet
 
 __all__ = [
     "COMPRESSED_IDS",

@@ -23,19 +23,6 @@ from llm_common.context.request import IntentType, Kind
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.display import fence_nonce, fenced, one_line, printable, without_headings
 
-__all__ = [
-    "FRACTIONS",
-    "KINDS",
-    "Block",
-    "BundleMetadata",
-    "ContextBundle",
-    "Form",
-    "ItemAccount",
-    "frame",
-    "item_block",
-    "render_blocks",
-]
-
 KINDS: Mapping[Kind, str] = {
     "project": "Project",
     "file": "Files",

@@ -12,17 +12,6 @@ from llm_common.context.request import EntityKind, ExtractedEntity
 from llm_common.ranking.lexical import STOP_WORDS
 from llm_common.ranking.scan import stem
 
-__all__ = [
-    "MAX_ENTITIES",
-    "QUOTED",
-    "URL",
-    "extract_entities",
-    "extract_keywords",
-    "head_and_tail",
-    "similarity",
-    "stem_counts",
-]
-
 MAX_ENTITIES: Final = 64
 """Most entities of a text: every turn is searched for each, and the first say most."""
 

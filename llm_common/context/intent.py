@@ -12,14 +12,6 @@ from typing import Final
 from llm_common.context.entities import QUOTED, URL, extract_entities, head_and_tail
 from llm_common.context.request import IntentMetadata, IntentType, UserIntent
 
-__all__ = [
-    "CONFIDENCES",
-    "CUES",
-    "VERBS",
-    "classify_intent",
-    "intent_of",
-]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

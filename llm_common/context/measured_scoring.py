@@ -22,8 +22,6 @@ from llm_common.context.request import ContextSelectionRequest, Kind, Score, Sco
 from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
 from llm_common.selection.relevance_ranking import rank_pointers
 
-__all__ = ["MeasuredStrategy", "TextCache", "defined_symbols"]
-
 _VECTOR_WEIGHT: Final = 0.4
 
 _NEIGHBOUR_WEIGHT: Final = 0.5

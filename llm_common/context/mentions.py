@@ -9,15 +9,6 @@ from typing import Final, NamedTuple
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind
 
-__all__ = [
-    "FILE_EXTENSIONS",
-    "MentionFinder",
-    "excluded_items",
-    "is_code",
-    "is_test",
-    "mentioned_files",
-]
-
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _NO_PATH: Final = re.compile(r"[^\w.@+~$/\\-]")

@@ -7,16 +7,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from llm_common.pointers.pointer import ContextPointer
 
-__all__ = [
-    "ContextFile",
-    "DataPoolSnapshot",
-    "FileMetadata",
-    "MemoryMetadata",
-    "MemorySnippet",
-    "ProjectState",
-    "TurnEntry",
-]
-
 
 def _text(value: object) -> object:
     return "" if value is None else value

@@ -11,23 +11,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 
-__all__ = [
-    "SHARES",
-    "APIType",
-    "BudgetAllocation",
-    "ContextSelectionRequest",
-    "EntityKind",
-    "ExtractedEntity",
-    "IntentMetadata",
-    "IntentType",
-    "Kind",
-    "Score",
-    "Scores",
-    "UserIntent",
-    "allocate_budget",
-    "effective_budget",
-]
-
 Kind = Literal["turn", "file", "memory", "project", "output"]
 EntityKind = Literal["file", "path", "symbol", "url", "quoted"]
 

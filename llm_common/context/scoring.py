@@ -11,19 +11,7 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
 from llm_common.context.spec_scoring import (
     SpecStrategy,
-    score_context_file,
-    score_conversation_turn,
-    score_memory_snippet,
 )
-
-__all__ = [
-    "STRATEGIES",
-    "Strategy",
-    "score_context_file",
-    "score_conversation_turn",
-    "score_memory_snippet",
-    "score_pool",
-]
 
 
 class Strategy(Protocol):

@@ -30,13 +30,6 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.display import to_json
 from llm_common.tools.tool import third_party_code
 
-__all__ = [
-    "ContextEvent",
-    "ContextSelector",
-    "Listener",
-    "select_and_pack_context",
-]
-
 _EventName = Literal[
     "context.selection.start", "context.file.scored", "context.budget.exceeded", "context.selection.complete"
 ]

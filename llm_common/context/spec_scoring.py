@@ -12,8 +12,6 @@ from llm_common.context.mentions import MentionFinder, is_code, mentioned_files
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent
 
-__all__ = ["SpecStrategy", "score_context_file", "score_conversation_turn", "score_memory_snippet"]
-
 _MAX_FILE_SCORE: Final = 2.0
 
 _HOUR: Final = timedelta(hours=1)

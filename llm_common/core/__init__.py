@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from llm_common.core.client import LLMClient as LLMClient
     from llm_common.core.decision import SelectionCache as SelectionCache
+    from llm_common.core.extraction import extract_json as extract_json
     from llm_common.core.http.costs import UsageTotals as UsageTotals
     from llm_common.core.http.openai_compatible import OpenAICompatibleClient as OpenAICompatibleClient
     from llm_common.core.http.providers import (
@@ -29,12 +30,7 @@ if TYPE_CHECKING:
         LLMUsage as LLMUsage,
         MessageRole as MessageRole,
     )
-    from llm_common.core.structured import (
-        Attempt as Attempt,
-        answer_text as answer_text,
-        ask as ask,
-        extract_json as extract_json,
-    )
+    from llm_common.core.structured import Attempt as Attempt, answer_text as answer_text, ask as ask
     from llm_common.core.tokens import (
         ExactCounter as ExactCounter,
         TokenCounter as TokenCounter,

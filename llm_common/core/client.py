@@ -6,8 +6,6 @@ from typing import Any, Self
 
 from llm_common.core.models import LLMMessage, LLMResponse
 
-__all__ = ["LLMClient"]
-
 
 class LLMClient(ABC):
     """Answers a conversation; subclasses implement one method.

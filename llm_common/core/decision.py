@@ -17,19 +17,6 @@ from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence
 
-__all__ = [
-    "CallOptions",
-    "Decision",
-    "FailureStatus",
-    "Prompt",
-    "SelectionCache",
-    "SelectionStatus",
-    "Verdict",
-    "closed_object",
-    "decide",
-    "status_of",
-]
-
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT")
 

@@ -16,8 +16,6 @@ from typing import Final
 from llm_common.core.http.wire import error_of_status
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
-__all__ = ["external_errors"]
-
 _TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
 _CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|gaierror)$")
 _MALFORMED: Final = re.compile(r"^(?:JSONDecodeError|APIResponseValidationError|UnexpectedModelBehavior)$")

@@ -24,8 +24,6 @@ from typing import Any, Final
 
 from llm_common.errors import MalformedReplyError
 
-__all__ = ["MAX_REPLY_CHARS", "extract_json", "parse_whole", "read_text_calls", "without_thinking"]
-
 MAX_REPLY_CHARS: Final = 1_000_000
 """A longer reply is refused unread."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-__all__ = ["LLMConfig", "LLMMessage", "LLMResponse", "LLMUsage", "MessageRole"]
-
 
 class MessageRole(StrEnum):
     """Who speaks."""

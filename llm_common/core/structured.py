@@ -31,8 +31,6 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
-__all__ = ["Attempt", "ReadToolCalls", "SupportsChat", "answer_text", "ask", "cost_of", "extract_json", "usage_of"]
-
 ValueT = TypeVar("ValueT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ReadToolCalls = Callable[[list[dict[str, Any]]], object]

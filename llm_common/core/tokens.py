@@ -15,8 +15,6 @@ import orjson
 
 from llm_common.errors import ConfigError
 
-__all__ = ["ExactCounter", "TokenCounter", "UpperBoundCounter"]
-
 EncodingName = Literal["cl100k_base", "o200k_base"]
 
 # Where both tokenizers cut a text, in their order: an apostrophe's ending; a word without a change from small to

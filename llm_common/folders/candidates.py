@@ -15,8 +15,6 @@ from llm_common.folders.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
 from llm_common.ranking.lexical import query_terms
 
-__all__ = ["candidate_files", "read_file", "readme_rank"]
-
 _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
 _MIN_SHARE = 0.4  # of the best score: files with less share only a common word
 _ALWAYS_WEIGHED = 10  # however low their share

@@ -4,15 +4,6 @@ import re
 from pathlib import PurePosixPath
 from typing import Literal
 
-__all__ = [
-    "MAX_FILE_BYTES",
-    "SkipReason",
-    "is_binary",
-    "is_hidden",
-    "skip_reason_by_content",
-    "skip_reason_by_name",
-]
-
 SkipReason = Literal["hidden", "secret", "generated", "binary", "too large", "unreadable"]
 """Why a file is not searched."""
 

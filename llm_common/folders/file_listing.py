@@ -14,8 +14,6 @@ from llm_common.errors import ConfigError
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-__all__ = ["ListedFile", "list_paths", "stat_files"]
-
 _GIT_TIMEOUT_S = 20.0
 _MAX_IGNORE_BYTES = 1024 * 1024
 _SKIPPED_FOLDERS = frozenset(

@@ -27,8 +27,6 @@ from llm_common.folders.folder_search import FileFilter, FolderSearch, search_fo
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
 from llm_common.folders.tree_index import ProgressCallback
 
-__all__ = ["MIN_BUDGET_TOKENS", "FolderPack", "PackedFile", "pack_folder"]
-
 MIN_BUDGET_TOKENS: Final = 256
 """The smallest budget that is accepted."""
 

@@ -13,8 +13,6 @@ from llm_common.folders.index_cache import IndexCache
 from llm_common.folders.tree_index import ProgressCallback, TreeIndex
 from llm_common.ranking.lexical import Hit
 
-__all__ = ["FileFilter", "FolderSearch", "path_stub", "search_folders"]
-
 _MAX_RANKED = 200
 
 

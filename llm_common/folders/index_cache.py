@@ -15,8 +15,6 @@ from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.tree_index import TreeIndex
 from llm_common.storage.sqlite_file import sqlite_errors_as_store_errors
 
-__all__ = ["IndexCache", "default_cache_dir"]
-
 _FORMAT: Final = 2  # of the tables and of how words are split; another number leaves older indexes unread
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
 _NOT_DAMAGED: Final = frozenset(

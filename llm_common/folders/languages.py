@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-__all__ = ["DEFINITIONS", "language_of"]
-
 _SUFFIXES: Final[Mapping[str, str]] = {
     suffix: language
     for language, suffixes in {

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from llm_common.folders.languages import DEFINITIONS, language_of
 from llm_common.ranking.lexical import query_terms
 
-__all__ = ["Symbol", "defined_names", "outline", "symbols_of"]
-
 _MAX_SIGNATURE_CHARS = 140
 _MAX_OUTLINE_LINES = 40
 _LINE_END = re.compile(r"\n")

@@ -15,8 +15,6 @@ from llm_common.folders.symbols import defined_names
 from llm_common.ranking.lexical import Hit, fts5_is_missing, query_terms, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, transaction
 
-__all__ = ["ProgressCallback", "TreeIndex"]
-
 ProgressCallback = Callable[[str, int, int], object]
 """Called with the step, how many of its files are done, and how many there are; 0 of 0 if the number is not known."""
 

@@ -18,8 +18,6 @@ from llm_common.memory.protocol import (
 from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, shortlist
 from llm_common.ranking import query_terms
 
-__all__ = ["InMemoryMemory"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Line:

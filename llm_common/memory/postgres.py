@@ -39,8 +39,6 @@ from llm_common.memory.recall import (
 )
 from llm_common.ranking import reciprocal_rank_fusion
 
-__all__ = ["Embedder", "PostgresMemory", "qualified"]
-
 # What each version adds; a database of an older version gets the rest. Never edit one that was released.
 _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     (

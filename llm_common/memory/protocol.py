@@ -12,22 +12,6 @@ from llm_common.core.models import MessageRole
 from llm_common.errors import InvalidIdError
 from llm_common.text.display import one_line, printable
 
-__all__ = [
-    "MAX_SUMMARY_CHARS",
-    "SUMMARISED_EVENTS",
-    "Event",
-    "Memory",
-    "MemoryFilters",
-    "MemoryHit",
-    "MemoryReader",
-    "MemoryWriter",
-    "Scalar",
-    "Summariser",
-    "check_session_id",
-    "episode_summary",
-    "summarised",
-]
-
 _MAX_SESSION_ID_CHARS = 200
 
 

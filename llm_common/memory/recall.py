@@ -22,17 +22,6 @@ from llm_common.memory.protocol import Event, MemoryFilters, Scalar
 from llm_common.ranking import query_terms, split_identifiers
 from llm_common.text.canonical import stable_json
 
-__all__ = [
-    "INDEXED_CHARS",
-    "MAX_MATCHES",
-    "best_lines",
-    "event_tags",
-    "filter_tags",
-    "scoped_terms",
-    "scoped_words",
-    "shortlist",
-]
-
 INDEXED_CHARS = 16_000
 """Indexed characters of a text; PostgreSQL limits a longer text's vector (1 MB)."""
 

@@ -32,8 +32,6 @@ from llm_common.memory.recall import (
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 from llm_common.text.canonical import stable_json
 
-__all__ = ["SqliteMemory"]
-
 # What each version adds; a file of an older version gets the rest. Never edit one that was released.
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (

@@ -32,15 +32,6 @@ from llm_common.text.display import (
     without_headings,
 )
 
-__all__ = [
-    "LoadsResults",
-    "RenderedBlock",
-    "RenderedContexts",
-    "format_selected_contexts",
-    "heading_of",
-    "render_selected_contexts",
-]
-
 _log = logging.getLogger(__name__)
 
 _MIN_BODY_CHARS = 200  # less of a result is not worth its heading

@@ -18,8 +18,6 @@ from jmespath.functions import Functions  # type: ignore[import-untyped]
 from jmespath.parser import Parser  # type: ignore[import-untyped]
 from jmespath.visitor import Options, TreeInterpreter  # type: ignore[import-untyped]
 
-__all__ = ["apply_filter"]
-
 _Node: TypeAlias = dict[str, Any]
 
 _BASE_UNITS = 300_000

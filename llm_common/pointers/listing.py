@@ -16,8 +16,6 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import PointerRecords, QueryFiles, meta_name, parse_meta
 from llm_common.storage import BlobEntry, BlobStore
 
-__all__ = ["PointerIndex", "PointerListing", "read_pointers"]
-
 _log = logging.getLogger(__name__)
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)

@@ -25,8 +25,6 @@ from llm_common.pointers.records import (
 )
 from llm_common.pointers.retention import Tombstones, has_expired
 
-__all__ = ["FindingKind", "GcReport", "Maintenance", "StoreFinding", "StoreReport"]
-
 FindingKind = Literal[
     LeftoverKind,
     "bad_meta",

@@ -43,8 +43,6 @@ from llm_common.storage.object_store import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectContextPointerStore", "ObjectRecords"]
-
 T = TypeVar("T")
 
 _MAX_READS: Final = 8  # each but the first follows a save of the same pointer within one reading

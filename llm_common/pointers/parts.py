@@ -17,8 +17,6 @@ import orjson
 from llm_common.errors import CorruptPointerError
 from llm_common.text.canonical import decode_json
 
-__all__ = ["ExtractedPart", "TextForm", "extract_part", "value_at"]
-
 TextForm = Literal["text", "json"]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")

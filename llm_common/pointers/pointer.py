@@ -20,21 +20,6 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.text.canonical import Json, json_text, stable_json
 from llm_common.text.display import one_line
 
-__all__ = [
-    "KEY_ARGS",
-    "MAX_DIGEST_CHARS",
-    "ContextPointer",
-    "call_digest",
-    "call_digest_of",
-    "check_pointer_id",
-    "compute_pointer_id",
-    "describe_result",
-    "deterministic_summary",
-    "digest_of",
-    "summary_line",
-    "text_digest",
-]
-
 MAX_DIGEST_CHARS = 640
 
 _SHAPE_CHARS = 120

@@ -13,8 +13,6 @@ from llm_common.pointers.parts import ExtractedPart, TextForm, extract_part
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.display import fence_nonce, fenced, head_end
 
-__all__ = ["MIN_LIMIT_TOKENS", "READER_NAME", "ContextReading", "ResultPart", "read_payload"]
-
 READER_NAME = "read_context"
 MIN_LIMIT_TOKENS = 200
 """The smallest limit of an answer: its first line and the fence around its text take about half of it."""

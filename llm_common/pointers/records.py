@@ -28,20 +28,6 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore
 from llm_common.text.canonical import decode_json, encode_json
 
-__all__ = [
-    "ABANDONED_AFTER",
-    "LeftoverKind",
-    "LockedRecords",
-    "PointerRecords",
-    "QueryFiles",
-    "Transaction",
-    "matches_digest",
-    "meta_bytes",
-    "meta_name",
-    "owner_of",
-    "parse_meta",
-]
-
 T = TypeVar("T")
 LeftoverKind = Literal["leftover_next", "orphan_result"]
 

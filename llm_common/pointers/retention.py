@@ -16,8 +16,6 @@ from llm_common.errors import PointerNotFoundError, ResultTooLargeError, StoreEr
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import OWN_FOLDER, BlobStore
 
-__all__ = ["Reason", "Retention", "SteadyClock", "Tombstones", "has_expired", "not_found", "time_text"]
-
 Reason = Literal["expired", "erased"]
 
 _MISSES = {

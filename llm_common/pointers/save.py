@@ -31,8 +31,6 @@ from llm_common.redaction.redactor import Redactor
 from llm_common.storage import check_query_id
 from llm_common.text.canonical import Encoded, Json, encode_json, json_text, stable_json, to_plain
 
-__all__ = ["MAX_ARGS_BYTES", "MAX_SOURCE_URLS", "Call", "Saver", "describe", "redacted_result"]
-
 MAX_ARGS_BYTES = 8_192
 MAX_SOURCE_URLS = 50
 

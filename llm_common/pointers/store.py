@@ -25,15 +25,6 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, check_query_id
 from llm_common.text.canonical import decode_json, encode_json
 
-__all__ = [
-    "DEFAULT_MAX_RESULT_BYTES",
-    "ContextPointerStore",
-    "FileContextPointerStore",
-    "InMemoryContextPointerStore",
-    "PointerListing",
-    "StoreOptions",
-]
-
 DEFAULT_MAX_RESULT_BYTES = 100_000_000
 """Far over any output that a model could use, and small enough to hash and load without a pause."""
 

@@ -13,8 +13,6 @@ from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
 from llm_common.text.display import one_line
 from llm_common.tools import ToolRegistry, third_party_code
 
-__all__ = ["ContextBuilder", "TriggerInput"]
-
 _log = logging.getLogger(__name__)
 
 _SUMMARY_TITLE = "Recent episode summary"

@@ -12,8 +12,6 @@ from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
 
-__all__ = ["FittedPrompt", "fit", "fit_detailed"]
-
 _TEXTS = ("background", "instructions", "system")  # in the order in which they are cut
 _STEP_SHARE = 3  # a history is cut about once in the turns that fill a third of the budget
 _FIRST_CHARS = 64

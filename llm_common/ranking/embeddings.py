@@ -11,8 +11,6 @@ from cachetools import LRUCache
 
 from llm_common.errors import ConfigError
 
-__all__ = ["Embedder", "StaticVectors", "prominence"]
-
 _MAX_CHARS: Final = 4_000  # the mean of more words says no more about a text
 _MAX_CACHED: Final = 20_000  # texts; a vector takes a kilobyte
 _DIMENSIONS: Final = 256

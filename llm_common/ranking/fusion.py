@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from llm_common.ranking.lexical import Hit, best_first
 
-__all__ = ["max_normalised", "reciprocal_rank_fusion", "weighted_sum"]
-
 
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], *, k: int = 60, weights: Sequence[float] | None = None
@@ -55,7 +53,8 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
     """The scores divided by the largest, so that the best of each ranking counts 1; all 0 when none is positive.
 
-    BM25 has no upper bound: two rankings by it can be added only after this.
+    BM25 has no upper bound, and its scores depend on the texts of the index: two rankings by it can be added only after
+    this.
     """
     top = max(scores.values(), default=0.0)
     return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}

@@ -14,18 +14,6 @@ from typing import Final, Self
 
 from llm_common.errors import ConfigError
 
-__all__ = [
-    "MAX_QUERY_TERMS",
-    "STOP_WORDS",
-    "Hit",
-    "LexicalIndex",
-    "best_first",
-    "fts5_is_missing",
-    "query_terms",
-    "split_identifiers",
-    "split_request",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Hit:

@@ -14,8 +14,6 @@ from typing import Final
 
 from llm_common.ranking.lexical import query_terms, split_request
 
-__all__ = ["TermScanner", "folded", "scan", "scan_columns", "search_stems", "stem"]
-
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from llm_common.redaction.patterns import REDACTED, Rule, Span
 
-__all__ = ["NamedSecrets"]
-
 _SEPARATOR = re.compile(r"[:=]{1,3}>?[*]{0,2}[ \t]{0,9}")
 _NAME_BACKWARDS = re.compile(r"[ \t]{0,9}[\]*]{0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)")
 _FLAG = re.compile(r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])")

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-__all__ = ["REDACTED", "RULES", "TOKEN_SHAPES", "WINDOW_CHARS", "Rule", "Span"]
-
 Span: TypeAlias = tuple[int, int, str]
 """A secret in a text: its start, its end, and its replacement."""
 

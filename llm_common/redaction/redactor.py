@@ -18,8 +18,6 @@ from llm_common.redaction.assignments import NamedSecrets
 from llm_common.redaction.patterns import REDACTED, RULES, WINDOW_CHARS, Rule, Span
 from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 
-__all__ = ["DEFAULT_REDACTOR", "REDACTED", "Redactor", "is_secret_key", "redact_text"]
-
 _SECRET_WORDS = frozenset(
     (
         *("authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt", "otp", "passcode"),

@@ -8,8 +8,6 @@ from typing import Any
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
 from llm_common.selection.catalogue import properties_of, required_of, resolve
 
-__all__ = ["Filled", "TextValues", "fill_arguments", "read_values"]
-
 Schema = Mapping[str, Any]
 
 _MAX_CHARS = 10_000

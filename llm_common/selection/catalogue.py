@@ -22,18 +22,6 @@ from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
 
-__all__ = [
-    "Catalogue",
-    "OffersTools",
-    "ToolDefinition",
-    "properties_of",
-    "rank_tools",
-    "read_catalogue",
-    "required_of",
-    "resolve",
-    "signature",
-]
-
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "null"}
 _MAX_NAME_CHARS = 64
 _MAX_TOOL_NAME_CHARS = 256  # names of third-party tools are longer than ours, and have to come back whole

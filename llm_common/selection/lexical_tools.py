@@ -15,8 +15,6 @@ from llm_common.selection.results import ChoosesTools, ToolSelection, ToolSelect
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.validation import Problem
 
-__all__ = ["LexicalToolSelector"]
-
 _MIN_EVIDENCE = 2
 
 

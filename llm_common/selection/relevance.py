@@ -34,8 +34,6 @@ from llm_common.selection.results import (
 )
 from llm_common.text.display import excerpt_text, fence_nonce, fenced, one_line, printable, to_json
 
-__all__ = ["ContextRelevanceSelector", "LexicalRelevanceSelector", "RelevancePrompt", "build_relevance_prompt"]
-
 _log = logging.getLogger(__name__)
 
 _SYSTEM: Final = """\

@@ -13,9 +13,7 @@ from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder, folded, prominence
 from llm_common.ranking.scan import scan_columns
-from llm_common.redaction.redactor import REDACTED
-
-__all__ = ["OnNoMatch", "RankedPointer", "rank_pointers", "select_by_keywords", "selection_cap"]
+from llm_common.redaction.patterns import REDACTED
 
 OnNoMatch = Literal["all", "none"]
 

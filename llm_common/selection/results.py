@@ -13,16 +13,6 @@ from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.tool_calls import DroppedCall
 
-__all__ = [
-    "ChoosesTools",
-    "DroppedId",
-    "PointerChoice",
-    "RelevanceSelection",
-    "SelectsTools",
-    "ToolSelection",
-    "ToolSelectionConfig",
-]
-
 _MAX_CALLS = 100
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001

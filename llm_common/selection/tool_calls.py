@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from llm_common.core.structured import extract_json
+from llm_common.core.extraction import extract_json
 from llm_common.errors import MalformedReplyError, UnserialisableError
 from llm_common.plans import ToolCall
 from llm_common.selection.catalogue import Catalogue
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.validation import Problem
-
-__all__ = ["CheckedCalls", "DropReason", "DroppedCall", "check_calls", "read_native_calls"]
 
 DropReason = Literal["malformed", "unknown_tool", "invalid_args", "unfilled", "repeat", "over_limit"]
 

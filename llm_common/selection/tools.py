@@ -16,15 +16,12 @@ from llm_common.plans import PlannedTask
 from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import (
     ChoosesTools,
-    SelectsTools,
     ToolSelection,
     ToolSelectionConfig,
 )
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence
-
-__all__ = ["SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]
 
 _log = logging.getLogger(__name__)
 

@@ -13,19 +13,6 @@ from typing import Final, NamedTuple, Protocol
 
 from llm_common.errors import InvalidIdError
 
-__all__ = [
-    "OWN_FOLDER",
-    "BlobEntry",
-    "BlobStore",
-    "FolderScan",
-    "LockedFolder",
-    "LockingBlobStore",
-    "check_folder",
-    "check_key",
-    "check_name",
-    "check_query_id",
-]
-
 OWN_FOLDER: Final = ".store"
 
 _PART = re.compile(

@@ -38,8 +38,6 @@ from llm_common.storage.blob import (
     check_query_id,
 )
 
-__all__ = ["Durability", "FileBlobStore", "translate_os_errors"]
-
 if sys.platform != "win32":
     import fcntl
 

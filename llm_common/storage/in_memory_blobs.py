@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from llm_common.errors import LockTimeoutError, PointerNotFoundError
 from llm_common.storage.blob import OWN_FOLDER, BlobEntry, FolderScan, check_folder, check_key, check_name
 
-__all__ = ["MemoryBlobStore"]
-
 
 class MemoryBlobStore:
     """A `LockingBlobStore` that forgets everything with its process; safe among threads, not among processes.

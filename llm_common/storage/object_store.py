@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
-__all__ = ["BlobVersion", "ObjectBlobStore", "OvertakenError", "open_object_store", "retry_overtaken"]
-
 _OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")

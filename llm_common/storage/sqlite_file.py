@@ -9,8 +9,6 @@ from typing import Final
 
 from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 
-__all__ = ["open_sqlite", "sqlite_errors_as_store_errors", "transaction"]
-
 _PRIMARY_CODE: Final = 0xFF  # an extended error code's lowest byte is the plain one
 
 

@@ -9,8 +9,6 @@ import pytest
 from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError
 from llm_common.storage import BlobStore, LockingBlobStore
 
-__all__ = ["BlobStoreContract", "LockingBlobStoreContract"]
-
 _CLOCK_TICK_S = 0.1
 _FORBIDDEN_KEYS = (
     *("", "name", "q/", "/name", "q//name", "a/b/c", "../name", "q/..", "q/.hidden", ".q/name", "q/a b", "q/a\\b"),

@@ -9,8 +9,6 @@ from typing import Any
 from llm_common.core.client import LLMClient
 from llm_common.core.models import LLMMessage, LLMResponse
 
-__all__ = ["Reply", "ScriptedCall", "ScriptedClient", "UnexpectedCallError"]
-
 FixedReply = str | LLMResponse | BaseException
 Reply = FixedReply | Callable[[list[LLMMessage]], FixedReply | Awaitable[FixedReply]]
 

@@ -10,8 +10,6 @@ from llm_common.errors import InvalidIdError
 from llm_common.memory import Event, Memory, MemoryFilters
 from llm_common.memory.protocol import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS, Scalar
 
-__all__ = ["MemoryContract"]
-
 _BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
 
 

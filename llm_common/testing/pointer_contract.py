@@ -10,8 +10,6 @@ from llm_common.errors import InvalidIdError, PointerNotFoundError, ResultTooLar
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.store import ContextPointerStore
 
-__all__ = ["ContextPointerStoreContract"]
-
 _RESULTS: tuple[Any, ...] = (
     *(None, 0, "", [], {}, "\u2028é😀", 2**200, {"rows": [1, 2.5, None]}, {"\ud800": 1}, "x" * 1_000_000),
 )

@@ -40,17 +40,6 @@ from pydantic import BaseModel
 
 from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
 
-__all__ = [
-    "MAX_DEPTH",
-    "Encoded",
-    "Json",
-    "decode_json",
-    "encode_json",
-    "json_text",
-    "stable_json",
-    "to_plain",
-]
-
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Read = TypeVar("Read")
 

@@ -20,22 +20,6 @@ from itertools import accumulate
 
 from llm_common.text.canonical import encode_json
 
-__all__ = [
-    "PLACEHOLDER_NONCE",
-    "Excerpt",
-    "excerpt_json",
-    "excerpt_text",
-    "fair_shares",
-    "fence_nonce",
-    "fenced",
-    "head_end",
-    "in_fence",
-    "one_line",
-    "printable",
-    "to_json",
-    "without_headings",
-]
-
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce; measures a text before its nonce is known."""
 

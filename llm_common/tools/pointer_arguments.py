@@ -10,8 +10,6 @@ from llm_common.text.canonical import decode_json
 from llm_common.tools.read_back import LoadsPayload, explain_miss
 from llm_common.tools.tool import Tool
 
-__all__ = ["DEFAULT_MAX_BYTES", "POINTER_KEY", "PointerArgumentsTool"]
-
 DEFAULT_MAX_BYTES = 10_000_000
 POINTER_KEY = "$pointer"
 

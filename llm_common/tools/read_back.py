@@ -13,8 +13,6 @@ from llm_common.pointers.reading import MIN_LIMIT_TOKENS, READER_NAME, ContextRe
 from llm_common.text.display import one_line
 from llm_common.tools.tool import Tool
 
-__all__ = ["DEFAULT_LIMIT_TOKENS", "LoadsPayload", "ReadBackTool", "explain_miss", "read_context"]
-
 DEFAULT_LIMIT_TOKENS = 1_000
 """Room for a page of text or some dozen records."""
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar, overload
 from llm_common.errors import ConfigError, ToolArgumentsError, UnknownToolError
 from llm_common.tools.tool import Tool
 
-__all__ = ["ToolRegistry"]
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 

@@ -19,8 +19,6 @@ from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.validation import Problem, compile_schema, find_problems
 
-__all__ = ["FunctionSchema", "Tool", "ToolResult", "describe", "read_function", "third_party_code"]
-
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _ARGS_HEADING = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _ARG_LINE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")

@@ -10,8 +10,6 @@ import jsonschema_rs
 from llm_common.errors import ConfigError
 from llm_common.text.display import one_line
 
-__all__ = ["Problem", "compile_schema", "find_problems"]
-
 _CACHED_SCHEMAS = 4096
 _MAX_PROBLEMS = 20
 _MAX_CHARS = 200

@@ -22,7 +22,8 @@ from llm_common.errors import (
 )
 from llm_common.plans import PlannedTask, SubTask
 from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
+from llm_common.selection.results import ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
 from llm_common.tools import ToolRegistry
 from tests.adapters.conftest import Adapter
 from tests.core.loopback import KEY, Loopback, Script, Wire, answer, loopback, ok, raw, response

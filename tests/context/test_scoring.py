@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from llm_common.context.intent import classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Scores
-from llm_common.context.scoring import STRATEGIES, score_context_file, score_conversation_turn, score_pool
+from llm_common.context.scoring import STRATEGIES, score_pool
+from llm_common.context.spec_scoring import score_context_file, score_conversation_turn
 from tests.context.samples import NOON, PROJECT, Case, cases, file, keys_of, memory, turn
 
 POOL = DataPoolSnapshot(

@@ -8,12 +8,8 @@ from hypothesis import given, strategies as st
 from llm_common.context.intent import classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemoryMetadata, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, UserIntent
-from llm_common.context.scoring import (
-    score_context_file,
-    score_conversation_turn,
-    score_memory_snippet,
-    score_pool,
-)
+from llm_common.context.scoring import score_pool
+from llm_common.context.spec_scoring import score_context_file, score_conversation_turn, score_memory_snippet
 from tests.context.samples import output
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)

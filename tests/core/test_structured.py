@@ -13,16 +13,9 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, ConfigDict
 
+from llm_common.core.extraction import extract_json
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.structured import (
-    Attempt,
-    SupportsChat,
-    answer_text,
-    ask,
-    cost_of,
-    extract_json,
-    usage_of,
-)
+from llm_common.core.structured import Attempt, SupportsChat, answer_text, ask, cost_of, usage_of
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.redaction.patterns import TOKEN_SHAPES
-from llm_common.redaction.redactor import DEFAULT_REDACTOR, REDACTED, Redactor, is_secret_key, redact_text
+from llm_common.redaction.patterns import REDACTED, TOKEN_SHAPES
+from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor, is_secret_key, redact_text
 from tests.secret_samples import FORMS, ORDINARY, SAMPLES, TOKENS, Sample
 
 CANARY = "hunter2-CANARY-9f3a7c51"

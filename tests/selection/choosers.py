@@ -7,7 +7,8 @@ from llm_common.core.structured import Attempt
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
+from llm_common.selection.results import ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
 from llm_common.tools import ToolRegistry
 from tests.selection.odd_replies import OTHER, SOUND_CALL, SOUND_ID
 

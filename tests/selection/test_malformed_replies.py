@@ -11,7 +11,8 @@ import pytest
 
 from llm_common.core.models import LLMResponse
 from llm_common.plans import PlannedTask
-from llm_common.selection.tools import ToolSelection, ToolSelectionConfig, ToolSelector
+from llm_common.selection.results import ToolSelection, ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded, scan
-from llm_common.redaction.redactor import REDACTED
+from llm_common.redaction.patterns import REDACTED
 from llm_common.selection.relevance_ranking import rank_pointers
 
 WORDS = ("moon", "Moon", "oslo", "Café", "cafe", "C77", "77", "ΟΔΟΣ", "train", "rain", "\u212aelvin", "user", "no")

@@ -13,8 +13,9 @@ from llm_common.errors import MalformedReplyError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.results import ToolSelectionConfig
 from llm_common.selection.tool_calls import read_native_calls
-from llm_common.selection.tools import ToolSelectionConfig, ToolSelector
+from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 from tests.selection.reply_shapes import SHAPES, Shape

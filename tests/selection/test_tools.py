@@ -23,7 +23,8 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 from llm_common.plans import PlannedTask, SubTask, ToolCall
-from llm_common.selection.tools import ToolSelection, ToolSelectionConfig, ToolSelector
+from llm_common.selection.results import ToolSelection, ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

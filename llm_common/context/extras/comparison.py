@@ -13,8 +13,6 @@ from llm_common.context.scoring import STRATEGIES, Strategy
 from llm_common.context.selector import select_and_pack_context
 from llm_common.text.display import one_line
 
-__all__ = ["StrategyComparison", "StrategyOutcome", "compare_strategies"]
-
 _ID_CHARS = 48
 
 

@@ -11,8 +11,6 @@ from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import ToolFailedError
 from llm_common.tools.tool import third_party_code
 
-__all__ = ["COMPRESSED_IDS", "SUMMARY_ROLE", "Summarise", "compress_turns"]
-
 _log = logging.getLogger(__name__)
 
 SUMMARY_ROLE: Final = "summary"

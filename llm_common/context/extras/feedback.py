@@ -15,8 +15,6 @@ from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import IntentType, Kind
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
-__all__ = ["HALF_LIFE", "STEP", "AdaptiveWeights", "bounded", "faded", "pushes"]
-
 _MIN_FACTOR: Final = 0.5
 _MAX_FACTOR: Final = 2.0
 """The weight of a part is at least half and at most twice that of the strategy."""

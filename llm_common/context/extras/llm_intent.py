@@ -13,8 +13,6 @@ from llm_common.core.structured import SupportsChat, ask
 from llm_common.errors import LLMError
 from llm_common.text.display import fence_nonce, fenced, printable
 
-__all__ = ["LLMIntentClassifier"]
-
 _log = logging.getLogger(__name__)
 
 _SYSTEM_PROMPT: Final = """\

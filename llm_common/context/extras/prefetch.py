@@ -7,8 +7,6 @@ from typing import Final, Literal, get_args
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import Kind
 
-__all__ = ["PrefetchHint", "PrefetchReason", "prefetch_hints"]
-
 PrefetchReason = Literal["mentioned", "pointer_line", "kept_repeatedly"]
 
 _RECENT: Final = 5

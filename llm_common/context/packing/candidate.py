@@ -10,8 +10,6 @@ from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet
 from llm_common.context.request import Kind, Score, Scores
 from llm_common.pointers.pointer import ContextPointer
 
-__all__ = ["FIRST", "REFUSED", "Candidate", "Placed", "candidates_of"]
-
 _HYSTERESIS = 0.5  # added to the value of an item of the previous bundle: what replaces it must score a fifth higher
 
 REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})

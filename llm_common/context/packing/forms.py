@@ -13,8 +13,6 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded
 from llm_common.text.display import excerpt_text
 
-__all__ = ["MIN_CUT_TOKENS", "SAMPLE_CHARS", "Degradation", "Meter", "RankedPassages"]
-
 MIN_CUT_TOKENS = 24
 """Tokens below which a part of an item says nothing."""
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from llm_common.context.packing.candidate import Placed
 
-__all__ = ["KnapsackItem", "best_of", "choose", "options_of"]
-
 _CORE = 40
 _MAX_NODES = 3_000
 _SLACK = 1.005

@@ -27,8 +27,6 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import search_stems
 from llm_common.text.display import fair_shares
 
-__all__ = ["pack"]
-
 # "Room" is a number of tokens: what an item, or the items of a kind, may take.
 _NEWEST_SHARE = 10  # a tenth of the budget
 _MAX_NEWEST = 20

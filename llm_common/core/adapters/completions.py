@@ -7,8 +7,6 @@ from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import MalformedReplyError
 
-__all__ = ["LiteLLMClient", "OpenAISDKClient", "SupportsCompletions", "arguments_of", "payload_of"]
-
 
 class SupportsCompletions(Protocol):
     """An object with an async `chat.completions.create`."""

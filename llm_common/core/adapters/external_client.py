@@ -13,8 +13,6 @@ from llm_common.core.http.wire import ChatRequest, charged, raise_stated_error, 
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
 
-__all__ = ["ExternalClient"]
-
 
 class ExternalClient(LLMClient):
     """An `LLMClient` that wraps a client object of another package.

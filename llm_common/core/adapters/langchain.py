@@ -7,8 +7,6 @@ from typing import Any, Final, Protocol
 from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 
-__all__ = ["LangChainClient", "SupportsInvoke"]
-
 # The field names of chat models in the providers' packages.
 _FIELDS: Final = {
     "model": ("model_name", "model", "model_id"),

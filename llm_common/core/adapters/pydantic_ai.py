@@ -10,8 +10,6 @@ from llm_common.core.adapters.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import ModelNotFoundError
 
-__all__ = ["PydanticAIClient", "SupportsRequest"]
-
 # By type of `response_format`: pydantic-ai's output mode, and the key of a model's profile that says it is supported.
 _OUTPUT_MODES: Final = {
     "json_object": ("prompted", "supports_json_object_output"),

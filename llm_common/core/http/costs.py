@@ -9,8 +9,6 @@ from llm_common.core.http.providers import profile_of
 from llm_common.core.models import LLMUsage
 from llm_common.errors import CostLimitError, LLMError
 
-__all__ = ["Bill", "CostLedger", "UsageTotals", "expected_cost_usd"]
-
 _ANSWER_TOKENS = 1_000
 _log = logging.getLogger(__name__)
 

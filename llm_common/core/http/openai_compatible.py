@@ -39,8 +39,6 @@ from llm_common.errors import (
     MalformedReplyError,
 )
 
-__all__ = ["OpenAICompatibleClient"]
-
 _MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
 
 

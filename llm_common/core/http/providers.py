@@ -29,17 +29,6 @@ from llm_common import _env
 from llm_common.core.models import LLMConfig, LLMUsage
 from llm_common.errors import ConfigError
 
-__all__ = [
-    "PROVIDERS",
-    "ModelProfile",
-    "Provider",
-    "TokenPrices",
-    "checked_base_url",
-    "config_for_provider",
-    "config_from_env",
-    "profile_of",
-]
-
 _PER_MILLION = 1_000_000
 
 

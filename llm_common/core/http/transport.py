@@ -12,16 +12,6 @@ import stamina
 from llm_common.core.http.wire import ChatRequest, is_transient
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
-__all__ = [
-    "ACCEPT_ENCODING",
-    "HTTPX_ERRORS",
-    "RetryPolicy",
-    "attempts_of",
-    "error_of_exception",
-    "read_body",
-    "translated",
-]
-
 _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 
 

@@ -28,18 +28,6 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
-__all__ = [
-    "ChatRequest",
-    "charged",
-    "error_of_status",
-    "is_transient",
-    "raise_stated_error",
-    "read_payload",
-    "read_response",
-    "read_usage",
-    "retry_after_s",
-]
-
 _TOO_LONG = (
     "context_length_exceeded",
     "maximum context length",
