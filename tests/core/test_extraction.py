@@ -157,9 +157,9 @@ def test_depth_is_bounded_before_any_parser_sees_it_f_092() -> None:
         '{"a":' * 100_000,
         json.dumps("{" + '"' * 3 + "[" * 101),
     ):
-        started = time.perf_counter()
+        started = time.thread_time()
         assert reason_of(reply) in {"too_deep", "truncated"}
-        assert time.perf_counter() - started < 0.05
+        assert time.thread_time() - started < 0.05
     assert reason_of("[" * 101 + "]" * 101) == "too_deep"
     assert reason_of(json.dumps('{"a":' + "[" * 100 + "]" * 100 + "}")) == "too_deep"
 
@@ -177,16 +177,16 @@ MEGABYTE = 1_000_000
     ["{", "`", '"', "<think>", "</think>", "<think ", "{}", "{x}", '"{\\"', '"  ', '{"', '{"\\"', "{}</think>", "<"],
 )
 def test_a_hostile_megabyte_takes_linear_time(unit: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     reason_of(unit * (MEGABYTE // len(unit)))
     # Measured at 0 to 0.28 s; anything quadratic takes minutes.
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_strings_that_never_end_take_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert reason_of('{"' + '\\"' * (MEGABYTE // 2 - 1)) == "truncated"
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 REPLIES = [

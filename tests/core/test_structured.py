@@ -384,7 +384,7 @@ async def test_the_timeout_bounds_the_attempt_from_outside(row: str) -> None:
     started = time.perf_counter()
     with pytest.raises(LLMTimeoutError) as caught:
         await asked(ScriptedClient([never]), timeout_s=0.05, attempts=attempts)
-    assert 0.04 < time.perf_counter() - started < 2
+    assert 0.04 < time.perf_counter() - started < 10
     assert caught.value.timeout_s == 0.05
     assert [attempt.error for attempt in attempts] == ["timeout"]
     assert 40 <= attempts[0].latency_ms < 2000
@@ -410,7 +410,7 @@ async def test_what_comes_after_the_timeout_is_discarded_and_leaves_nothing(late
     started = time.perf_counter()
     with pytest.raises(LLMTimeoutError):
         await asked(ScriptedClient([stubborn]), timeout_s=0.02, attempts=attempts)
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 10
     release.set()
     for _ in range(5):
         await asyncio.sleep(0)

@@ -116,9 +116,9 @@ def test_every_known_piece_is_one_token_in_both_encodings() -> None:
     ids=lambda text: text.encode("unicode_escape").decode(),
 )
 def test_time_grows_with_the_length_only(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert BOUND.count(text * 50_000) > 0
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_nothing_takes_no_tokens() -> None:

@@ -72,6 +72,6 @@ def test_is_one_bounded_line_s0_08(value: object) -> None:
 
 def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
     value = {"rows": [{"text": "x" * 1000}] * 1_000_000, "more": {str(number): number for number in range(100_000)}}
-    start = time.perf_counter()
+    start = time.thread_time()
     describe_result(value, size_bytes=1)
-    assert time.perf_counter() - start < 0.05
+    assert time.thread_time() - start < 0.05

@@ -138,6 +138,6 @@ def test_a_scanner_holds_no_more_text_than_it_may(max_chars: int, kept: bool) ->
 
 @pytest.mark.torture
 def test_a_megabyte_of_one_letter_is_no_trap() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     scores("aaaa bbb " + "a" * 500, "a" * 1_000_000)
-    assert time.perf_counter() - started < 1  # a hundred times what it takes
+    assert time.thread_time() - started < 1  # a hundred times what it takes

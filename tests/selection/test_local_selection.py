@@ -122,9 +122,9 @@ def test_a_large_pool_keeps_what_matches() -> None:
     random.Random(1).shuffle(words)
     pool = [pointer(number, f"search query={word}", f"{word} " * 20) for number, word in enumerate(words)]
     wanted = pointer(5_000, "invoice", "customers of Acme", created_at="2020")
-    started = time.perf_counter()
+    started = time.thread_time()
     best = rank_pointers("Acme's customer", [*pool, wanted])[0]
-    assert time.perf_counter() - started < 1  # ten times what it takes on an idle machine
+    assert time.thread_time() - started < 1  # ten times what it takes on an idle machine
     assert best.pointer == wanted
 
 

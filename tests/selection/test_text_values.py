@@ -45,6 +45,6 @@ def test_any_text_has_values(text: str) -> None:
     "piece", ["a", "a.", "-", "1,", "'", "http://", "a@a.", "A ", "/", "../", "1-", "“", "'a", " 'a"]
 )
 def test_hostile_text_takes_no_time(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     read_values(piece * 1_000_000)
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
