@@ -205,12 +205,11 @@ async def test_a_large_result_is_read_by_path_and_window_s4_08() -> None:
 @pytest.mark.parametrize(
     ("select", "expected"),
     [
-        (None, "line 0\n"),
-        ({"lines": [1_000_000, 1_000_000]}, "line 999999\n"),
-        ({"chars": [6_888_883, 6_888_890]}, "32\nline"),
-        ({"regex": "line 999999$"}, "matches: 1\nchars "),
+        pytest.param(None, "line 0\n", id="whole", marks=pytest.mark.torture),
+        pytest.param({"lines": [1_000_000, 1_000_000]}, "line 999999\n", id="lines"),
+        pytest.param({"chars": [6_888_883, 6_888_890]}, "32\nline", id="chars", marks=pytest.mark.torture),
+        pytest.param({"regex": "line 999999$"}, "matches: 1\nchars ", id="regex", marks=pytest.mark.torture),
     ],
-    ids=["whole", "lines", "chars", "regex"],
 )
 async def test_two_texts_of_many_megabytes_are_read_at_once_s4_08(select: dict[str, Any] | None, expected: str) -> None:
     pointer_id, load = await stored("".join([f"line {number}\n" for number in range(1_000_000)]))

@@ -32,7 +32,7 @@ SIZES = pytest.mark.parametrize("size", [400, 2_500_000], ids=["small-results", 
 @INTERPRETERS
 @COUNTS
 @SIZES
-@pytest.mark.parametrize("how", ["os", "multiprocessing"])
+@pytest.mark.parametrize("how", ["os", pytest.param("multiprocessing", marks=pytest.mark.torture)])
 def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
     tmp_path: Path, python: str, how: str, count: int, size: int, *, show_figures: ShowFigures
 ) -> None:

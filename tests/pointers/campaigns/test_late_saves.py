@@ -79,7 +79,11 @@ def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bo
     return left, stored_values(make(base))
 
 
-@pytest.mark.parametrize("by", ["cancelled", "loop-ended", "loop-ended-and-another-store"])
+@pytest.mark.parametrize(
+    "by",
+    [pytest.param(by, marks=pytest.mark.torture) for by in ("cancelled", "loop-ended")]
+    + ["loop-ended-and-another-store"],
+)
 @pytest.mark.parametrize("step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)])
 def test_a_save_left_running_never_overwrites_a_later_one_f_067_f_068_s0_05(tmp_path: Path, by: str, step: int) -> None:
     def prepare(base: Path) -> None:
