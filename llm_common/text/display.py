@@ -22,10 +22,17 @@ from llm_common.text.canonical import encode_json
 
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce; measures a text before its nonce is known."""
-
 # The literal comes before the lookbehind, because the engine searches for a literal prefix quickly.
 _HEADING = re.compile(r"### (?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]### )")
 _LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+_GAP = '"…"'  # replaces a value that does not fit
+_MIN_VALUE_CHARS = 16
+_MAX_DEPTH = 8
+_HEAD_SHARE = 2 / 3
+_BOUNDARIES = ("\n", "},", ", ", " ")
+_MAX_CLUSTER_CHARS = 16  # a hostile text may consist of combining marks
+_LINE_SEPARATORS = (("\x85", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029"))  # JSON escapes the others
+_ZERO_WIDTH_JOINER = "\u200d"
 
 
 def fence_nonce(text: str, *, seed: str | None = None) -> str:
@@ -79,16 +86,6 @@ def without_headings(text: str) -> str:
 def printable(text: str) -> str:
     r"""The text with lone surrogates written as `\udXXX`, so that it can be encoded and sent."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-_GAP = '"…"'  # replaces a value that does not fit
-_MIN_VALUE_CHARS = 16
-_MAX_DEPTH = 8
-_HEAD_SHARE = 2 / 3
-_BOUNDARIES = ("\n", "},", ", ", " ")
-_MAX_CLUSTER_CHARS = 16  # a hostile text may consist of combining marks
-_LINE_SEPARATORS = (("\x85", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029"))  # JSON escapes the others
-_ZERO_WIDTH_JOINER = "\u200d"
 
 
 @dataclass(frozen=True, slots=True)

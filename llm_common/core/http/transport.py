@@ -13,72 +13,45 @@ from llm_common.core.http.wire import ChatRequest, is_transient
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
 _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
-
-
-@dataclass(slots=True)
-class RetryPolicy:
-    """Decides after each failure of one call whether to retry, and after which wait.
-
-    A retry that cannot finish before the deadline is not begun: the caller gets the true error instead of a timeout.
-    An endpoint that refuses an optional field is asked again with a substitute, and in the last attempt without any.
-
-    Attributes:
-        wanted: The call with every option.
-        refused: Options that the endpoint is known to refuse; grows with each refusal.
-        max_attempts: Requests that the call may send.
-        deadline: On the running loop's clock, in seconds.
-        request: What the next attempt sends.
-    """
-
-    wanted: ChatRequest
-    refused: frozenset[str]
-    max_attempts: int
-    deadline: float
-    request: ChatRequest = field(init=False)
-    _failures: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        self.request = self.wanted.without(self.refused)
-
-    def __call__(self, error: Exception) -> bool | float:
-        """False: no retry. A number: retry after that many seconds. True: after stamina's exponential back-off."""
-        self._failures += 1
-        named = self.request.named_in(error)
-        if named:
-            self.refused |= named
-            last = self._failures + 1 >= self.max_attempts
-            self.request = self.wanted.bare() if last else self.wanted.without(self.refused)
-            return 0.0
-        if not is_transient(error):
-            return False
-        asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
-        left_s = self.deadline - asyncio.get_running_loop().time()
-        if left_s <= (_WAIT_INITIAL_S + _WAIT_JITTER_S if asked_s is None else asked_s):
-            return False
-        return True if asked_s is None else asked_s
-
-
-def attempts_of(policy: RetryPolicy) -> AsyncIterator[stamina.Attempt]:
-    """The attempts of one call, each a `with` block; raises the last failure.
-
-    stamina's hooks see only our errors, whose texts repeat nothing that was sent or received.
-    """
-    return aiter(
-        stamina.retry_context(
-            on=policy,
-            attempts=policy.max_attempts,
-            timeout=None,
-            wait_initial=_WAIT_INITIAL_S,
-            wait_jitter=_WAIT_JITTER_S,
-            wait_max=_WAIT_MAX_S,
-        )
-    )
-
-
 # Unpacked below with a limit on the output; httpx would unpack a whole chunk, also that of a decompression bomb.
 ACCEPT_ENCODING = "gzip, deflate"
-
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
+_CONNECTION_ERRORS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    (
+        (httpx.ConnectError,),
+        "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate",
+    ),
+    ((httpx.ProxyError,), "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
+    (
+        (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError),
+        "the request cannot be sent; check base_url and api_key",
+    ),
+    ((httpx.RemoteProtocolError,), "the endpoint broke off or does not speak HTTP; try again or check base_url"),
+)
+
+
+@contextmanager
+def translated(*, timeout_s: float) -> Iterator[None]:
+    """A block whose httpx errors are raised as `LLMError`; see `error_of_exception`."""
+    try:
+        yield
+    except HTTPX_ERRORS as exc:
+        raise error_of_exception(exc, timeout_s=timeout_s) from exc
+
+
+def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
+    """Our error for one of httpx's, without its text, which may hold headers."""
+    if isinstance(exc, httpx.TimeoutException):
+        return LLMTimeoutError(
+            f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+        )
+    if isinstance(exc, httpx.DecodingError):
+        return MalformedReplyError("the reply's compression is damaged; try again", reason="bad_encoding")
+    for kinds, text in _CONNECTION_ERRORS:
+        if isinstance(exc, kinds):
+            return LLMConnectionError(text)
+    return LLMConnectionError("the connection broke before the answer was whole; try again")
 
 
 class _Unpacker:
@@ -148,40 +121,61 @@ def _bad_encoding(text: str) -> MalformedReplyError:
     return MalformedReplyError(f"{text}; check the proxies between here and the model", reason="bad_encoding")
 
 
-HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
+@dataclass(slots=True)
+class RetryPolicy:
+    """Decides after each failure of one call whether to retry, and after which wait.
 
-_CONNECTION_ERRORS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    (
-        (httpx.ConnectError,),
-        "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate",
-    ),
-    ((httpx.ProxyError,), "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
-    (
-        (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError),
-        "the request cannot be sent; check base_url and api_key",
-    ),
-    ((httpx.RemoteProtocolError,), "the endpoint broke off or does not speak HTTP; try again or check base_url"),
-)
+    A retry that cannot finish before the deadline is not begun: the caller gets the true error instead of a timeout.
+    An endpoint that refuses an optional field is asked again with a substitute, and in the last attempt without any.
+
+    Attributes:
+        wanted: The call with every option.
+        refused: Options that the endpoint is known to refuse; grows with each refusal.
+        max_attempts: Requests that the call may send.
+        deadline: On the running loop's clock, in seconds.
+        request: What the next attempt sends.
+    """
+
+    wanted: ChatRequest
+    refused: frozenset[str]
+    max_attempts: int
+    deadline: float
+    request: ChatRequest = field(init=False)
+    _failures: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.request = self.wanted.without(self.refused)
+
+    def __call__(self, error: Exception) -> bool | float:
+        """False: no retry. A number: retry after that many seconds. True: after stamina's exponential back-off."""
+        self._failures += 1
+        named = self.request.named_in(error)
+        if named:
+            self.refused |= named
+            last = self._failures + 1 >= self.max_attempts
+            self.request = self.wanted.bare() if last else self.wanted.without(self.refused)
+            return 0.0
+        if not is_transient(error):
+            return False
+        asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
+        left_s = self.deadline - asyncio.get_running_loop().time()
+        if left_s <= (_WAIT_INITIAL_S + _WAIT_JITTER_S if asked_s is None else asked_s):
+            return False
+        return True if asked_s is None else asked_s
 
 
-@contextmanager
-def translated(*, timeout_s: float) -> Iterator[None]:
-    """A block whose httpx errors are raised as `LLMError`; see `error_of_exception`."""
-    try:
-        yield
-    except HTTPX_ERRORS as exc:
-        raise error_of_exception(exc, timeout_s=timeout_s) from exc
+def attempts_of(policy: RetryPolicy) -> AsyncIterator[stamina.Attempt]:
+    """The attempts of one call, each a `with` block; raises the last failure.
 
-
-def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
-    """Our error for one of httpx's, without its text, which may hold headers."""
-    if isinstance(exc, httpx.TimeoutException):
-        return LLMTimeoutError(
-            f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+    stamina's hooks see only our errors, whose texts repeat nothing that was sent or received.
+    """
+    return aiter(
+        stamina.retry_context(
+            on=policy,
+            attempts=policy.max_attempts,
+            timeout=None,
+            wait_initial=_WAIT_INITIAL_S,
+            wait_jitter=_WAIT_JITTER_S,
+            wait_max=_WAIT_MAX_S,
         )
-    if isinstance(exc, httpx.DecodingError):
-        return MalformedReplyError("the reply's compression is damaged; try again", reason="bad_encoding")
-    for kinds, text in _CONNECTION_ERRORS:
-        if isinstance(exc, kinds):
-            return LLMConnectionError(text)
-    return LLMConnectionError("the connection broke before the answer was whole; try again")
+    )
