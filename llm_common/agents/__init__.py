@@ -61,12 +61,16 @@ if TYPE_CHECKING:
         ToolSelectionConfig as ToolSelectionConfig,
     )
     from llm_common.selection.tools import ToolSelector as ToolSelector
-    from llm_common.tools import (
+    from llm_common.tools.read_back import (
         ReadBackTool as ReadBackTool,
-        Tool as Tool,
-        ToolRegistry as ToolRegistry,
-        ToolResult as ToolResult,
         read_context as read_context,
+    )
+    from llm_common.tools.registry import (
+        ToolRegistry as ToolRegistry,
+    )
+    from llm_common.tools.tool import (
+        Tool as Tool,
+        ToolResult as ToolResult,
     )
 
 __getattr__, _names = lazy_exports(__name__)

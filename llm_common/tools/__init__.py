@@ -1,18 +1,10 @@
-"""Tools: described to a model, checked, and run."""
+"""Tools: described to a model, checked, and run.
 
-from llm_common.tools.pointer_arguments import PointerArgumentsTool
-from llm_common.tools.read_back import ReadBackTool, read_context
+`ReadBackTool` and `PointerArgumentsTool` are imported from their modules: choosing tools needs neither.
+"""
+
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool, ToolResult, third_party_code
 from llm_common.tools.validation import Problem
 
-__all__ = [
-    "PointerArgumentsTool",
-    "Problem",
-    "ReadBackTool",
-    "Tool",
-    "ToolRegistry",
-    "ToolResult",
-    "read_context",
-    "third_party_code",
-]
+__all__ = ["Problem", "Tool", "ToolRegistry", "ToolResult", "third_party_code"]
