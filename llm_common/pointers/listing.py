@@ -34,11 +34,11 @@ class PointerListing(BaseModel):
 
 
 class _Listed(NamedTuple):
-    """A pointer that loads, its place in the order, and the entries of the blobs from which that was told."""
+    """A pointer that loads, its place in the order, and a hash of the names and ETags from which that was told."""
 
     age: tuple[str, str]
     pointer: ContextPointer
-    entries: Mapping[str, BlobEntry]
+    fingerprint: int | None
 
 
 class _Cached(NamedTuple):
@@ -90,7 +90,7 @@ class PointerIndex:
         changed: list[str] = []
         for pointer_id, entries in files.by_pointer.items():
             last = known.get(pointer_id)
-            if last is not None and last.entries == entries:
+            if last is not None and last.fingerprint == _fingerprint(entries):
                 listed.append(last)
             elif meta_name(pointer_id) in entries:
                 changed.append(pointer_id)
@@ -98,12 +98,12 @@ class PointerIndex:
         skipped = len(files.unrecognized) + len(files.unsafe) + len(changed) - len(read)
         pointers = tuple([one.pointer for one in sorted(listed + read, key=_AGE)])
         listing = PointerListing(pointers=pointers, skipped=skipped)
-        listed += [one for one in read if all(entry.etag is not None for entry in one.entries.values())]
+        listed += [one for one in read if one.fingerprint is not None]
         self._cached_pointers += len(listed) - len(known)
         if self._cached_pointers > _MAX_CACHED:
             self._cache, self._cached_pointers = {}, len(listed)
         if pointers:
-            by_id = {one.pointer.pointer_id: one for one in listed if one.entries}
+            by_id = {one.pointer.pointer_id: one for one in listed}
             self._cache[query_id] = _Cached(listing, folder_etag, time.monotonic() + _MAX_UNSEEN_S, by_id)
         else:
             self._cache.pop(query_id, None)
@@ -113,14 +113,13 @@ class PointerIndex:
         """Those of the pointers that load."""
         parsed = _read_metas(self._records.blobs, files.query_id, pointer_ids)
         for pointer_id, found in zip(pointer_ids, parsed, strict=True):
-            entries, pointer = files.by_pointer[pointer_id], found
-            if pointer is None or not self._is_whole(pointer, entries):  # damaged, or a writer is at work
-                entries = {}
+            entries = files.by_pointer[pointer_id]
+            if found is not None and self._is_whole(found, entries):
+                yield _Listed(_age(found), found, _fingerprint(entries))
+            else:  # damaged, or a writer is at work
                 with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
                     pointer = self._records.load(files.query_id, pointer_id)[0]
-                    yield _Listed(_age(pointer), pointer, entries)
-            else:
-                yield _Listed(_age(pointer), pointer, entries)
+                    yield _Listed(_age(pointer), pointer, None)
 
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
         """Whether the names and sizes alone tell that the pointer loads."""
@@ -143,6 +142,12 @@ def _read_metas(blobs: BlobStore, query_id: str, pointer_ids: list[str]) -> Iter
             yield parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
         except CorruptPointerError:
             yield None
+
+
+def _fingerprint(entries: Mapping[str, BlobEntry]) -> int | None:
+    """A hash of names and ETags, a twentieth of their size; None while an ETag cannot be told."""
+    etags = tuple([(name, entry.etag) for name, entry in entries.items()])
+    return None if any(etag is None for _, etag in etags) else hash(etags)
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:

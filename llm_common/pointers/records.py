@@ -315,9 +315,12 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
         CorruptPointerError: The bytes are no commit record, or that of another pointer.
     """
     try:
-        pointer = ContextPointer.model_validate(decode_json(data))
+        if b"NaN" in data or b"Infinity" in data:  # older files may hold these, and mean None
+            pointer = ContextPointer.model_validate(decode_json(data))
+        else:
+            pointer = ContextPointer.model_validate_json(data)
     except ValidationError as exc:
-        raise CorruptPointerError("A stored pointer lacks fields; restore its file from a copy") from exc
+        raise CorruptPointerError("A stored pointer is damaged; restore its file from a copy") from exc
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
         raise CorruptPointerError("A stored pointer is that of another place; move its file back")
     return pointer
