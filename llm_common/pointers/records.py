@@ -314,11 +314,12 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
     Raises:
         CorruptPointerError: The bytes are no commit record, or that of another pointer.
     """
-    try:
-        if b"NaN" in data or b"Infinity" in data:  # older files may hold these, and mean None
-            pointer = ContextPointer.model_validate(decode_json(data))
-        else:
+    pointer = None
+    if b"NaN" not in data and b"Infinity" not in data:  # older files may hold these, and mean None
+        with suppress(ValidationError):  # of half a surrogate pair, which pydantic's reader refuses
             pointer = ContextPointer.model_validate_json(data)
+    try:
+        pointer = pointer or ContextPointer.model_validate(decode_json(data))
     except ValidationError as exc:
         raise CorruptPointerError("A stored pointer is damaged; restore its file from a copy") from exc
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):

@@ -236,7 +236,7 @@ def _no_records() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("selections", [pytest.param(5_040, marks=pytest.mark.torture), 40], ids=["L14-full", "L14"])
+@pytest.mark.parametrize("selections", [pytest.param(5_040, marks=pytest.mark.torture), 80], ids=["L14-full", "L14"])
 async def test_no_endpoint_makes_a_selection_unsound_late_or_leaky(selections: int) -> None:
     tally = await tallied(Ours, selections=selections, seed=14)
     assert tally.failures == {}
