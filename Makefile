@@ -5,6 +5,8 @@ POETRY := .poetry-venv/bin
 CASES ?=
 CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Empty is unset for Python: the many short processes of the tests would else compile the package anew, each for itself.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test coverage check format torture bench bench-peers hops docs lock build test-llm test-services test-adapters clean
