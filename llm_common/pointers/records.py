@@ -97,7 +97,10 @@ class Transaction(Protocol):
     """Changes of one query's pairs; handed to the function that `PointerRecords.change` was given."""
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        """The committed pointer, if any, once what a killed writer left of it is finished or dropped."""
+        """The committed pointer, if any, once what a killed writer left of it is finished or dropped.
+
+        A transaction may answer as when it was first asked: ask before writing.
+        """
 
     def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
         """Commits a pointer whose id nothing has; False when something has it, and nothing was changed."""
@@ -225,8 +228,14 @@ class _LockedTransaction:
     def __init__(self, folder: LockedFolder, query_id: str) -> None:
         self._folder = folder
         self._query_id = query_id
+        self._seen: dict[str, ContextPointer | None] = {}  # no other writer changes it while the lock is held
 
     def current(self, pointer_id: str) -> ContextPointer | None:
+        if pointer_id not in self._seen:
+            self._seen[pointer_id] = self._rolled_forward(pointer_id)
+        return self._seen[pointer_id]
+
+    def _rolled_forward(self, pointer_id: str) -> ContextPointer | None:
         committed = self._read(meta_name(pointer_id), pointer_id)
         pending = self._read(_next_name(pointer_id), pointer_id)
         if pending is None:

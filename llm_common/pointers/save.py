@@ -220,7 +220,7 @@ class Saver:
             StoreError: Not committed.
         """
         pointer = self._placed(pointer)
-        evicted = self._evictions(pointer, retention, now)
+        evicted = [] if keep_repeats else self._evictions(pointer, retention, now)
         # Most calls are saved once: only if something has the id are its owner and its versions looked at.
         if keep_repeats or not transaction.commit_new(pointer, payload):
             pointer_id, owner = _choose_id(transaction, call, pointer, keep_repeats=keep_repeats)

@@ -73,6 +73,7 @@ class Redactor:
     _named: Rule = field(init=False, repr=False, compare=False)
     _rules: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
     _literal: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    _rules_by_literal: dict[bytes, tuple[Rule, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         extra_names = [words for key in self.extra_keys if (words := _words(key))]
@@ -84,6 +85,7 @@ class Redactor:
         object.__setattr__(self, "_named", named)
         object.__setattr__(self, "_rules", rules)
         object.__setattr__(self, "_literal", _any_of({literal for rule in rules for literal in rule.literals}))
+        object.__setattr__(self, "_rules_by_literal", {})  # filled as literals are met
 
     def is_secret_key(self, key: str) -> bool:
         """Whether a name, in any case and with any separators, is one under which secrets are kept.
@@ -143,7 +145,9 @@ class Redactor:
             if match := self._literal.search(data, position, position + WINDOW_CHARS):
                 found.add(match[0])
             position = match.start() + 1 if match else position + WINDOW_CHARS - _MAX_LITERAL_BYTES
-        return [*dict.fromkeys(rule for each in found for rule in self._rules if each.startswith(rule.literals))]
+        for each in found.difference(self._rules_by_literal):
+            self._rules_by_literal[each] = tuple(rule for rule in self._rules if each.startswith(rule.literals))
+        return [*dict.fromkeys(rule for each in found for rule in self._rules_by_literal[each])]
 
     def _data(self, value: Json, candidates: list[Rule]) -> Json:
         if isinstance(value, str):
@@ -193,11 +197,6 @@ DEFAULT_REDACTOR = Redactor()
 def is_secret_key(key: str) -> bool:
     """`Redactor.is_secret_key` of the default redactor."""
     return DEFAULT_REDACTOR.is_secret_key(key)
-
-
-def redact_text(text: str) -> str:
-    """`Redactor.text` of the default redactor."""
-    return DEFAULT_REDACTOR.text(text)
 
 
 @lru_cache(maxsize=4096)

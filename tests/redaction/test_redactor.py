@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.redaction.patterns import REDACTED, TOKEN_SHAPES
-from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor, is_secret_key, redact_text
+from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor, is_secret_key
 from tests.secret_samples import FORMS, ORDINARY, SAMPLES, TOKENS, Sample
 
 CANARY = "hunter2-CANARY-9f3a7c51"
+redact_text = DEFAULT_REDACTOR.text
 
 
 def leaks(redact: Callable[[str], str], sample: Sample) -> list[str]:
