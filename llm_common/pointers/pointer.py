@@ -26,9 +26,11 @@ _SHAPE_CHARS = 120
 _NUMBER_CHARS = 60
 _TEXT_CHARS = MAX_DIGEST_CHARS + 100  # white space takes some away
 _READ_CHARS = 2 * MAX_DIGEST_CHARS  # so does redaction, and what may be the beginning of a secret at its end
+_READ_NUMBER_CHARS = 2 * _SHAPE_CHARS + 512  # likewise
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _KEYS = 12
+_NUMBERS = frozenset({int, float})
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 
 
@@ -47,7 +49,7 @@ def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFA
     value = _read_json(value)
     numbers, texts = _head(value, redactor)
     told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(numbers), " ".join(texts)
-    shape, number_line = (redactor.beginning(text, max_chars=_READ_CHARS) for text in told[:2])
+    shape, number_line = (redactor.beginning(text, max_chars=2 * _SHAPE_CHARS) for text in told[:2])
     fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(number_line, max_chars=_NUMBER_CHARS)
     front = "; ".join(filter(None, fronts))
     words = redactor.beginning(told[2], max_chars=_TEXT_CHARS)
@@ -82,7 +84,7 @@ def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
     """The numbers, each after the nearest key above it, and the texts of the first values in document order."""
     numbers: list[str] = []
     texts: list[str] = []
-    room, nodes_left = _READ_CHARS, _READ_NODES
+    room, number_room, nodes_left = _READ_CHARS, _READ_NUMBER_CHARS, _READ_NODES
     secret: dict[object, bool] = {}
     waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
     while waiting:
@@ -99,10 +101,9 @@ def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
             if kind is str:
                 texts.append(item[:room])
                 room -= len(item) + 1
-            elif kind is float:
-                numbers.append(f"{key} {item:.6g}")
-            elif kind is int:
-                numbers.append(f"{key} {item}")
+            elif kind in _NUMBERS and number_room > 0:
+                numbers.append(f"{key} {item:.6g}" if kind is float else f"{key} {item}")
+                number_room -= len(numbers[-1])
             nodes_left -= 1
             if room <= 0 or not nodes_left:
                 return numbers, texts
