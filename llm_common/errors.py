@@ -176,7 +176,7 @@ class ModelNotFoundError(LLMStatusError):
 
     def __str__(self) -> str:
         text = super().__str__()
-        return f"{text}; its name came from {self.chosen_by}" if self.chosen_by else text
+        return f"{text}; the model was named by {self.chosen_by}" if self.chosen_by else text
 
 
 class ContextTooLongError(LLMStatusError):

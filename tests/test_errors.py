@@ -5,6 +5,8 @@ import importlib
 import inspect
 import pickle
 import re
+import subprocess
+import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -243,6 +245,31 @@ async def test_a_real_error_names_the_remedy_and_hides_its_input(tmp_path: Path,
     assert says_what_to_do(str(error))
     texts = (str(error), repr(error), *traceback.format_exception(error, chain=False))
     assert CANARY not in "".join(texts)
+
+
+def test_every_missing_extra_is_one_kind_of_error_with_a_quoted_command_u_1_9() -> None:
+    program = """
+import sys
+for name in ("bpe_openai", "numpy", "obstore", "psycopg", "psycopg_pool"):
+    sys.modules[name] = None
+from llm_common.core import ExactCounter
+from llm_common.errors import ConfigError
+from llm_common.ranking.embeddings import StaticVectors
+import llm_common.agents, llm_common.memory
+for use in (
+    ExactCounter,
+    StaticVectors,
+    lambda: llm_common.agents.ObjectContextPointerStore,
+    lambda: llm_common.memory.PostgresMemory,
+):
+    try:
+        use()
+    except ConfigError as exc:
+        print(exc.message.partition(": ")[2])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    extras = ("tokens", "embeddings", "object-store", "postgres")
+    assert ran.stdout.splitlines() == [f"pip install 'llm-common[{extra}]'" for extra in extras]
 
 
 def test_real_use_raises_every_error_except_settings_and_costs() -> None:

@@ -2,7 +2,7 @@
 
 Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
 (Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
-them choose alike. Chained causes are read too, since packages wrap each other's exceptions.
+them choose alike, httpx2 those of httpx. Chained causes are read too, since packages wrap each other's exceptions.
 """
 
 import json
@@ -18,8 +18,10 @@ from llm_common.core.http.wire import error_of_status
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
 _TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
-_CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|gaierror)$")
-_MALFORMED: Final = re.compile(r"^(?:JSONDecodeError|APIResponseValidationError|UnexpectedModelBehavior)$")
+_CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|InvalidURL|gaierror)$")
+_MALFORMED: Final = re.compile(
+    r"^(?:JSONDecodeError|DecodingError|APIResponseValidationError|UnexpectedModelBehavior)$"
+)
 _KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
 _MAX_CAUSES: Final = 8
 _MAX_BODY_CHARS: Final = 2_000

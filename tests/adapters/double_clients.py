@@ -47,6 +47,7 @@ class AsyncOpenAI:
     """`chat.completions.create` by one POST."""
 
     def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
+        self.base_url = base_url
         self._url, self._key, self._timeout_s = f"{base_url}/chat/completions", api_key, timeout_s
         self.chat = SimpleNamespace(completions=SimpleNamespace(create=self.create))
 

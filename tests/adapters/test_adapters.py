@@ -258,6 +258,20 @@ async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Ada
 # --- what goes wrong
 
 
+@pytest.mark.parametrize("model", [None, "other"])
+async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(adapter: Adapter, model: str | None) -> None:
+    named = model and f"{adapter.prefix}{model}"
+    async with served(adapter, answer(404, f"no such model, {KEY}".encode())) as (client, server):
+        with pytest.raises(ModelNotFoundError) as caught:
+            await client.chat_completion(ASKED, model=named)
+    error = caught.value
+    assert str(error).startswith(f"model {named or client.default_model}")
+    assert ("LLM_COMMON_TOOL_SELECTION_MODEL" if model else "argument `model` of the client") in str(error)
+    assert KEY not in str(error)
+    if adapter.name == "openai_sdk":
+        assert error.host == client.host == f"127.0.0.1:{server.port}"
+
+
 @pytest.mark.parametrize(
     ("status", "said", "kind"),
     [

@@ -248,15 +248,18 @@ class OpenAICompatibleClient(LLMClient):
         body = request.body()
         prices = self._config.prices.get(request.model) or profile_of(request.model).prices.get(self._config.provider)
         limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
+        assumed = prices or self._dearest
         expected_usd: float | None = None
-        if assumed := prices or self._dearest:
+        if assumed is not None:
             expected_usd = expected_cost_usd(body, prices=assumed, max_tokens=limit if isinstance(limit, int) else None)
-            expected_usd = expected_usd if prices else max(expected_usd, self._ledger.max_reply_usd)
+            expected_usd = max(expected_usd, 0.0 if prices else self._ledger.max_reply_usd)
 
         def charge(payload: Mapping[str, Any]) -> None:
             if paid := charged(payload, prices):
-                self._ledger.charge(paid[0], cost_usd=paid[1], assumed_usd=expected_usd or 0.0)
-                bill.add(paid[0], cost_usd=paid[1])
+                usage, cost_usd = paid
+                assumed_usd = max(expected_usd or 0.0, assumed.cost_usd(usage) if assumed else 0.0)
+                self._ledger.charge(usage, cost_usd=cost_usd, assumed_usd=assumed_usd)
+                bill.add(usage, cost_usd=cost_usd)
 
         with self._ledger.reserved(expected_usd):
             return await self._sent(body, charge, timeout_s=timeout_s)

@@ -196,8 +196,8 @@ def host_of(address: object) -> str | None:
     """The host of an address, with the port that it names; None if it has none. Never its user, path or query."""
     with suppress(ValueError):
         parts = urlsplit(str(address))
-        if parts.hostname:
-            return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+        if parts.hostname and (parts.port is None or parts.port > 0):
+            return parts.netloc.rpartition("@")[2]
     return None
 
 

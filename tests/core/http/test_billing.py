@@ -9,7 +9,8 @@ import pytest
 
 from llm_common.core.http.costs import Bill
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMUsage
+from llm_common.core.http.providers import dearest_of
+from llm_common.core.models import LLMConfig, LLMUsage, TokenPrices
 from llm_common.core.structured import Attempt
 from llm_common.errors import CostLimitError, LLMError, LLMRateLimitError, LLMTimeoutError, MalformedReplyError
 from tests.core.calling import MESSAGES
@@ -158,6 +159,93 @@ async def test_a_retry_is_not_sent_once_the_cost_limit_is_reached(no_waits: None
             await client.chat_completion(messages=MESSAGES)
         assert len(server.requests) == 1
     assert caught.value.cost_usd == 0.6
+
+
+PRICED = {"prices": {"test-model": TokenPrices(prompt=2.0, completion=8.0, cached=0.5)}}
+COUNTED = {"prompt_tokens": 1_000_000, "completion_tokens": 250_000, "total_tokens": 1_250_000}
+
+
+@pytest.mark.parametrize("provider", ["custom", "local", "openrouter", "zai", "openai"])
+async def test_a_limit_sends_nothing_to_a_model_without_a_price(provider: str) -> None:
+    async with loopback(answer(200, ok())) as server:
+        client = OpenAICompatibleClient(server.config(cost_limit_usd=0.01, provider=provider))
+        with pytest.raises(CostLimitError, match="price of this model is not known; give it in LLMConfig") as caught:
+            await client.chat_completion(messages=MESSAGES)
+        assert not server.requests
+    assert (caught.value.spent_usd, caught.value.limit_usd, caught.value.model) == (0, 0.01, "test-model")
+    assert client.usage.calls == 0
+
+
+async def test_a_price_that_is_given_is_what_a_call_costs_and_what_a_limit_counts() -> None:
+    cached = COUNTED | {"prompt_tokens_details": {"cached_tokens": 400_000}}
+    async with loopback(answer(200, ok(usage=cached))) as server:
+        client = OpenAICompatibleClient(server.config(cost_limit_usd=4.0, **PRICED))
+        assert (await client.chat_completion(messages=MESSAGES)).cost_usd == pytest.approx(1.2 + 0.2 + 2.0)
+        assert client.usage.cost_usd == pytest.approx(3.4)
+        assert client.usage.unpriced_calls == 0
+        with pytest.raises(CostLimitError, match=r"\$3\.4 of \$4 are spent or reserved.*may cost"):
+            await client.chat_completion(messages=MESSAGES, max_tokens=90_000)
+        with pytest.raises(CostLimitError, match="not known"):
+            await client.chat_completion(messages=MESSAGES, model="other")
+        assert len(server.requests) == 1
+
+
+async def test_the_price_that_is_given_wins_over_the_known_one() -> None:
+    async with loopback(answer(200, ok(model="gpt-4o", usage=COUNTED))) as server:
+        prices = {"gpt-4o": TokenPrices(prompt=1.0, completion=0.0)}
+        client = OpenAICompatibleClient(server.config(provider="openai", prices=prices))
+        assert (await client.chat_completion(messages=MESSAGES, model="gpt-4o")).cost_usd == 1.0
+        known = await client.chat_completion(messages=MESSAGES, model="gpt-4.1")
+        assert known.cost_usd == pytest.approx(2.0 + 2.0)
+
+
+async def test_counted_as_the_dearest_a_model_without_a_price_reaches_the_limit_too() -> None:
+    async with loopback(answer(200, ok(usage=COUNTED | {"completion_tokens": 0}))) as server:
+        config = server.config(cost_limit_usd=0.05, unknown_price="dearest")
+        client = OpenAICompatibleClient(config)
+        assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
+        assert (client.usage.cost_usd, client.usage.unpriced_calls) == (0.0, 1)
+        with pytest.raises(CostLimitError) as caught:
+            await client.chat_completion(messages=MESSAGES)
+        assert len(server.requests) == 1
+    assert caught.value.spent_usd == pytest.approx(2.5)
+
+
+async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
+    assert dearest_of({}) == TokenPrices(prompt=2.5, completion=10.0)
+    given = {"a": TokenPrices(prompt=50.0, completion=1.0), "b": TokenPrices(prompt=1.0, completion=70.0, cached=0)}
+    assert dearest_of(given) == TokenPrices(prompt=50.0, completion=70.0)
+
+
+@pytest.mark.parametrize("usage", [None, {}, "many"])
+async def test_an_endpoint_that_counts_nothing_cannot_pass_the_limit(usage: object) -> None:
+    async with loopback(answer(200, ok(usage=usage))) as server:
+        client = OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED))
+        assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None  # $0.0080 to $0.0085 expected
+        for _ in range(2):
+            await client.chat_completion(messages=MESSAGES)
+        with pytest.raises(CostLimitError):
+            await client.chat_completion(messages=MESSAGES)
+        assert len(server.requests) == 3
+
+
+async def test_after_a_dear_reply_a_model_without_a_price_is_expected_to_cost_as_much() -> None:
+    body = ok(usage={"prompt_tokens": 5, "cost": 0.6})
+    async with loopback(answer(200, body)) as server:
+        client = OpenAICompatibleClient(server.config(cost_limit_usd=1.7, unknown_price="dearest"))
+        for _ in range(2):
+            await client.chat_completion(messages=MESSAGES)
+        with pytest.raises(CostLimitError, match=r"may cost \$0\.6;"):
+            await client.chat_completion(messages=MESSAGES)
+        assert client.usage.cost_usd == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    "prices", [{"prompt": -1, "completion": 1}, {"prompt": 1}, {"prompt": float("nan"), "completion": 1}, {"input": 1}]
+)
+def test_a_price_that_is_none_is_refused(prices: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="prices"):
+        LLMConfig.model_validate({"base_url": "https://x", "default_model": "m", "prices": {"m": prices}})
 
 
 async def test_an_answer_of_no_use_is_paid_for_too() -> None:

@@ -1,5 +1,6 @@
 """The client against every fault of the misbehaving server: real sockets, real bytes."""
 
+import asyncio
 import json
 import resource
 import time
@@ -11,9 +12,19 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.wire import read_payload, read_response
-from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
+from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.errors import (
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
 from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
-from tests.core.loopback import answer, loopback, ok, raw, response
+from tests.core.loopback import Wire, answer, loopback, ok, raw, response
 from tests.core.misbehaving_server import FAULTS, WORKING, bomb, misbehaving
 from tests.core.unreachable import UNREACHABLE
 
@@ -93,6 +104,63 @@ async def test_a_connection_closed_between_calls_is_replaced_unseen_f_128(no_wai
         for _ in range(3):
             await client.chat_completion(messages=MESSAGES)
         assert len(server.requests) == 3
+
+
+STOLEN = response(200, ok("of another call"))
+
+
+@pytest.mark.parametrize(
+    "leftover",
+    [
+        pytest.param([STOLEN], id="at once"),
+        pytest.param([STOLEN[:70], STOLEN[70:]], id="in pieces"),
+        pytest.param([b"", STOLEN], id="later"),
+        pytest.param([b"\r\n" + STOLEN], id="after a blank line"),
+        pytest.param([STOLEN[:-9]], id="cut, so that it swallows what follows"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Rest: "], id="an open header"),
+        pytest.param([b"<html>"], id="garbage"),
+    ],
+)
+@pytest.mark.parametrize("size", [10, 65_536], ids=["small", "over one read"])
+async def test_leftover_bytes_are_never_the_next_answer_f_171(leftover: list[bytes], size: int) -> None:
+    async def script(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            await wire.send(response(200, ok(request.body["messages"][0]["content"])) + leftover[0])
+            for chunk in leftover[1:]:
+                await asyncio.sleep(0)
+                await wire.send(chunk)
+
+    async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
+        for text in ("a" * size, "b" * size, "c"):
+            reply = await client.chat_completion([LLMMessage(role=MessageRole.USER, content=text)])
+            assert reply.content == text
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("code", ["5" * 5_000, "٥٠٠", "5" * 5_000 + "x", "-429", "4_9", " 429"])
+async def test_an_odd_error_code_is_an_error_without_a_status_f_170(code: str) -> None:
+    errors: list[dict[str, object]] = [
+        {"code": code},
+        {"status": code},
+        {"type": code},
+        {"code": None, "status": [code], "type": {}},
+    ]
+    for error in errors:
+        async with loopback(answer(200, json.dumps({"error": error}).encode())) as server:
+            caught = await failure(server.config())
+        assert isinstance(caught, LLMStatusError)
+        assert caught.status == 200
+
+
+async def test_an_error_code_of_digits_alone_is_the_error_that_it_means_f_170(no_waits: None) -> None:
+    body = b'{"error": {"code": ' + b"4" * 5_000 + b', "status": "429"}}'
+    async with loopback(answer(200, body)) as server:
+        assert isinstance(await failure(server.config()), MalformedReplyError | LLMRateLimitError)
+    for code, kind in (("401", LLMAuthError), (404, ModelNotFoundError), ("599", LLMStatusError)):
+        async with loopback(answer(200, json.dumps({"error": {"code": code}}).encode())) as server:
+            error = await failure(server.config())
+        assert isinstance(error, kind)
+        assert error.status == int(code)
 
 
 JSON = st.recursive(

@@ -68,13 +68,27 @@ async def test_an_error_body_is_short_and_without_the_key() -> None:
     assert KEY[:8] not in error.body
 
 
-async def test_a_closed_client_says_so() -> None:
+async def test_a_closed_client_says_so_at_once_u_b15(caplog: pytest.LogCaptureFixture) -> None:
     async with loopback(answer(200, ok())) as server:
-        client = OpenAICompatibleClient(server.config())
+        client = OpenAICompatibleClient(server.config(max_attempts=10))
         await client.chat_completion(messages=MESSAGES)
         await client.aclose()
         await client.aclose()
-        with pytest.raises(LLMConnectionError, match="closed"):
+        with pytest.raises(LLMConnectionError, match="closed; make a new one"):
+            await client.chat_completion(messages=MESSAGES)
+        assert len(server.requests) == 1
+    assert not caplog.records
+
+
+async def test_a_client_that_is_closed_during_a_call_is_not_retried_u_b15() -> None:
+    async def close_and_fail(wire: Wire) -> None:
+        await wire.request()
+        await client.aclose()
+        await wire.send(response(503, b"{}"))
+
+    async with loopback(close_and_fail, answer(200, ok())) as server:
+        client = OpenAICompatibleClient(server.config(max_attempts=5))
+        with pytest.raises(LLMConnectionError):
             await client.chat_completion(messages=MESSAGES)
         assert len(server.requests) == 1
 

@@ -69,9 +69,12 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
     env.setenv("LLM_COMMON_TIMEOUT_S", "2.5")
     env.setenv("LLM_COMMON_MAX_TOKENS", "150")
     env.setenv("LLM_COMMON_COST_LIMIT_USD", "0.5")
+    assert config.unknown_price == "refuse"
+    env.setenv("LLM_COMMON_UNKNOWN_PRICE", " Dearest")
     config = config_from_env()
     assert config is not None
     assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (2.5, 150, 0.5)
+    assert config.unknown_price == "dearest"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +88,9 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_TIMEOUT_S": "soon"}, "LLM_COMMON_TIMEOUT_S"),
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_MAX_TOKENS": "0"}, "LLM_COMMON_MAX_TOKENS"),
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_COST_LIMIT_USD": "-1"}, "LLM_COMMON_COST_LIMIT_USD"),
+        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_UNKNOWN_PRICE": "allow"}, "LLM_COMMON_UNKNOWN_PRICE"),
     ],
-    ids=["provider", "no-key", "key-alone", "no-model", "address", "timeout", "tokens", "limit"],
+    ids=["provider", "no-key", "key-alone", "no-model", "address", "timeout", "tokens", "limit", "price"],
 )
 def test_what_cannot_be_used_is_named(variables: dict[str, str], named: str, env: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():

@@ -1,13 +1,16 @@
 """Nothing that httpx raises leaves as httpx's."""
 
+import asyncio
+import sys
 from datetime import UTC, datetime
 
 import httpx
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.core.http.transport import error_of_exception, translated
-from llm_common.core.http.wire import error_of_status, is_transient, retry_after_s
+from llm_common.core.external_errors import external_errors
+from llm_common.core.http.transport import RetryPolicy, error_of_exception, httpx_errors, translated
+from llm_common.core.http.wire import ChatRequest, error_of_status, is_transient, retry_after_s
 from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, MalformedReplyError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -50,6 +53,88 @@ def test_every_httpx_exception_becomes_ours_and_repeats_nothing(kind: type[Excep
 )
 def test_an_httpx_exception_becomes_what_it_means(kind: type[Exception], ours: type[LLMError]) -> None:
     assert type(error_of_exception(instance(kind), timeout_s=1.0)) is ours
+
+
+@pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
+def test_an_exception_of_httpx2_is_that_of_httpx(kind: type[Exception]) -> None:
+    raised = instance(getattr(pytest.importorskip("httpx2"), kind.__name__))
+    with pytest.raises(LLMError) as ours, translated(timeout_s=3.0):
+        raise raised
+    expected = error_of_exception(instance(kind), timeout_s=3.0)
+    assert (type(ours.value), str(ours.value)) == (type(expected), str(expected))
+    with pytest.raises(LLMError) as external, external_errors("Client", timeout_s=3.0):
+        raise raised
+    with pytest.raises(type(external.value)) as twin, external_errors("Client", timeout_s=3.0):
+        raise instance(kind)
+    assert str(external.value) == str(twin.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours"),
+    [
+        (httpx.PoolTimeout, LLMTimeoutError),
+        (httpx.DecodingError, MalformedReplyError),
+        (httpx.RemoteProtocolError, LLMConnectionError),
+        (httpx.InvalidURL, LLMConnectionError),
+    ],
+)
+def test_a_wrapped_client_of_httpx_fails_as_ours_does(kind: type[Exception], ours: type[LLMError]) -> None:
+    with pytest.raises(ours), external_errors("Client", timeout_s=3.0):
+        raise instance(kind)
+
+
+def test_without_httpx2_only_httpx_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "httpx2", raising=False)
+    assert httpx_errors() == (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
+
+
+# --- when to send again
+
+
+def policy(*, max_attempts: int = 99, left_s: float = 60.0) -> RetryPolicy:
+    request = ChatRequest(model="m", core={}, optional={})
+    deadline = asyncio.get_running_loop().time() + left_s
+    return RetryPolicy(wanted=request, refused=frozenset(), max_attempts=max_attempts, deadline=deadline, host="h")
+
+
+async def test_waits_double_from_a_tenth_of_a_second_to_five() -> None:
+    retries = policy()
+    for least_s in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0):
+        wait_s = retries.wait_s(LLMConnectionError(""))
+        assert wait_s is not None
+        assert least_s <= wait_s <= least_s + 0.4
+
+
+@pytest.mark.parametrize(("left_s", "retried"), [(0.45, False), (0.9, True)])
+async def test_a_retry_begins_only_if_its_longest_wait_fits(left_s: float, retried: bool) -> None:
+    assert (policy(left_s=left_s).wait_s(LLMConnectionError("")) is not None) is retried
+
+
+async def test_the_wait_that_an_endpoint_asks_for_is_kept_to_the_second_f_112() -> None:
+    assert policy().wait_s(error_of_status(429, "", retry_after="7")) == 7.0
+    assert policy(left_s=6.9).wait_s(error_of_status(503, "", retry_after="7")) is None
+    assert policy().wait_s(error_of_status(404, "", retry_after="7")) is None
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2, 5])
+async def test_no_more_requests_are_sent_than_configured_f_115(max_attempts: int) -> None:
+    retries = policy(max_attempts=max_attempts)
+    waits = [retries.wait_s(LLMConnectionError("")) for _ in range(max_attempts)]
+    assert [wait_s is None for wait_s in waits] == [False] * (max_attempts - 1) + [True]
+
+
+async def test_a_retry_says_what_where_why_and_how_long_u_1_9(caplog: pytest.LogCaptureFixture) -> None:
+    retries = policy(max_attempts=3)
+    retries.wait_s(error_of_status(429, "", retry_after="2"))
+    retries.request = retries.wanted = ChatRequest(model="m", core={}, optional={"response_format": {"type": "text"}})
+    retries.wait_s(error_of_status(400, "response_format is not supported"))
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "model m at h: the endpoint takes no more requests now (429); request 2 of 3 follows in 2.0 s"
+    assert second == (
+        "model m at h: the endpoint answered with an error (status 400); "
+        "request 3 of 3 follows in 0.0 s without response_format"
+    )
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
 def test_other_exceptions_pass() -> None:

@@ -1,0 +1,186 @@
+"""Every error of a call says which model, which host, what, and the way out; never a key or a whole address."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from llm_common import _env
+from llm_common.core.adapters import LiteLLMClient
+from llm_common.core.decision import CallOptions, Decision, Prompt, Verdict, decide
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.providers import host_of
+from llm_common.core.structured import ask
+from llm_common.errors import LLMError, LLMTimeoutError, ModelNotFoundError
+from llm_common.plans import ToolCall
+from llm_common.testing import ScriptedClient
+from tests.core.calling import MESSAGES, failure
+from tests.core.loopback import KEY, Script, answer, loopback, ok, raw, response
+from tests.core.misbehaving_server import misbehaving, stay_silent
+from tests.test_errors import says_what_to_do
+
+OTHER = _env.CONTEXT_SELECTION_MODEL.name
+# Each error that a call can end with: the endpoint's script, changes to the configuration, words of the text.
+ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
+    "auth": (answer(401, f"no such key {KEY}".encode()), {}, "refused the key (401)"),
+    "not_found": (answer(404, b"{}"), {}, "no such model or path (404)"),
+    "rate_limit": (answer(429, b"{}"), {"max_attempts": 1}, "no more requests now (429)"),
+    "too_long": (answer(413, b"{}"), {}, "does not fit the model (413)"),
+    "status": (answer(418, b"{}"), {}, "an error (status 418)"),
+    "stated": (answer(200, b'{"error": {"code": "invalid_api_key"}}'), {}, "refused the key (401)"),
+    "redirect": (answer(302, b"", {"Location": "http://user:pw@elsewhere"}), {}, "redirects (302)"),
+    "connection": (raw(b""), {"max_attempts": 1}, "broke off"),
+    "timeout": (misbehaving(stay_silent), {"timeout_s": 0.2}, "no answer within 0.2 s"),
+    "malformed": (answer(200, b"<html>"), {}, "is not JSON"),
+    "no_choices": (answer(200, ok(choices=[])), {}, "holds no choice"),
+    "too_large": (answer(200, ok()), {"max_response_bytes": 9}, "longer than 9 bytes"),
+    "encoding": (answer(200, ok(), {"Content-Encoding": "br"}), {}, "content encoding"),
+    "cost_limit": (answer(200, ok()), {"cost_limit_usd": 0.01}, "cost_limit_usd is $0.01"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+async def test_an_error_names_model_host_and_way_out_u_1_9(name: str) -> None:
+    script, changes, said = ERRORS[name]
+    async with loopback(script) as server:
+        error = await failure(server.config(**changes))
+        host = f"127.0.0.1:{server.port}"
+    assert str(error).startswith(f"model test-model at {host}: ")
+    assert said in str(error)
+    assert said in error.message
+    assert says_what_to_do(str(error))
+    assert (error.model, error.host) == ("test-model", host)
+    assert "http" not in str(error).lower().replace("does not speak http", "")
+
+
+@pytest.mark.parametrize(
+    ("model", "chosen_by"),
+    [
+        (None, "LLM_COMMON_MODEL or default_model"),
+        ("glm-4.5-air", f"the call's `model`, a selector's from {_env.TOOL_SELECTION_MODEL.name} or {OTHER}"),
+    ],
+    ids=["default", "call"],
+)
+async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(model: str | None, chosen_by: str) -> None:
+    async with loopback(answer(404, b'{"error": {"message": "no such model"}}')) as server:
+        error = await failure(server.config(), model=model)
+    assert isinstance(error, ModelNotFoundError)
+    assert error.chosen_by == chosen_by
+    assert str(error) == (
+        f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint knows no such model or path (404); "
+        f"check model and base_url; the model was named by {chosen_by}"
+    )
+
+
+async def test_the_host_is_read_from_the_request_that_an_exception_holds_u_b19() -> None:
+    class RequestError(Exception):
+        def __init__(self, url: object) -> None:
+            self.status_code = 401
+            self.request = type("Request", (), {"url": url, "headers": {}})
+
+    async def acompletion(**_: Any) -> Any:
+        raise RequestError("https://user:pw@api.example.test:8443/v1?key=1")
+
+    with pytest.raises(LLMError) as caught:
+        await LiteLLMClient(acompletion, model="m").chat_completion(MESSAGES)
+    assert str(caught.value).startswith("model m at api.example.test:8443: the endpoint refused the key")
+
+
+async def test_ask_names_model_and_host_for_its_own_errors_too_u_1_9() -> None:
+    async with loopback(answer(200, ok("{}"))) as server, OpenAICompatibleClient(server.config()) as client:
+        with pytest.raises(LLMError) as caught:
+            await ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
+        assert str(caught.value).startswith(f"model test-model at 127.0.0.1:{server.port}: The reply does not fit")
+    silent = ScriptedClient([lambda _: asyncio.sleep(5, "")])
+    silent.default_model, silent.host = "mine", "my.host"
+    with pytest.raises(LLMTimeoutError, match=r"model mine at my\.host: No answer within"):
+        await ask(silent, MESSAGES, reply_model=ToolCall, model=None, timeout_s=0.05)
+
+
+class Trap:
+    """A client of which reading anything but its method fails."""
+
+    async def chat_completion(self, **_: object) -> object:
+        raise ValueError("x")
+
+    @property
+    def default_model(self) -> str:
+        raise AssertionError
+
+    host = default_model
+
+
+async def test_no_property_of_a_third_party_client_is_run_for_a_name() -> None:
+    with pytest.raises(LLMError, match=r"^Trap raised ValueError"):
+        await ask(Trap(), MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
+
+
+async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Decision[str]:
+    def judge(_: ToolCall) -> Verdict[str]:
+        return Verdict("", 0, usable=False, feedback="no such tool\nat all")
+
+    client, prompt = ScriptedClient(replies), Prompt("s", "u", ToolCall, judge)
+    ends_at = asyncio.get_running_loop().time() + ends_in_s
+    return await decide(client, prompt, CallOptions(model="m"), ends_at=ends_at)
+
+
+async def test_a_decision_tells_the_caller_where_and_the_model_only_what_u_1_9() -> None:
+    unread = await decided(["no JSON"])
+    assert unread.problem.startswith("model m: ")
+    assert unread.feedback == unread.problem.removeprefix("model m: ")
+    assert (await decided(['{"tool": "t", "args": {}}'])).problem == "no such tool"
+    assert (await decided([], ends_in_s=0)).problem.startswith("model m: The deadline passed")
+
+
+@pytest.mark.parametrize("name", ["line\nbreak", "\x1b[31mred", "\u202eright", "x" * 5_000])
+def test_a_name_of_any_kind_stays_short_and_inert_in_the_text(name: str) -> None:
+    error = LLMError("what happened")
+    error.locate(model=name, host=None)
+    assert error.model == name
+    assert str(error).isprintable()
+    assert len(str(error)) < 150
+
+
+def test_the_first_names_that_an_error_gets_stay() -> None:
+    error = ModelNotFoundError("what happened", status=404)
+    error.locate(model="inner", host=None, chosen_by="inner")
+    error.locate(model="outer", host="outer", chosen_by="outer")
+    assert (error.model, error.host, error.chosen_by) == ("inner", "outer", "inner")
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://api.z.ai/api/paas/v4", "api.z.ai"),
+        ("http://user:pw@box:8080/v1?key=1#f", "box:8080"),
+        ("http://[::1]:80/v1", "[::1]:80"),
+        ("api.z.ai", None),
+        ("http://x:port/", None),
+        ("https://[x", None),
+        (None, None),
+        (5, None),
+    ],
+)
+def test_a_host_is_all_that_an_address_tells(address: object, host: str | None) -> None:
+    assert host_of(address) == host
+
+
+async def test_the_spans_of_a_failed_call_are_errors(exported: InMemorySpanExporter) -> None:
+    calls: list[Callable[[OpenAICompatibleClient], Awaitable[object]]] = [
+        lambda client: client.chat_completion(MESSAGES),
+        lambda client: ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=5),
+    ]
+    async with (
+        loopback(answer(401, b"{}"), answer(200, response(200, ok())), raw(b"")) as server,
+        OpenAICompatibleClient(server.config(max_attempts=1)) as client,
+    ):
+        for call in calls:
+            with pytest.raises(LLMError):
+                await call(client)
+    spans = exported.get_finished_spans()
+    assert {span.name for span in spans} == {"llm.chat_completion", "llm_common.ask"}
+    assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
+    assert not any(span.events for span in spans)
