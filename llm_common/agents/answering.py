@@ -114,7 +114,7 @@ class Answering(BaseModel):
                 attempts=attempts,
             )
         except (LLMError, TokenBudgetError) as exc:
-            update = {"status": status_of(exc), "problem": exc.message, "attempts": tuple(attempts)}
+            update = {"status": status_of(exc), "problem": str(exc), "attempts": tuple(attempts)}
             return facts.model_copy(update=update)
         await self._remember(manager.session_id, query, text)
         return facts.model_copy(update={"text": text, "status": "ok", "attempts": tuple(attempts)})

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LLMResponse as LLMResponse,
         LLMUsage as LLMUsage,
         MessageRole as MessageRole,
+        TokenPrices as TokenPrices,
     )
     from llm_common.core.structured import Attempt as Attempt, answer_text as answer_text, ask as ask
     from llm_common.core.tokens import (

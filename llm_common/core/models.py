@@ -146,7 +146,7 @@ class LLMConfig(BaseModel):
             An endpoint that refuses it is asked for a JSON object from then on.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     api_key: SecretStr = SecretStr("")
     base_url: str

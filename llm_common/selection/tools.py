@@ -252,5 +252,5 @@ def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: C
         tools_shown=None if text.tools is None else len(text.tools),
         tokens_saved=text.tokens_saved,
         cached=decision.cached,
-        problem=decision.feedback.partition("\n")[0] if status not in {"ok", "empty"} else "",
+        problem=decision.problem if status not in {"ok", "empty"} else "",
     )

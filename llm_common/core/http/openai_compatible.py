@@ -60,7 +60,8 @@ class OpenAICompatibleClient(LLMClient):
     One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are retried, up to
     `max_attempts` requests in all; Retry-After is honoured if it fits in the deadline. Redirects are not followed, and
     TLS certificates are always verified. The size of a reply is limited while it arrives, before and after
-    decompression. Options that an endpoint refuses are recorded for each model, and cost one request once. Safe to
+    decompression. Each request has a connection of its own, so that bytes left over from one answer cannot begin the
+    next. Options that an endpoint refuses are recorded for each model, and cost one request once. Safe to
     share between tasks of one event loop.
 
     With an https endpoint, httpx reads the proxy and certificate settings of the machine (HTTPS_PROXY, NO_PROXY,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.core import OpenAICompatibleClient, config_for_provider, config_from_env
+from llm_common.core import LLMConfig, OpenAICompatibleClient, config_for_provider, config_from_env
 from llm_common.core.http.providers import PROVIDERS
 from llm_common.errors import ConfigError
 from llm_common.testing import ScriptedClient
@@ -99,6 +99,15 @@ def test_what_cannot_be_used_is_named(variables: dict[str, str], named: str, env
         config_from_env()
     assert caught.value.variable == named
     assert "secret-1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"timeout": 5}, {"base_url": "x", "timeout_s": -1}, {"base_url": "x", "unknown_price": "allow"}]
+)
+def test_a_configuration_that_is_refused_names_the_field_and_never_the_key_u_1_9(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=[*changes][-1] if len(changes) > 1 else "base_url") as caught:
+        LLMConfig.model_validate({"api_key": "sk-secret-1", "default_model": "m"} | changes)
+    assert "sk-secret-1" not in str(caught.value)
 
 
 def test_a_provider_can_be_asked_for_by_name(env: pytest.MonkeyPatch) -> None:
