@@ -230,14 +230,23 @@ async def test_an_endpoint_that_counts_nothing_cannot_pass_the_limit(usage: obje
 
 
 async def test_after_a_dear_reply_a_model_without_a_price_is_expected_to_cost_as_much() -> None:
-    body = ok(usage={"prompt_tokens": 5, "cost": 0.6})
-    async with loopback(answer(200, body)) as server:
-        client = OpenAICompatibleClient(server.config(cost_limit_usd=1.7, unknown_price="dearest"))
+    dear, cheap = (answer(200, ok(usage={"prompt_tokens": 5, "cost": cost})) for cost in (0.6, 0.1))
+    async with loopback(dear, cheap) as server:
+        client = OpenAICompatibleClient(server.config(cost_limit_usd=1.25, unknown_price="dearest"))
         for _ in range(2):
             await client.chat_completion(messages=MESSAGES)
         with pytest.raises(CostLimitError, match=r"may cost \$0\.6;"):
             await client.chat_completion(messages=MESSAGES)
-        assert client.usage.cost_usd == pytest.approx(1.2)
+        assert client.usage.cost_usd == pytest.approx(0.7)
+
+
+async def test_after_a_dear_reply_a_model_with_a_price_is_expected_to_cost_its_price() -> None:
+    async with loopback(answer(200, ok(usage={"prompt_tokens": 5, "cost": 0.6}))) as server:
+        client = OpenAICompatibleClient(server.config(cost_limit_usd=1.0, **PRICED))
+        for _ in range(2):
+            await client.chat_completion(messages=MESSAGES)
+        with pytest.raises(CostLimitError):
+            await client.chat_completion(messages=MESSAGES)
 
 
 @pytest.mark.parametrize(

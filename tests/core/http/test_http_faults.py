@@ -1,6 +1,7 @@
 """The client against every fault of the misbehaving server: real sockets, real bytes."""
 
 import asyncio
+import gzip
 import json
 import resource
 import time
@@ -83,6 +84,24 @@ async def test_a_bomb_of_a_gigabyte_is_refused_in_little_memory(encoding: str) -
     assert grown_kb < 64_000
 
 
+async def test_a_reply_may_be_as_long_as_the_limit_and_no_byte_longer() -> None:
+    async with loopback(answer(200, ok())) as server:
+        assert (await ask_once(server.config(max_response_bytes=len(ok())))).content
+        error = await failure(server.config(max_response_bytes=len(ok()) - 1))
+    assert isinstance(error, MalformedReplyError)
+    assert error.reason == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"), [(gzip.compress(ok()) + bytes(2_000), "too_large"), (b"", "empty")], ids=["padded", "empty"]
+)
+async def test_what_arrives_is_limited_also_where_it_unpacks_to_little(packed: bytes, reason: str) -> None:
+    async with loopback(answer(200, packed, {"Content-Encoding": "gzip"})) as server:
+        error = await failure(server.config(max_response_bytes=1_000))
+    assert isinstance(error, MalformedReplyError)
+    assert error.reason == reason
+
+
 @pytest.mark.parametrize("status", [301, 302, 307, 308], ids=lambda status: f"F-127-{status}")
 async def test_a_redirect_is_not_followed_and_not_repeated(status: int) -> None:
     async with loopback(answer(200, ok())) as elsewhere:
@@ -156,7 +175,12 @@ async def test_an_error_code_of_digits_alone_is_the_error_that_it_means_f_170(no
     body = b'{"error": {"code": ' + b"4" * 5_000 + b', "status": "429"}}'
     async with loopback(answer(200, body)) as server:
         assert isinstance(await failure(server.config()), MalformedReplyError | LLMRateLimitError)
-    for code, kind in (("401", LLMAuthError), (404, ModelNotFoundError), ("599", LLMStatusError)):
+    for code, kind in (
+        ("400", LLMStatusError),
+        ("401", LLMAuthError),
+        (404, ModelNotFoundError),
+        ("599", LLMStatusError),
+    ):
         async with loopback(answer(200, json.dumps({"error": {"code": code}}).encode())) as server:
             error = await failure(server.config())
         assert isinstance(error, kind)
