@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMMessage, MessageRole, as_messages
+from llm_common.core.http.wire import as_messages
+from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import answer_text, ask
 from llm_common.plans import ToolCall
 from llm_common.testing import ScriptedClient
