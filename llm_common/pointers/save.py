@@ -25,7 +25,7 @@ from llm_common.pointers.pointer import (
     summary_line,
     text_digest,
 )
-from llm_common.pointers.records import PointerRecords, QueryFiles, Transaction
+from llm_common.pointers.records import PointerRecords, QueryFiles, Transaction, blob_key
 from llm_common.pointers.retention import Retention, Tombstones, has_expired, time_text
 from llm_common.redaction.redactor import Redactor
 from llm_common.storage import check_query_id
@@ -51,6 +51,8 @@ class Call:
         query_id: What the user asked, as an id.
         task_id: Task of the plan, if any.
         tool_name: Tool that was called.
+        shown_task_id: The task's id without secrets, as it is stored.
+        shown_tool_name: The tool's name without secrets, as it is stored.
         args: Its arguments as plain data without their secrets, cut when they take over 8 KB.
         args_sha256: Of the whole arguments.
         call_sha256: Of the call; its id is the beginning.
@@ -60,6 +62,8 @@ class Call:
     query_id: str
     task_id: str | None
     tool_name: str
+    shown_task_id: str | None
+    shown_tool_name: str
     args: dict[str, Json]
     args_sha256: str
     call_sha256: str
@@ -81,7 +85,7 @@ class Call:
             InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
             UnserialisableError: JSON cannot stand for the arguments.
         """
-        check_query_id(query_id)
+        query_id = check_query_id(query_id)
         task = str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
         if task is not None:
             task = _checked_name(task, "task_id")
@@ -92,14 +96,17 @@ class Call:
         stable = stable_json(args)
         shown = redactor.data(plain, encoded=encode_json(plain).data)
         assert isinstance(shown, dict)
+        shown_name = redactor.text(tool_name)
         return cls(
             query_id=query_id,
             task_id=task,
             tool_name=tool_name,
+            shown_task_id=None if task is None else redactor.text(task),
+            shown_tool_name=shown_name,
             args=_shortened(shown),
             args_sha256=text_digest(stable),
             call_sha256=call_digest_of(stable, tool_name=tool_name, query_id=query_id, task_id=task),
-            summary=summary_line(tool_name=redactor.text(tool_name), args=shown),
+            summary=summary_line(tool_name=shown_name, args=shown),
         )
 
     @property
@@ -117,12 +124,12 @@ class Call:
         return f"{self.short_id}{ordinal:04x}"
 
     def owns(self, pointer: ContextPointer) -> bool:
-        """Whether the pointer stands for this very call, whatever its id."""
-        return (self.tool_name, self.task_id, self.query_id, self.args_sha256) == (
-            pointer.tool_name,
-            pointer.task_id,
-            pointer.query_id,
-            pointer.args_sha256 or digest_of(pointer.args),
+        """Whether the pointer stands for this very call, whatever its id; older versions stored names with secrets."""
+        return (
+            pointer.query_id == self.query_id
+            and pointer.tool_name in (self.tool_name, self.shown_tool_name)
+            and pointer.task_id in (self.task_id, self.shown_task_id)
+            and (pointer.args_sha256 or digest_of(pointer.args)) == self.args_sha256
         )
 
 
@@ -149,8 +156,8 @@ def describe(
         return ContextPointer(
             pointer_id=call.short_id,
             query_id=call.query_id,
-            task_id=call.task_id,
-            tool_name=call.tool_name,
+            task_id=call.shown_task_id,
+            tool_name=call.shown_tool_name,
             args=call.args,
             created_at=time_text(created_at),
             summary=call.summary,
@@ -235,7 +242,7 @@ class Saver:
     def _placed(self, pointer: ContextPointer) -> ContextPointer:
         """The pointer with the place of its result."""
         name = self._records.result_names(pointer)[0]
-        location = self._records.blobs.location(f"{pointer.query_id}/{name}")
+        location = self._records.blobs.location(blob_key(pointer.query_id, name))
         return pointer.model_copy(update={"result_path": location})
 
     def _evictions(self, pointer: ContextPointer, retention: Retention, now: datetime) -> list[ContextPointer]:
@@ -298,7 +305,8 @@ def _choose_repeat(
 
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
-        raise InvalidIdError(f"{what} is not allowed; use text of at most {_MAX_NAME_CHARS:,} characters")
+        given = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
+        raise InvalidIdError(f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {given}")
     return name
 
 

@@ -156,13 +156,50 @@ async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(op
     pointer = await save(store, "first")
     clock.move(61)
     assert store.list(query_id="q") == []
-    clock.move(-10 * 365 * 24 * HOUR)
+    clock.move(-4)
     assert store.list(query_id="q") == []
     assert reason(store, pointer) == "expired"
     later = [await save(store, n, ttl_s=math.inf) for n in range(5)]
     assert store.list(query_id="q") == later  # saved later is later
+    clock.move(4)
     assert (await store.gc()).expired == 1
     assert reason(open_store(), pointer) == "expired"  # also for those who have seen no other time
+
+
+async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(open_store: Open, clock: Clock) -> None:
+    store, other = open_store(ttl_s=60), open_store(ttl_s=60)
+    before = await save(other, "before")
+    clock.move(365 * 24 * HOUR)
+    assert store.list(query_id="q") == []
+    clock.move(-365 * 24 * HOUR)
+    fresh = await save(other, "fresh")
+    brief = await save(store, "brief", ttl_s=1)
+    for reader in (store, other):
+        assert {one.pointer_id for one in reader.list(query_id="q")} == {
+            one.pointer_id for one in (before, fresh, brief)
+        }
+    assert (await store.gc()).expired == 0
+    clock.move(2)
+    assert reason(store, brief) == reason(other, brief) == "expired"
+    clock.move(1)
+    store.list(query_id="q")
+    clock.move(-3)
+    assert (await store.gc()).expired == 0  # by the clock itself, not by the time that was seen last
+    clock.move(3)
+    assert (await store.gc()).expired == 1
+
+
+async def test_a_result_expires_at_the_very_instant_m_m18_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(ttl_s=60)
+    pointer = await save(store, "x")
+    clock.moment = datetime.fromisoformat(pointer.expires_at or "") - timedelta(microseconds=1)
+    assert open_store().is_stored(query_id="q", pointer_id=pointer.pointer_id)
+    assert (await open_store().gc()).expired == 0
+    clock.moment += timedelta(microseconds=1)
+    reader = open_store()
+    assert reader.list(query_id="q") == []
+    assert (await open_store().gc()).expired == 1
+    assert reason(open_store(), pointer) == "expired"
 
 
 @pytest.mark.parametrize("ttl_s", [0, -1, math.nan])

@@ -405,6 +405,8 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
     events = list[str]()
     full, rename = FileBlobStore(tmp_path), FileBlobStore(tmp_path, durability="rename")
     full.put("q/a", b"1")
+    with full.lock("q"):
+        pass
     real_fsync, real_replace = os.fsync, os.replace
 
     def fsync(descriptor: int) -> None:
@@ -432,6 +434,29 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
         folder.delete("c")
     rename.delete("q/a")
     assert events == ["name c", "name a"]
+
+
+def test_the_folder_of_a_killed_writer_is_flushed_before_its_lock_a_26(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q").mkdir()  # by a writer that was killed before it flushed the base
+    flushed = list[tuple[int, bool]]()
+    real_fsync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((os.fstat(descriptor).st_ino, (tmp_path / "q" / ".lock").exists()))
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    base = tmp_path.stat().st_ino
+    with FileBlobStore(tmp_path, durability="rename").lock("q") as folder:
+        folder.put(("a", b"1"))
+    assert flushed == []
+    (tmp_path / "q" / ".lock").unlink()
+    for _ in range(2):
+        with FileBlobStore(tmp_path).lock("q") as folder:
+            folder.put(("a", b"1"))
+    assert [entry for entry in flushed if entry[0] == base] == [(base, False)]
 
 
 @pytest.mark.parametrize("durability", ["full", "rename"])
