@@ -151,7 +151,8 @@ class ContextPointer(BaseModel):
         query_id: What the user asked, as an id; names the folder.
         task_id: Task of the plan, if any.
         tool_name: Tool that gave the result.
-        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB.
+        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB, or
+            over 100 levels.
         created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is time order.
         summary: One line about the call; see `deterministic_summary`.
         result_path: Where a person finds the result. Information only: loading goes by the ids.

@@ -355,7 +355,7 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
             pointer = ContextPointer.model_validate_json(data)
     try:
         pointer = pointer or ContextPointer.model_validate(decode_json(data))
-    except ValidationError as exc:
+    except (ValidationError, CorruptPointerError) as exc:
         raise CorruptPointerError(f"The record of {pointer_id} is damaged; restore its file from a copy") from exc
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
         raise CorruptPointerError(f"The record of {pointer_id} is that of another place; move its file back")

@@ -36,6 +36,7 @@ MAX_SOURCE_URLS = 50
 
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
+_MAX_ARGS_LEVELS: Final = 100
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
 _MAX_REPEATS: Final = 0xFFFF
@@ -53,7 +54,7 @@ class Call:
         tool_name: Tool that was called.
         shown_task_id: The task's id without secrets, as it is stored.
         shown_tool_name: The tool's name without secrets, as it is stored.
-        args: Its arguments as plain data without their secrets, cut when they take over 8 KB.
+        args: Its arguments as plain data without their secrets, cut when they take over 8 KB or 100 levels.
         args_sha256: Of the whole arguments.
         call_sha256: Of the call; its id is the beginning.
         summary: One line about it.
@@ -94,7 +95,7 @@ class Call:
             raise UnserialisableError(f"args must be a mapping of names to values, not {type(args).__name__}")
         plain = to_plain(dict(args))
         stable = stable_json(args)
-        shown = redactor.data(plain, encoded=encode_json(plain).data)
+        shown = _redacted(plain, redactor)
         assert isinstance(shown, dict)
         shown_name = redactor.text(tool_name)
         return cls(
@@ -181,7 +182,7 @@ def redacted_result(result: object, redactor: Redactor, *, redact_results: bool)
     """
     if redact_results:
         plain = to_plain(_without_secret_error(result, redactor))
-        return redactor.data(plain, encoded=encode_json(plain).data)
+        return _redacted(plain, redactor)
     return _without_secret_error(result, redactor)
 
 
@@ -310,11 +311,30 @@ def _checked_name(name: object, what: str) -> str:
     return name
 
 
+def _redacted(plain: Json, redactor: Redactor) -> Json:
+    try:
+        return redactor.data(plain, encoded=encode_json(plain).data)
+    except RecursionError as exc:
+        raise UnserialisableError("A value is nested too deeply for its secrets to be found; flatten it") from exc
+
+
 def _shortened(args: dict[str, Json]) -> dict[str, Json]:
-    """The arguments themselves, or the beginnings of the first 24 when all of them take over 8 KB."""
-    if len(encode_json(args).data) <= MAX_ARGS_BYTES:
+    """The arguments themselves, or the beginnings of the first 24 when all take over 8 KB or over 100 levels."""
+    if len(encode_json(args).data) <= MAX_ARGS_BYTES and not _is_deep(args):
         return args
     return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
+
+
+def _is_deep(value: Json) -> bool:
+    """Whether the data is so deep that a copy of a pointer, which recurses, might fail."""
+    level = [value]
+    for _ in range(_MAX_ARGS_LEVELS):
+        inner: list[Json] = []
+        for each in level:
+            if isinstance(each, list | dict):
+                inner += each.values() if isinstance(each, dict) else each
+        level = inner
+    return any(isinstance(each, list | dict) for each in level)
 
 
 def _beginning(value: Json) -> Json:

@@ -1,7 +1,9 @@
 """How long results stay: time to live, limits, pins, erasing, and clearing up; in every home, and after kills."""
 
 import asyncio
+import hashlib
 import itertools
+import json
 import math
 import multiprocessing
 import os
@@ -215,6 +217,23 @@ async def test_a_time_that_is_none_is_refused_s0_21(open_store: Open, ttl_s: flo
 
 def test_a_time_beyond_all_calendars_is_for_ever_s0_21() -> None:
     assert Retention(ttl_s=1e300).expires_at(START) is None
+
+
+async def test_tombstones_are_salted_m_n18_s0_21(tmp_path: Path) -> None:
+    """The same pointer has another tag in every store, so that no list of likely ids tells what was there."""
+    tags = []
+    for number in range(3):
+        store = FileContextPointerStore(tmp_path / str(number), durability="rename")
+        pointer = await save(store, "x")
+        store.delete(query_id="q")
+        [path] = [one for one in (tmp_path / str(number) / OWN_FOLDER).iterdir() if one.name != ".lock"]
+        text = path.read_text()
+        assert pointer.pointer_id not in text
+        tags += json.loads(text)["gone"]
+        assert reason(store, pointer) == "erased"
+    assert len(set(tags)) == 3
+    plain = [hashlib.blake2b(f"q/{pointer.pointer_id}".encode(), digest_size=8).hexdigest()]
+    assert not {*plain} & {*tags}
 
 
 def put_record(store: ContextPointerStore, pointer: ContextPointer) -> None:
