@@ -8,9 +8,11 @@ import errno
 import itertools
 import logging
 import os
+import random
 import secrets
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,15 +30,7 @@ from llm_common.errors import (
     StoreFullError,
     UnsafePathError,
 )
-from llm_common.storage.blob import (
-    BlobEntry,
-    FolderScan,
-    check_folder,
-    check_key,
-    check_name,
-    query_id_of,
-)
-from llm_common.storage.file_locks import lock_descriptors, wait_for_lock
+from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, query_id_of
 
 if sys.platform != "win32":
     import fcntl
@@ -51,6 +45,8 @@ _LOCK_NAME: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _TEMPORARY_LIFE_S: Final = 3600.0  # no healthy write takes an hour
 _CLOCK_GRAIN_S: Final = 0.05
+_FIRST_PAUSE_S: Final = 0.0005
+_MAX_PAUSE_S: Final = 0.008
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -116,10 +112,8 @@ class FileBlobStore:
         allow_unsafe_dir: bool = False,
     ) -> None:
         if sys.platform == "win32":
-            raise StoreError(
-                "A store of files needs a POSIX system, such as Linux, macOS or WSL; "
-                "use InMemoryContextPointerStore or ObjectContextPointerStore instead"
-            )
+            ways_out = "use InMemoryContextPointerStore or ObjectContextPointerStore instead"
+            raise StoreError(f"A store of files needs a POSIX system, such as Linux, macOS or WSL; {ways_out}")
         if durability not in ("full", "rename"):
             raise ValueError('durability must be "full" or "rename"')
         self._base_dir = Path(base_dir).expanduser().absolute()
@@ -301,12 +295,15 @@ class _Folder:
         """Ends the lock, if there is one, and closes the directory."""
         try:
             if self._lock is not None:
-                lock_descriptors.release(self._lock)
+                _locks.release(self._lock)
         finally:
             os.close(self._descriptor)
 
     def lock(self, *, shared: bool, deadline: float, timeout_s: float) -> bool:
         """Whether the folder is locked until it is closed; False when another lock file is at its path by then.
+
+        The kernel's own waiting cannot be timed: this asks again, at random and ever longer intervals up to 8 ms, short
+        enough that no waiter starves behind busy writers.
 
         Args:
             shared: True admits other shared holders, and does not make the lock file.
@@ -318,27 +315,33 @@ class _Folder:
             LockTimeoutError: Others held it all the time.
             OSError: The file system has no locks (ENOLCK, EOPNOTSUPP).
         """
-        self._lock = lock_descriptors.open(lambda: self._open_lock_file(shared=shared))
+        flags = _FILE if shared else _FILE | os.O_RDWR
+        try:
+            self._lock = _locks.open(partial(os.open, _LOCK_NAME, flags, dir_fd=self._descriptor))
+        except FileNotFoundError:
+            if shared:
+                raise
+            if self._access.durable:  # a writer that made the folder may have been killed before it flushed its name
+                _fsync_directory(Path(self._path).parent)
+            make = partial(os.open, _LOCK_NAME, flags | os.O_CREAT, 0o600, dir_fd=self._descriptor)
+            self._lock = _locks.open(make)
         status = self._checked(self._lock, _LOCK_NAME)
-        if not wait_for_lock(self._lock, shared=shared, deadline=deadline):
-            raise LockTimeoutError(
-                f"Another writer held {self._path} for {timeout_s:g} s; raise lock_timeout_s, "
-                "or end the process that hangs"
-            )
+        wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                fcntl.flock(self._lock, wanted)
+                break
+            except BlockingIOError as exc:
+                if time.monotonic() >= deadline:
+                    text = f"Another writer held {self._path} for {timeout_s:g} s; raise lock_timeout_s, or end that one"
+                    raise LockTimeoutError(text) from exc
+            time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
+            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
         try:
             return os.path.samestat(status, os.stat(f"{self._path}/{_LOCK_NAME}", follow_symlinks=False))  # noqa: PTH116 - on the way of every save
         except FileNotFoundError:
             return False
-
-    def _open_lock_file(self, *, shared: bool) -> int:
-        if shared:
-            return os.open(_LOCK_NAME, _FILE, dir_fd=self._descriptor)
-        try:
-            return os.open(_LOCK_NAME, _FILE | os.O_RDWR, dir_fd=self._descriptor)
-        except FileNotFoundError:
-            if self._access.durable:  # a writer that made the folder may have been killed before it flushed its name
-                _fsync_directory(Path(self._path).parent)
-            return os.open(_LOCK_NAME, _FILE | os.O_RDWR | os.O_CREAT, 0o600, dir_fd=self._descriptor)
 
     def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
         """The bytes of a regular file, None when there is none; see `LockedFolder.get`."""
@@ -389,12 +392,12 @@ class _Folder:
         try:
             size = self._checked(descriptor, name).st_size
             if max_bytes is not None and size > max_bytes:
-                raise CorruptPointerError(f"{self._path}/{name} has {size:,} bytes, too many; restore it from a copy")
+                raise MemoryError  # noqa: TRY301 - as one that the memory cannot hold
             data = os.read(descriptor, size + 1)
             if len(data) != size:
                 data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
         except (MemoryError, OverflowError) as exc:
-            raise CorruptPointerError(f"{self._path}/{name} is larger than the memory; restore it from a copy") from exc
+            raise CorruptPointerError(f"{self._path}/{name} has too many bytes; restore it from a copy") from exc
         else:
             return data
         finally:
@@ -404,10 +407,8 @@ class _Folder:
         """As `read`, but None when this one file cannot be read; a process out of descriptors still raises."""
         try:
             return self.read(name, max_bytes)
-        except (UnsafePathError, CorruptPointerError):
-            return None
-        except OSError as exc:
-            if exc.errno in _EXHAUSTED:
+        except (UnsafePathError, CorruptPointerError, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno in _EXHAUSTED:
                 raise
             return None
 
@@ -480,6 +481,49 @@ class _Folder:
             and (status.st_nlink <= 1 or self._access.hard_links)
             and (status.st_uid in self._owners or self._access.unsafe_dir)
         )
+
+
+class _LockDescriptors:
+    """The descriptors of lock files that this process has open.
+
+    flock(2) belongs to the open file, which a forked child shares: a child that outlives its parent would keep the
+    parent's locks. A child therefore closes them at once.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._guard = threading.Lock()  # no fork comes between the opening of a descriptor and its entry here
+        if sys.platform != "win32":
+            os.register_at_fork(
+                before=self._guard.acquire, after_in_parent=self._guard.release, after_in_child=self._close_all
+            )
+
+    def open(self, make: Callable[[], int]) -> int:
+        with self._guard:
+            descriptor = make()
+            self._open.add(descriptor)
+            return descriptor
+
+    def release(self, descriptor: int) -> None:
+        """Ends the lock, also for a child that was forked without Python's knowledge, and closes the descriptor."""
+        if descriptor not in self._open:  # this process was forked within the block
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            with self._guard:
+                self._open.discard(descriptor)
+                os.close(descriptor)
+
+    def _close_all(self) -> None:
+        for descriptor in self._open:
+            with suppress(OSError):
+                os.close(descriptor)
+        self._open.clear()
+        self._guard.release()
+
+
+_locks = _LockDescriptors()
 
 
 def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
