@@ -194,11 +194,11 @@ class Objects:
         return await ask(ScriptedClient([reply]), [], reply_model=ToolCall, model=None, timeout_s=0.05)
 
     async def full(self) -> object:
-        with translate_os_errors("write"):
+        with translate_os_errors("write", "base/q"):
             raise OSError(28, CANARY, CANARY)
 
     async def refused(self) -> object:
-        with translate_os_errors("write"):
+        with translate_os_errors("write", "base/q"):
             raise OSError(5, CANARY, CANARY)
 
 
@@ -207,8 +207,8 @@ async def raised(error: errors.LLMCommonError) -> object:
 
 
 REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
-    "InvalidIdError": lambda use: use.save(query_id=f"../{CANARY}"),
-    "UnsafePathError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer(pointer_id=f"/{CANARY}")),
+    "InvalidIdError": lambda use: use.save(query_id="../x", args={CANARY: CANARY}),
+    "UnsafePathError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer(pointer_id="/x")),
     "PointerNotFoundError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer()),
     "CorruptPointerError": lambda use: use.damage(),
     "UnserialisableError": lambda use: use.save(args={"password": CANARY, CANARY: iter("")}),

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.records import PointerRecords, QueryFiles, meta_name, parse_meta
-from llm_common.storage import BlobEntry, BlobStore
+from llm_common.pointers.records import MAX_RECORD_BYTES, PointerRecords, QueryFiles, meta_name, parse_meta
+from llm_common.storage import BlobEntry, BlobStore, folder_of
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,9 @@ class PointerIndex:
             StoreError: The folder cannot be read.
         """
         cached = self._cache.get(query_id)
-        folder_etag = self._records.blobs.folder_etag(query_id)  # before the scan, which may see later changes
+        folder_etag = self._records.blobs.folder_etag(
+            folder_of(query_id)
+        )  # before the scan, which may see later changes
         is_fresh = cached and folder_etag is not None and folder_etag == cached.folder_etag
         if cached and is_fresh and time.monotonic() < cached.until_s:
             listing = cached.listing
@@ -84,7 +86,7 @@ class PointerIndex:
     def _scan(self, query_id: str, cached: _Cached | None, folder_etag: object) -> PointerListing:
         files = QueryFiles.of(self._records.blobs, query_id)
         if files.temporaries:
-            self._records.blobs.sweep(query_id)
+            self._records.blobs.sweep(folder_of(query_id))
         known = cached.by_id if cached else {}
         listed: list[_Listed] = []
         changed: list[str] = []
@@ -136,7 +138,7 @@ def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:
 
 def _read_metas(blobs: BlobStore, query_id: str, pointer_ids: list[str]) -> Iterator[ContextPointer | None]:
     """The pointer of each id, None for a meta that is damaged or gone."""
-    metas = blobs.get_many(query_id, [meta_name(one) for one in pointer_ids])
+    metas = blobs.get_many(folder_of(query_id), [*map(meta_name, pointer_ids)], max_bytes=MAX_RECORD_BYTES)
     for pointer_id, meta in zip(pointer_ids, metas, strict=True):
         try:
             yield parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)

@@ -15,15 +15,18 @@ from pydantic import BaseModel, ConfigDict
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 from llm_common.pointers.listing import read_pointers
 from llm_common.pointers.records import (
+    MAX_RECORD_BYTES,
     LeftoverKind,
     PointerRecords,
     QueryFiles,
     Transaction,
+    blob_key,
     meta_name,
     owner_of,
     parse_meta,
 )
 from llm_common.pointers.retention import Tombstones, has_expired
+from llm_common.storage import folder_of, query_id_of
 
 FindingKind = Literal[
     LeftoverKind,
@@ -146,7 +149,7 @@ class Maintenance:
 
         count = self._records.change(query_id, remove) if chosen() else 0
         if pointer_ids is None or self._scan(query_id).is_empty:
-            self._records.blobs.remove_folder(query_id)
+            self._records.blobs.remove_folder(folder_of(query_id))
         return count
 
     def gc(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
@@ -160,7 +163,7 @@ class Maintenance:
             StoreError: The queries cannot be listed.
         """
         counts = Counter[str]()
-        for query_id in self._records.blobs.folders():
+        for query_id in map(query_id_of, self._records.blobs.folders()):
             if stopped():
                 break
             counts["queries"] += 1
@@ -185,7 +188,7 @@ class Maintenance:
         """
         queries = pointers = 0
         findings: list[StoreFinding] = []
-        for query_id in self._records.blobs.folders():
+        for query_id in map(query_id_of, self._records.blobs.folders()):
             if stopped():
                 break
             queries += 1
@@ -206,13 +209,13 @@ class Maintenance:
         files = self._scan(query_id)
         counts = Counter[str]()
         if files.temporaries:
-            self._records.blobs.sweep(query_id)
+            self._records.blobs.sweep(folder_of(query_id))
             counts.update(temporaries=len(files.temporaries), freed_bytes=sum(files.temporaries.values()))
         if self._records.leftovers(files, now=now) or self._expired(files, now):
             counts += self._records.change(query_id, lambda transaction: self._collect(transaction, query_id, now))
             files = self._scan(query_id)
         if files.is_empty:
-            self._records.blobs.remove_folder(query_id)
+            self._records.blobs.remove_folder(folder_of(query_id))
         return counts
 
     def _collect(self, transaction: Transaction, query_id: str, now: datetime) -> Counter[str]:
@@ -239,7 +242,7 @@ class Maintenance:
         faults = self._faults(files, files.by_pointer, now)
         whole = len(files.by_pointer.keys() - faults.keys() - files.unreadable)
         if repair and files.temporaries:
-            self._records.blobs.sweep(query_id)
+            self._records.blobs.sweep(folder_of(query_id))
         if faults and repair:
             faults = self._records.change(query_id, lambda txn: self._repair(txn, query_id, list(faults), now))
         elif faults:  # a writer may have been at work
@@ -266,7 +269,7 @@ class Maintenance:
         except (PointerNotFoundError, CorruptPointerError) as exc:
             meta = meta_name(pointer_id)
             try:
-                data = self._records.blobs.get(f"{query_id}/{meta}")
+                data = self._records.blobs.get(blob_key(query_id, meta), max_bytes=MAX_RECORD_BYTES)
                 pointer = parse_meta(data, query_id=query_id, pointer_id=pointer_id)
             except StoreError:
                 return {meta: "bad_meta"}

@@ -22,16 +22,19 @@ from llm_common.errors import CorruptPointerError, PointerNotFoundError
 from llm_common.pointers.pointer import ContextPointer, text_digest
 from llm_common.pointers.records import (
     ABANDONED_AFTER,
+    MAX_RECORD_BYTES,
     LeftoverKind,
     QueryFiles,
     Transaction,
+    blob_key,
     matches_digest,
+    max_result_bytes,
     meta_bytes,
     meta_name,
     parse_meta,
 )
 from llm_common.pointers.store import ContextPointerStore, StoreOptions
-from llm_common.storage import BlobStore
+from llm_common.storage import BlobStore, folder_of
 from llm_common.storage.object_store import (
     BlobVersion,
     ObjectBlobStore,
@@ -73,11 +76,11 @@ class ObjectRecords:
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its verified result; see `PointerRecords.load`."""
-        key = f"{query_id}/{meta_name(pointer_id)}"
+        key = blob_key(query_id, meta_name(pointer_id))
         last = None
         for _ in range(_MAX_READS):
-            data, version = self._blobs.get_version(key)
-            pointer = parse_meta(data, query_id=query_id, pointer_id=pointer_id)
+            data, version = self._blobs.get_version(key, max_bytes=MAX_RECORD_BYTES)
+            pointer = parse_meta(data or b"", query_id=query_id, pointer_id=pointer_id)
             payload = self._result(pointer)
             if payload is not None and matches_digest(pointer, payload):
                 return pointer, payload
@@ -85,8 +88,8 @@ class ObjectRecords:
                 break
             last = version
         if payload is None:
-            raise PointerNotFoundError("The result of this pointer is gone; use one that the store lists")
-        raise CorruptPointerError("A stored result is not what was saved; restore its object from a copy")
+            raise PointerNotFoundError(f"The result of {pointer_id} is gone; use a pointer that the store lists")
+        raise CorruptPointerError(f"The result of {pointer_id} is not what was saved; restore its object from a copy")
 
     load_once = load
 
@@ -116,7 +119,8 @@ class ObjectRecords:
         names = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in names:
             return ()
-        [meta] = self._blobs.get_many(files.query_id, [meta_name(pointer_id)])
+        folder, meta_names = folder_of(files.query_id), [meta_name(pointer_id)]
+        [meta] = self._blobs.get_many(folder, meta_names, max_bytes=MAX_RECORD_BYTES)
         try:
             pointer = parse_meta(meta or b"", query_id=files.query_id, pointer_id=pointer_id)
         except CorruptPointerError:
@@ -126,7 +130,8 @@ class ObjectRecords:
     def _result(self, pointer: ContextPointer) -> bytes | None:
         for name in self.result_names(pointer):
             with suppress(PointerNotFoundError):
-                return self._blobs.get(f"{pointer.query_id}/{name}")
+                data, _ = self._blobs.get_version(blob_key(pointer.query_id, name), max_bytes=max_result_bytes(pointer))
+                return data or b""
         return None
 
 
@@ -143,8 +148,9 @@ class _ObjectTransaction:
     def current(self, pointer_id: str) -> ContextPointer | None:
         self._versions[pointer_id] = None
         with suppress(PointerNotFoundError, CorruptPointerError):
-            data, self._versions[pointer_id] = self._blobs.get_version(f"{self._query_id}/{meta_name(pointer_id)}")
-            return parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
+            key = blob_key(self._query_id, meta_name(pointer_id))
+            data, self._versions[pointer_id] = self._blobs.get_version(key, max_bytes=MAX_RECORD_BYTES)
+            return parse_meta(data or b"", query_id=self._query_id, pointer_id=pointer_id)
         return None
 
     def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
@@ -160,31 +166,31 @@ class _ObjectTransaction:
 
     def clean(self, leftovers: Collection[str]) -> None:
         for name in leftovers:
-            self._blobs.delete(f"{self._query_id}/{name}")
+            self._blobs.delete(blob_key(self._query_id, name))
 
     def remove(self, *pointer_ids: str) -> None:
         files = QueryFiles.of(self._blobs, self._query_id) if pointer_ids else None
         for pointer_id in pointer_ids:
             # The meta goes first: without it the rest counts for nothing.
-            self._blobs.delete(f"{self._query_id}/{meta_name(pointer_id)}")
+            self._blobs.delete(blob_key(self._query_id, meta_name(pointer_id)))
             for name in files.by_pointer.get(pointer_id, ()) if files else ():
-                self._blobs.delete(f"{self._query_id}/{name}")
+                self._blobs.delete(blob_key(self._query_id, name))
 
     def _put(self, pointer: ContextPointer, payload: bytes, *, replaces: BlobVersion | None) -> bool:
         name = self._records.result_names(pointer)[0]
         if name not in self._uploaded:
             self._blobs.check_conditions()  # before anything is stored that no meta could ever name
-            self._blobs.put(f"{self._query_id}/{name}", payload)
+            self._blobs.put(blob_key(self._query_id, name), payload)
             self._uploaded.add(name)
         return self._put_meta(pointer, replaces=replaces)
 
     def _put_meta(self, pointer: ContextPointer, *, replaces: BlobVersion | None) -> bool:
-        key = f"{self._query_id}/{meta_name(pointer.pointer_id)}"
+        key = blob_key(self._query_id, meta_name(pointer.pointer_id))
         return self._blobs.put_if(key, meta_bytes(pointer), replaces=replaces) is not None
 
 
 class ObjectContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` of objects: `prefix/query_id/{pointer_id}.meta.json` and `….{digits}.result.json`.
+    """A `ContextPointerStore` of objects: `{pointer_id}.meta.json` and `….{digits}.result.json` in `prefix/query_id`.
 
     Any number of processes on any number of machines save and read at the same time without a lock; the top of this
     module says how. Needs a store that keeps conditional puts: S3, Google Cloud Storage, Azure, most of what speaks S3,

@@ -4,7 +4,6 @@ A model writes them, so each is bounded: a path by its length, a filter by its w
 expression by the size that it compiles to and by its CPU time.
 """
 
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from llm_common.errors import CorruptPointerError
-from llm_common.text.canonical import decode_json
+from llm_common.text.canonical import decode_json, json_text
 
 TextForm = Literal["text", "json"]
 
@@ -144,8 +143,7 @@ def _as_text(value: Any) -> ExtractedPart:
     try:
         return ExtractedPart(orjson.dumps(value).decode(), "json")
     except TypeError:  # an integer over 64 bits, half a surrogate pair, or more levels than orjson takes
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return ExtractedPart(text if _is_utf8(text) else json.dumps(value, separators=(",", ":")), "json")
+        return ExtractedPart(json_text(value), "json")
 
 
 def _is_utf8(text: str) -> bool:

@@ -136,6 +136,7 @@ KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit"
 """Arguments that say most about a call, in the order in which a summary names them."""
 
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
+_SHOWN_ID_CHARS = 40
 _SUMMARY_CHARS = 300
 _VALUE_CHARS = 120
 _LONG = 1 << 64
@@ -150,7 +151,8 @@ class ContextPointer(BaseModel):
         query_id: What the user asked, as an id; names the folder.
         task_id: Task of the plan, if any.
         tool_name: Tool that gave the result.
-        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB.
+        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB, or
+            over 100 levels.
         created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is time order.
         summary: One line about the call; see `deterministic_summary`.
         result_path: Where a person finds the result. Information only: loading goes by the ids.
@@ -189,13 +191,17 @@ def check_pointer_id(pointer_id: str) -> str:
 
     Raises:
         PointerNotFoundError: Hexadecimal digits, but too many, too few or in capitals: no such pointer can exist.
-        UnsafePathError: Anything else.
+        UnsafePathError: Any other text.
+        TypeError: No text.
     """
+    if not isinstance(pointer_id, str):
+        raise TypeError(f"A pointer id must be text, not {type(pointer_id).__name__}; pass pointer.pointer_id")
     if _POINTER_ID.fullmatch(pointer_id):
         return pointer_id
+    shown = repr(pointer_id[:_SHOWN_ID_CHARS])
     if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
-        raise PointerNotFoundError("Nothing has this id; use one that the store gave: 12 to 16 lower-case hex digits")
-    raise UnsafePathError("This is no pointer id; use one that the store gave")
+        raise PointerNotFoundError(f"Nothing has the id {shown}; use one of 12 to 16 lower-case hex digits")
+    raise UnsafePathError(f"{shown} is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits")
 
 
 def call_digest(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:

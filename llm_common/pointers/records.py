@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from llm_common.errors import CorruptPointerError, StoreError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore
+from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore, folder_of
 from llm_common.text.canonical import decode_json, encode_json
 
 T = TypeVar("T")
@@ -33,6 +33,12 @@ LeftoverKind = Literal["leftover_next", "orphan_result"]
 
 ABANDONED_AFTER: Final = timedelta(hours=1)
 """No healthy save takes as long: what is unfinished by then has lost its writer."""
+
+MAX_RECORD_BYTES: Final = 10_000_000
+"""Far over any record of a pointer, a few KB; a larger one is damaged, and not read."""
+
+_MAX_UNRECORDED_BYTES: Final = 500_000_000
+"""Most bytes of a result whose size no record tells, as those of older versions."""
 
 _NAME = re.compile(
     r"([0-9a-f]{12,16})\.(?:meta\.json|next|result\.json"
@@ -68,7 +74,7 @@ class QueryFiles:
             UnsafePathError: The query's folder is a link or belongs to another user.
             StoreError: It cannot be read.
         """
-        found = blobs.scan(query_id)
+        found = blobs.scan(folder_of(query_id))
         by_pointer: dict[str, dict[str, BlobEntry]] = {}
         unrecognized = list(found.unrecognized)
         for name, entry in found.blobs.items():
@@ -175,12 +181,12 @@ class LockedRecords:
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
         """What the work returns, called once under the query's lock; see `PointerRecords.change`."""
-        with self._blobs.lock(query_id) as folder:
+        with self._blobs.lock(folder_of(query_id)) as folder:
             return work(_LockedTransaction(folder, query_id))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:
         """A block under a shared lock; see `PointerRecords.quiet`."""
-        return self._blobs.lock_shared(query_id)
+        return self._blobs.lock_shared(folder_of(query_id))
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """The pointer and its verified result; see `PointerRecords.load`."""
@@ -192,18 +198,27 @@ class LockedRecords:
 
     def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """As `load`, without waiting for a writer; see `PointerRecords.load_once`."""
-        names = [meta_name(pointer_id), _result_name(pointer_id)]
-        meta, payload = self._blobs.get_many(query_id, names)  # in this order, which that of the steps relies on
-        if meta is None or payload is None:
-            meta, payload = (self._blobs.get(f"{query_id}/{name}") for name in names)  # raises what is wrong
-        pointer = _described(payload, meta, query_id, pointer_id)
-        if pointer is None or pointer.result_sha256 is None:  # one of an older version describes whatever is there
-            [pending] = self._blobs.get_many(query_id, [_next_name(pointer_id)])
-            pointer = _described(payload, pending, query_id, pointer_id) or pointer
-        if pointer is None:
-            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)  # raises if it is the meta that is damaged
-            raise CorruptPointerError("A stored result is not what was saved; restore its file from a copy")
-        return pointer, payload
+        # The record comes before the result, which the order of the steps relies on.
+        meta = self._blobs.get(blob_key(query_id, meta_name(pointer_id)), max_bytes=MAX_RECORD_BYTES)
+        pair = self._described(meta, query_id, pointer_id)
+        if pair is None or pair[0].result_sha256 is None:  # one of an older version describes whatever is there
+            names = [_next_name(pointer_id)]
+            [pending] = self._blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
+            pair = self._described(pending, query_id, pointer_id) or pair
+        if pair is None:
+            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)  # raises if it is the record that is damaged
+            raise CorruptPointerError(f"The result of {pointer_id} is not what was saved; restore its file from a copy")
+        return pair
+
+    def _described(self, record: bytes | None, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes] | None:
+        """The pointer of a record with its result, None for a damaged record, or that of another result."""
+        with suppress(CorruptPointerError):
+            pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
+            key = blob_key(query_id, _result_name(pointer_id))
+            payload = self._blobs.get(key, max_bytes=max_result_bytes(pointer))
+            if matches_digest(pointer, payload):
+                return pointer, payload
+        return None
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
         """The one name of the pointer's result."""
@@ -240,7 +255,9 @@ class _LockedTransaction:
         pending = self._read(_next_name(pointer_id), pointer_id)
         if pending is None:
             return committed
-        payload = self._folder.get(_result_name(pointer_id))
+        payload = None
+        with suppress(CorruptPointerError):
+            payload = self._folder.get(_result_name(pointer_id), max_bytes=max_result_bytes(pending))
         if payload is not None and matches_digest(pending, payload):
             self._folder.put((meta_name(pointer_id), meta_bytes(pending)))
             committed = pending
@@ -287,10 +304,19 @@ class _LockedTransaction:
 
     def _read(self, name: str, pointer_id: str) -> ContextPointer | None:
         """The pointer of a record, None when it is missing or damaged."""
-        data = self._folder.get(name)
         with suppress(CorruptPointerError):
+            data = self._folder.get(name, max_bytes=MAX_RECORD_BYTES)
             return None if data is None else parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
         return None
+
+
+def blob_key(query_id: str, name: str) -> str:
+    """The key of a blob of a query.
+
+    Raises:
+        InvalidIdError: `query_id` is not allowed.
+    """
+    return f"{folder_of(query_id)}/{name}"
 
 
 def meta_name(pointer_id: str) -> str:
@@ -329,11 +355,16 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
             pointer = ContextPointer.model_validate_json(data)
     try:
         pointer = pointer or ContextPointer.model_validate(decode_json(data))
-    except ValidationError as exc:
-        raise CorruptPointerError("A stored pointer is damaged; restore its file from a copy") from exc
+    except (ValidationError, CorruptPointerError) as exc:
+        raise CorruptPointerError(f"The record of {pointer_id} is damaged; restore its file from a copy") from exc
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
-        raise CorruptPointerError("A stored pointer is that of another place; move its file back")
+        raise CorruptPointerError(f"The record of {pointer_id} is that of another place; move its file back")
     return pointer
+
+
+def max_result_bytes(pointer: ContextPointer) -> int:
+    """Over how many bytes a result is damaged, and not read."""
+    return _MAX_UNRECORDED_BYTES if pointer.result_bytes is None else pointer.result_bytes
 
 
 def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
@@ -341,14 +372,3 @@ def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
     if pointer.result_sha256 is None:
         return True
     return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
-
-
-def _described(payload: bytes, record: bytes | None, query_id: str, pointer_id: str) -> ContextPointer | None:
-    """The pointer of a record that matches the payload, None for a damaged record, or that of another result."""
-    if record is None:
-        return None
-    try:
-        pointer = parse_meta(record, query_id=query_id, pointer_id=pointer_id)
-    except CorruptPointerError:
-        return None
-    return pointer if matches_digest(pointer, payload) else None

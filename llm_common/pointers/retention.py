@@ -19,11 +19,13 @@ from llm_common.storage import OWN_FOLDER, BlobStore
 Reason = Literal["expired", "erased"]
 
 _MISSES = {
-    "expired": "The time of this stored result is over and it is gone; go on without it",
-    "erased": "This stored result was erased; go on without it",
-    "unknown": "Nothing is stored under this pointer; use one that the store gave",
+    "expired": "The time of the result {pointer} is over and it is gone; go on without it",
+    "erased": "The result {pointer} was erased; go on without it",
+    "unknown": "Nothing is stored under the pointer {pointer}; use one that the store gave",
 }
 _TICK: Final = timedelta(microseconds=1)
+_MAX_STEP_BACK: Final = timedelta(seconds=5)
+_MAX_SHARD_BYTES: Final = 1_000_000  # a full one has 60 KB
 _MAX_ENTRIES_PER_SHARD: Final = 1_024
 _KEPT: Final = timedelta(days=30)
 
@@ -31,9 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class SteadyClock:
-    """Tells the time in UTC, each time later than before: by a microsecond when the clock underneath goes back.
+    """Tells the time in UTC, later than before by a microsecond while the clock underneath is up to 5 seconds back.
 
-    What has expired stays expired, and what was saved later is later, for the life of the process. It takes no lock,
+    So what has expired stays expired, and what was saved later is later, while the system corrects its clock. A clock
+    that is further back is believed: it was wrong before, as after the resume of a virtual machine. No lock is taken,
     which a forked child could inherit held: two threads that ask at the same instant may get the same time.
 
     Args:
@@ -46,8 +49,15 @@ class SteadyClock:
 
     def now(self) -> datetime:
         """The time, in UTC."""
-        self._last = now = max(self._read().astimezone(UTC), self._last + _TICK)
+        now = self.read()
+        if timedelta(0) < self._last + _TICK - now <= _MAX_STEP_BACK:
+            now = self._last + _TICK
+        self._last = now
         return now
+
+    def read(self) -> datetime:
+        """The time of the clock underneath, in UTC, whatever it told before."""
+        return self._read().astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +144,10 @@ def time_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def not_found(reason: Literal["expired", "erased", "unknown"]) -> PointerNotFoundError:
+def not_found(reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str) -> PointerNotFoundError:
     """The miss of a pointer, in words that send nobody to run the tool again."""
-    return PointerNotFoundError(_MISSES[reason], reason=reason)
+    text = _MISSES[reason].format(pointer=f"{pointer_id} of query {query_id!r}")
+    return PointerNotFoundError(text, reason=reason)
 
 
 class _Shard(BaseModel):
@@ -177,7 +188,7 @@ class Tombstones:
     def reason(self, query_id: str, pointer_id: str) -> Literal["expired", "erased", "unknown"]:
         """Why the pointer is not there."""
         with suppress(StoreError):
-            shard = _Shard.read(self._blobs.get(_shard_key(query_id)))
+            shard = _Shard.read(self._blobs.get(_shard_key(query_id), max_bytes=_MAX_SHARD_BYTES))
             return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
         return "unknown"
 
@@ -193,7 +204,7 @@ class Tombstones:
 
         try:
             if pointer_ids:
-                self._blobs.update(_shard_key(query_id), add)
+                self._blobs.update(_shard_key(query_id), add, max_bytes=_MAX_SHARD_BYTES)
         except StoreError as exc:
             _log.warning("why %d pointers are gone could not be noted: %s", len(pointer_ids), type(exc).__name__)
             return False
@@ -208,12 +219,16 @@ class Tombstones:
             young = {tag: why for tag, why in shard.gone.items() if why[1] >= oldest}
             return shard.model_copy(update={"gone": young}).model_dump_json().encode()
 
-        for name in self._blobs.scan(OWN_FOLDER).blobs:
-            with suppress(PointerNotFoundError):
+        shards: Collection[str] = ()
+        with suppress(StoreError):
+            shards = self._blobs.scan(OWN_FOLDER).blobs
+        for name in shards:
+            with suppress(StoreError):
                 key = f"{OWN_FOLDER}/{name}"
-                old = sum(day < oldest for _, day in _Shard.read(self._blobs.get(key)).gone.values())
+                shard = _Shard.read(self._blobs.get(key, max_bytes=_MAX_SHARD_BYTES))
+                old = sum(day < oldest for _, day in shard.gone.values())
                 if old:
-                    self._blobs.update(key, drop)
+                    self._blobs.update(key, drop, max_bytes=_MAX_SHARD_BYTES)
                 pruned += old
         return pruned
 

@@ -25,7 +25,7 @@ from llm_common.pointers.pointer import (
     summary_line,
     text_digest,
 )
-from llm_common.pointers.records import PointerRecords, QueryFiles, Transaction
+from llm_common.pointers.records import PointerRecords, QueryFiles, Transaction, blob_key
 from llm_common.pointers.retention import Retention, Tombstones, has_expired, time_text
 from llm_common.redaction.redactor import Redactor
 from llm_common.storage import check_query_id
@@ -36,6 +36,7 @@ MAX_SOURCE_URLS = 50
 
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
+_MAX_ARGS_LEVELS: Final = 100
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
 _MAX_REPEATS: Final = 0xFFFF
@@ -51,7 +52,9 @@ class Call:
         query_id: What the user asked, as an id.
         task_id: Task of the plan, if any.
         tool_name: Tool that was called.
-        args: Its arguments as plain data without their secrets, cut when they take over 8 KB.
+        shown_task_id: The task's id without secrets, as it is stored.
+        shown_tool_name: The tool's name without secrets, as it is stored.
+        args: Its arguments as plain data without their secrets, cut when they take over 8 KB or 100 levels.
         args_sha256: Of the whole arguments.
         call_sha256: Of the call; its id is the beginning.
         summary: One line about it.
@@ -60,6 +63,8 @@ class Call:
     query_id: str
     task_id: str | None
     tool_name: str
+    shown_task_id: str | None
+    shown_tool_name: str
     args: dict[str, Json]
     args_sha256: str
     call_sha256: str
@@ -81,7 +86,7 @@ class Call:
             InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
             UnserialisableError: JSON cannot stand for the arguments.
         """
-        check_query_id(query_id)
+        query_id = check_query_id(query_id)
         task = str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
         if task is not None:
             task = _checked_name(task, "task_id")
@@ -90,16 +95,19 @@ class Call:
             raise UnserialisableError(f"args must be a mapping of names to values, not {type(args).__name__}")
         plain = to_plain(dict(args))
         stable = stable_json(args)
-        shown = redactor.data(plain, encoded=encode_json(plain).data)
+        shown = _redacted(plain, redactor)
         assert isinstance(shown, dict)
+        shown_name = redactor.text(tool_name)
         return cls(
             query_id=query_id,
             task_id=task,
             tool_name=tool_name,
+            shown_task_id=None if task is None else redactor.text(task),
+            shown_tool_name=shown_name,
             args=_shortened(shown),
             args_sha256=text_digest(stable),
             call_sha256=call_digest_of(stable, tool_name=tool_name, query_id=query_id, task_id=task),
-            summary=summary_line(tool_name=redactor.text(tool_name), args=shown),
+            summary=summary_line(tool_name=shown_name, args=shown),
         )
 
     @property
@@ -117,12 +125,12 @@ class Call:
         return f"{self.short_id}{ordinal:04x}"
 
     def owns(self, pointer: ContextPointer) -> bool:
-        """Whether the pointer stands for this very call, whatever its id."""
-        return (self.tool_name, self.task_id, self.query_id, self.args_sha256) == (
-            pointer.tool_name,
-            pointer.task_id,
-            pointer.query_id,
-            pointer.args_sha256 or digest_of(pointer.args),
+        """Whether the pointer stands for this very call, whatever its id; older versions stored names with secrets."""
+        return (
+            pointer.query_id == self.query_id
+            and pointer.tool_name in (self.tool_name, self.shown_tool_name)
+            and pointer.task_id in (self.task_id, self.shown_task_id)
+            and (pointer.args_sha256 or digest_of(pointer.args)) == self.args_sha256
         )
 
 
@@ -149,8 +157,8 @@ def describe(
         return ContextPointer(
             pointer_id=call.short_id,
             query_id=call.query_id,
-            task_id=call.task_id,
-            tool_name=call.tool_name,
+            task_id=call.shown_task_id,
+            tool_name=call.shown_tool_name,
             args=call.args,
             created_at=time_text(created_at),
             summary=call.summary,
@@ -174,7 +182,7 @@ def redacted_result(result: object, redactor: Redactor, *, redact_results: bool)
     """
     if redact_results:
         plain = to_plain(_without_secret_error(result, redactor))
-        return redactor.data(plain, encoded=encode_json(plain).data)
+        return _redacted(plain, redactor)
     return _without_secret_error(result, redactor)
 
 
@@ -235,7 +243,7 @@ class Saver:
     def _placed(self, pointer: ContextPointer) -> ContextPointer:
         """The pointer with the place of its result."""
         name = self._records.result_names(pointer)[0]
-        location = self._records.blobs.location(f"{pointer.query_id}/{name}")
+        location = self._records.blobs.location(blob_key(pointer.query_id, name))
         return pointer.model_copy(update={"result_path": location})
 
     def _evictions(self, pointer: ContextPointer, retention: Retention, now: datetime) -> list[ContextPointer]:
@@ -298,15 +306,35 @@ def _choose_repeat(
 
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
-        raise InvalidIdError(f"{what} is not allowed; use text of at most {_MAX_NAME_CHARS:,} characters")
+        given = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
+        raise InvalidIdError(f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {given}")
     return name
 
 
+def _redacted(plain: Json, redactor: Redactor) -> Json:
+    try:
+        return redactor.data(plain, encoded=encode_json(plain).data)
+    except RecursionError as exc:
+        raise UnserialisableError("A value is nested too deeply for its secrets to be found; flatten it") from exc
+
+
 def _shortened(args: dict[str, Json]) -> dict[str, Json]:
-    """The arguments themselves, or the beginnings of the first 24 when all of them take over 8 KB."""
-    if len(encode_json(args).data) <= MAX_ARGS_BYTES:
+    """The arguments themselves, or the beginnings of the first 24 when all take over 8 KB or over 100 levels."""
+    if len(encode_json(args).data) <= MAX_ARGS_BYTES and not _is_deep(args):
         return args
     return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
+
+
+def _is_deep(value: Json) -> bool:
+    """Whether the data is so deep that a copy of a pointer, which recurses, might fail."""
+    level = [value]
+    for _ in range(_MAX_ARGS_LEVELS):
+        inner: list[Json] = []
+        for each in level:
+            if isinstance(each, list | dict):
+                inner += each.values() if isinstance(each, dict) else each
+        level = inner
+    return any(isinstance(each, list | dict) for each in level)
 
 
 def _beginning(value: Json) -> Json:

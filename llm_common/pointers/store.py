@@ -14,15 +14,22 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
-from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.pointers.listing import PointerIndex, PointerListing
 from llm_common.pointers.maintenance import GcReport, Maintenance, StoreReport
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.pointers.records import LockedRecords, PointerRecords, Transaction
+from llm_common.pointers.records import (
+    MAX_RECORD_BYTES,
+    LockedRecords,
+    PointerRecords,
+    Transaction,
+    meta_name,
+    parse_meta,
+)
 from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
 from llm_common.pointers.save import Call, Saver, describe, redacted_result
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, check_query_id
+from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, check_query_id, folder_of
 from llm_common.text.canonical import decode_json, encode_json
 
 DEFAULT_MAX_RESULT_BYTES = 100_000_000
@@ -64,7 +71,8 @@ class ContextPointerStore:
         ttl_s: Seconds after its last save at which a result is gone; None keeps it until it is deleted.
         max_bytes_per_query: Most bytes of a query's results together: for a save beyond it the query's oldest go,
             expired ones first. Read anew at each save, since other processes save too. None sets no limit.
-        clock: Tells the time; None takes the system's. Should it go back, what has expired stays expired.
+        clock: Tells the time; None takes the system's. Should it go back by up to 5 seconds, what has expired stays
+            expired.
 
     Raises:
         ValueError: `ttl_s` or `max_bytes_per_query` is not above zero.
@@ -116,7 +124,8 @@ class ContextPointerStore:
         nothing, or everything if it was being written already.
 
         Args:
-            query_id: What the user asked, as an id of 1 to 128 of `A-Za-z0-9_-.`; names the folder.
+            query_id: What the user asked, as an id of 1 to 200 of `A-Za-z0-9_-.` and, inside, `:/@+=,` and single
+                spaces, such as `user:42:session`; names the folder, see `folder_of`.
             task_id: Task of the plan, None without one; a number counts as its text.
             tool_name: Tool that gave the result.
             args: What the tool was called with; plain data, or what `to_plain` makes so.
@@ -180,6 +189,26 @@ class ContextPointerStore:
             current.set_attribute("pointers", len(listing.pointers))
         return listing
 
+    def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
+        """Whether the store still has a pointer: neither expired, nor evicted, nor erased, by any process.
+
+        Reads the pointer's record alone, so that a cache of results can ask before each answer. A record that is
+        damaged counts as gone. The result is not looked at.
+
+        Raises:
+            InvalidIdError: `query_id` is not allowed.
+            PointerNotFoundError: `pointer_id` has the form of no id, though of hexadecimal digits.
+            UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to another user.
+            StoreError: The folder cannot be read.
+        """
+        folder, names = folder_of(query_id), [meta_name(check_pointer_id(pointer_id))]
+        [meta] = self.records.blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
+        try:
+            stored = parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
+        except CorruptPointerError:
+            return False
+        return not has_expired(stored, self._clock.now())
+
     def load_result(self, *, pointer: ContextPointer) -> Any:
         """The result as plain data: what `json.loads(json.dumps(result))` gives for a result that was plain JSON.
 
@@ -192,6 +221,7 @@ class ContextPointerStore:
             UnsafePathError: The pointer's id is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
+        _check_pointer(pointer)
         return decode_json(self.load_payload(pointer.pointer_id, query_id=pointer.query_id)[1])
 
     def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
@@ -212,7 +242,7 @@ class ContextPointerStore:
             except PointerNotFoundError as exc:
                 raise self._miss(query_id, pointer_id) from exc
             if has_expired(stored, self._clock.now()):
-                raise not_found("expired")
+                raise not_found("expired", query_id, pointer_id)
             current.set_attribute("result_bytes", len(payload))
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
@@ -236,7 +266,10 @@ class ContextPointerStore:
             InvalidIdError: `query_id` is not allowed.
             LockTimeoutError: Another writer held the query's folder for too long.
             StoreError: The files cannot be removed.
+            TypeError: `pointer_ids` is a text.
         """
+        if isinstance(pointer_ids, str):
+            raise TypeError("pointer_ids must be a list of ids, not a text; pass [pointer_id]")
         now = self._clock.now()
         return self._maintenance.delete(check_query_id(query_id), pointer_ids, remember=remember, now=now)
 
@@ -271,7 +304,7 @@ class ContextPointerStore:
         Raises:
             StoreError: The queries cannot be listed.
         """
-        moment = (now or self._clock.now()).astimezone(UTC)
+        moment = now.astimezone(UTC) if now else self._clock.read()
         return await self._in_thread(lambda stopped: self._maintenance.gc(now=moment, stopped=stopped))
 
     async def verify(self, *, repair: bool = False) -> StoreReport:
@@ -317,6 +350,7 @@ class ContextPointerStore:
         return self.records.change(call.query_id, commit)
 
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
+        _check_pointer(pointer)
         query_id, pointer_id = check_query_id(pointer.query_id), check_pointer_id(pointer.pointer_id)
 
         def change(transaction: Transaction) -> ContextPointer:
@@ -324,18 +358,18 @@ class ContextPointerStore:
             if stored is None:
                 raise self._miss(query_id, pointer_id)
             if has_expired(stored, self._clock.now()):
-                raise not_found("expired")
+                raise not_found("expired", query_id, pointer_id)
             if stored.pinned != pinned:
                 stored = stored.model_copy(update={"pinned": pinned})
                 transaction.update(stored)
             return stored
 
-        if self.records.blobs.scan(query_id).blobs:  # a lock would make the folder of an unknown query
+        if self.records.blobs.scan(folder_of(query_id)).blobs:  # a lock would make the folder of an unknown query
             return self.records.change(query_id, change)
         raise self._miss(query_id, pointer_id)
 
     def _miss(self, query_id: str, pointer_id: str) -> PointerNotFoundError:
-        return not_found(self._tombstones.reason(query_id, pointer_id))
+        return not_found(self._tombstones.reason(query_id, pointer_id), query_id, pointer_id)
 
     async def _in_thread(self, work: Callable[[Callable[[], bool]], T]) -> T:
         """What the work returns, called in a thread with what tells it that its caller has given up.
@@ -362,7 +396,7 @@ class ContextPointerStore:
 
 
 class FileContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` of files: `base_dir/query_id/{pointer_id}.meta.json` and `….result.json`.
+    """A `ContextPointerStore` of files: `{pointer_id}.meta.json` and `….result.json` in `base_dir/query_id`.
 
     Survives kill -9 at any instant and, with full durability, power failure. Needs POSIX; several processes may share
     a directory, on network file systems only where flock(2) works.
@@ -417,6 +451,13 @@ class InMemoryContextPointerStore(ContextPointerStore):
 
     def __init__(self, *, lock_timeout_s: float = 10.0, **options: Unpack[StoreOptions]) -> None:
         super().__init__(LockedRecords(MemoryBlobStore(lock_timeout_s=lock_timeout_s)), **options)
+
+
+def _check_pointer(pointer: object) -> None:
+    if not isinstance(pointer, ContextPointer):
+        raise TypeError(
+            f"pointer must be a ContextPointer, not {type(pointer).__name__}; load_payload takes the id of one"
+        )
 
 
 def _checked_urls(source_urls: Iterable[str] | None) -> tuple[str, ...]:

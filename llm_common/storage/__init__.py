@@ -14,6 +14,8 @@ from llm_common.storage.blob import (
     check_key,
     check_name,
     check_query_id,
+    folder_of,
+    query_id_of,
 )
 from llm_common.storage.files import Durability, FileBlobStore
 from llm_common.storage.in_memory_blobs import MemoryBlobStore
@@ -32,4 +34,6 @@ __all__ = [
     "check_key",
     "check_name",
     "check_query_id",
+    "folder_of",
+    "query_id_of",
 ]

@@ -1,8 +1,10 @@
 """`BlobStore`, the seam between pointers and what keeps their bytes, and the one place that says which keys exist.
 
-A key is `folder/name`. Both parts obey the same allow-list: a key means the same blob on every operating system and
-object store, and no part can climb, hide, be a device, or look like another part. Names that a store needs for itself
-start with a dot and can therefore never be keys. One folder of such a name, `OWN_FOLDER`, holds blobs about the store.
+A key is `folder/name`. Each part obeys an allow-list: a key means the same blob on every operating system and object
+store, and no part can climb, hide, be a device, or look like another part. Names that a store needs for itself start
+with a dot and can therefore never be keys. One folder of such a name, `OWN_FOLDER`, holds blobs about the store.
+
+The ids of queries are freer than folders. Here, and nowhere else, they are checked and mapped one-to-one to folders.
 """
 
 import re
@@ -15,13 +17,24 @@ from llm_common.errors import InvalidIdError
 
 OWN_FOLDER: Final = ".store"
 
-_PART = re.compile(
-    r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|\Z))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?"
-)
-_RULE = (
+MAX_QUERY_ID_CHARS: Final = 200
+
+_DEVICE = r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])"
+_NAME = re.compile(rf"(?!{_DEVICE}(?:\.|\Z))[A-Za-z0-9_](?:[A-Za-z0-9._-]{{0,126}}[A-Za-z0-9_-])?")
+_QUERY_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:/@+=, -]{0,198}[A-Za-z0-9_-])?")
+_UNSAFE_SEGMENT = re.compile(rf"(?:\A|/)(?:{_DEVICE}(?=[./:]|\Z)|\.{{1,2}}(?=/|\Z))|  ")
+_TO_FOLDER = str.maketrans("/: ", "~;!")
+_FROM_FOLDER = str.maketrans("~;!", "/: ")
+_NO_FOLDER_CHARS = re.compile("[/: ]")
+_NAME_RULE = (
     "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, do not end with a dot, "
     "and are no device name such as nul"
 )
+_QUERY_ID_RULE = (
+    f"use 1 to {MAX_QUERY_ID_CHARS} of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without "
+    "segments such as .. or nul; ToolContextManager.hash_query makes an id of any text"
+)
+_SHOWN_CHARS = 80
 
 
 class BlobEntry(NamedTuple):
@@ -75,22 +88,28 @@ class BlobStore(Protocol):
             StoreFullError: No room; the old bytes are intact.
         """
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """The bytes that were put last.
-
-        Raises:
-            PointerNotFoundError: Nothing is stored under the key.
-        """
-
-    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing or unreadable."""
-
-    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Stores what the change makes of the bytes under the key, None for no blob; no other update is lost.
 
         Args:
             key: `folder/name`.
-            change: Called again if another writer was faster.
+            max_bytes: A larger blob is not read.
+
+        Raises:
+            PointerNotFoundError: Nothing is stored under the key.
+            CorruptPointerError: The blob has more than `max_bytes`, or more than the memory holds.
+        """
+
+    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing, unreadable or larger than `max_bytes`."""
+
+    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
+        """Stores what the change makes of the bytes under the key; no other update is lost.
+
+        Args:
+            key: `folder/name`.
+            change: Takes the bytes, None for no blob; called again if another writer was faster.
+            max_bytes: A larger blob counts as none.
 
         Raises:
             LockTimeoutError: Other writers kept the key for longer than the store waits.
@@ -103,7 +122,10 @@ class BlobStore(Protocol):
         """Compares equal until a blob of the folder is put or deleted; None while that cannot be told."""
 
     def folders(self) -> Iterator[str]:
-        """Every folder in which a query may be, in no order; one that appears or vanishes meanwhile may be left out."""
+        """Every folder in which a query may be, in no order; one that appears or vanishes meanwhile may be left out.
+
+        `query_id_of` tells the query.
+        """
 
     def delete(self, key: str) -> None:
         """Removes a blob; no error when there is none."""
@@ -127,10 +149,11 @@ class BlobStore(Protocol):
 class LockedFolder(Protocol):
     """One folder of a `LockingBlobStore`, while its lock is held."""
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
         """The bytes of a blob, None when there is none.
 
         Raises:
+            CorruptPointerError: The blob has more than `max_bytes`, or more than the memory holds.
             UnsafePathError: The name is that of a link, a device or another's file.
         """
 
@@ -174,30 +197,64 @@ class LockingBlobStore(BlobStore, Protocol):
 
 
 def check_query_id(query_id: object) -> str:
-    """The id itself when it may name a folder: 1 to 128 of `A-Za-z0-9_-.`, starting with neither dot nor hyphen.
+    """The id itself when the store takes it: 1 to 200 of `A-Za-z0-9_-.`, and inside also `:/@+=,` and single spaces.
+
+    It starts with a letter, a digit or `_`, and ends with one of these or a hyphen. None of the segments between its
+    slashes is `.`, `..` or the name of a device.
 
     Raises:
-        InvalidIdError: Anything else, whatever its type; the text does not repeat the id.
+        InvalidIdError: Anything else, whatever its type; the text names the id.
     """
-    return _check_part(query_id, "query_id")
+    if isinstance(query_id, str) and _QUERY_ID.fullmatch(query_id) and not _UNSAFE_SEGMENT.search(query_id):
+        return str.__str__(query_id)
+    shown = repr(query_id[:_SHOWN_CHARS]) if isinstance(query_id, str) else f"of type {type(query_id).__name__}"
+    raise InvalidIdError(f"The query_id {shown} is not allowed; {_QUERY_ID_RULE}")
+
+
+def folder_of(query_id: object) -> str:
+    """The folder of a query: the id itself, with `/` as `~`, `:` as `;` and a space as `!`.
+
+    Different ids have different folders, since an id holds none of these three. A folder is a safe name on every
+    operating system and object store. One that ignores case keeps `a` and `A` in one folder.
+
+    Raises:
+        InvalidIdError: `check_query_id` does not take the id.
+    """
+    return check_query_id(query_id).translate(_TO_FOLDER)
+
+
+def query_id_of(folder: str) -> str:
+    """The query whose folder has this name.
+
+    Raises:
+        InvalidIdError: It is no query's.
+    """
+    if _NO_FOLDER_CHARS.search(folder):
+        raise InvalidIdError(f"{folder[:_SHOWN_CHARS]!r} is the folder of no query; use what folder_of gives")
+    return check_query_id(folder.translate(_FROM_FOLDER))
 
 
 def check_folder(folder: object) -> str:
-    """The name itself when it may be that of a folder: what a `query_id` may be, or the store's own folder.
+    """The name itself when it may be that of a folder: what `folder_of` gives, or the store's own folder.
 
     Raises:
         InvalidIdError: Anything else.
     """
-    return OWN_FOLDER if folder == OWN_FOLDER else _check_part(folder, "The folder of a key")
+    if folder != OWN_FOLDER:
+        query_id_of(folder if isinstance(folder, str) else "")
+    return str(folder)
 
 
 def check_name(name: object) -> str:
-    """The name itself when it may be the second part of a key.
+    """The name itself when it may be the second part of a key: 1 to 128 of `A-Za-z0-9_-.`.
 
     Raises:
         InvalidIdError: Anything else.
     """
-    return _check_part(name, "The name of a key")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        shown = repr(name[:_SHOWN_CHARS]) if isinstance(name, str) else f"of type {type(name).__name__}"
+        raise InvalidIdError(f"The name {shown} of a blob is not allowed; {_NAME_RULE}")
+    return name
 
 
 def check_key(key: object) -> tuple[str, str]:
@@ -210,9 +267,3 @@ def check_key(key: object) -> tuple[str, str]:
         raise InvalidIdError("A blob key is not allowed; use text of the form folder/name")
     folder, _, name = key.partition("/")
     return check_folder(folder), check_name(name)
-
-
-def _check_part(part: object, what: str) -> str:
-    if not isinstance(part, str) or not _PART.fullmatch(part):
-        raise InvalidIdError(f"{what} is not allowed; {_RULE}")
-    return part

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from llm_common.errors import (
+    CorruptPointerError,
     InvalidIdError,
     LockTimeoutError,
     PointerNotFoundError,
@@ -29,14 +30,7 @@ from llm_common.errors import (
     StoreFullError,
     UnsafePathError,
 )
-from llm_common.storage.blob import (
-    BlobEntry,
-    FolderScan,
-    check_folder,
-    check_key,
-    check_name,
-    check_query_id,
-)
+from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, query_id_of
 
 if sys.platform != "win32":
     import fcntl
@@ -66,25 +60,26 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def translate_os_errors(action: str) -> Iterator[None]:
+def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
     """Turns an `OSError` of the block into a `StoreError`.
 
     Args:
         action: What was tried, as a verb for the text; for `write` a missing file is no missing pointer.
+        path: Of the directory or file that it was tried on, for the text.
     """
     try:
         yield
     except OSError as exc:
         code = errno.errorcode.get(exc.errno or 0, "unknown error")
         if exc.errno == errno.ENOENT and action != "write":
-            raise PointerNotFoundError("Nothing is stored under this key; use one that the store lists") from exc
+            raise PointerNotFoundError(f"Nothing is stored under this name in {path}; use one that it lists") from exc
         if exc.errno in _FULL:
-            text = f"No room left in the store ({code}); nothing was changed: free some and save again"
+            text = f"No room left in the store at {path} ({code}); nothing was changed: free some and save again"
             raise StoreFullError(text) from exc
         if exc.errno in _UNSAFE:
-            text = f"A path of the store is no regular file or folder ({code}); remove what is there"
+            text = f"{path} is no regular file or folder, or holds one that is none ({code}); remove what is there"
             raise UnsafePathError(text) from exc
-        text = f"The store could not {action} ({code}); check its directory, permissions and limits"
+        text = f"The store could not {action} in {path} ({code}); check this directory, its permissions and limits"
         raise StoreError(text) from exc
 
 
@@ -117,7 +112,8 @@ class FileBlobStore:
         allow_unsafe_dir: bool = False,
     ) -> None:
         if sys.platform == "win32":
-            raise StoreError("FileBlobStore needs a POSIX system; use MemoryBlobStore or an object store instead")
+            ways_out = "use InMemoryContextPointerStore or ObjectContextPointerStore instead"
+            raise StoreError(f"A store of files needs a POSIX system, such as Linux, macOS or WSL; {ways_out}")
         if durability not in ("full", "rename"):
             raise ValueError('durability must be "full" or "rename"')
         self._base_dir = Path(base_dir).expanduser().absolute()
@@ -135,14 +131,14 @@ class FileBlobStore:
         with self._open(folder, "write", create=True) as opened:
             opened.put((name, data))
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """The bytes of a regular file; see `BlobStore.get`."""
         folder, name = check_key(key)
         with self._open(folder, "read") as opened:
-            return opened.read(name)
+            return opened.read(name, max_bytes)
 
-    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing or cannot be read.
+    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing, too large or cannot be read.
 
         Raises:
             StoreError: The folder cannot be read, or the process has run out of descriptors or memory: that says
@@ -152,15 +148,18 @@ class FileBlobStore:
         try:
             with self._open(folder, "read") as opened:
                 for name in checked:
-                    yield opened.read_or_none(name)
+                    yield opened.read_or_none(name, max_bytes)
         except PointerNotFoundError:  # no such folder
             yield from itertools.repeat(None, len(checked))
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
         """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
         folder, name = check_key(key)
         with self.lock(folder) as opened:
-            opened.put((name, change(opened.get(name))))
+            data = None
+            with suppress(CorruptPointerError):
+                data = opened.get(name, max_bytes=max_bytes)
+            opened.put((name, change(data)))
 
     def scan(self, folder: str) -> FolderScan:
         """Everything in a folder; see `BlobStore.scan`."""
@@ -176,11 +175,13 @@ class FileBlobStore:
 
     def folders(self) -> Iterator[str]:
         """Every directory, or link, whose name a query can have; see `BlobStore.folders`."""
-        with suppress(PointerNotFoundError), translate_os_errors("list"), os.scandir(self._base_dir) as entries:
+        listing = translate_os_errors("list", self._base_dir)
+        with suppress(PointerNotFoundError), listing, os.scandir(self._base_dir) as entries:
             for entry in entries:
                 with suppress(InvalidIdError):
+                    query_id_of(entry.name)
                     if not entry.is_file(follow_symlinks=False):
-                        yield check_query_id(entry.name)
+                        yield entry.name
 
     def delete(self, key: str) -> None:
         """Removes a file; see `BlobStore.delete`."""
@@ -196,10 +197,10 @@ class FileBlobStore:
     def remove_folder(self, folder: str) -> None:
         """Removes what killed writers left in a folder, its lock and, unless it holds more, the folder itself."""
         path = self._base_dir / check_folder(folder)
-        with translate_os_errors("delete"):
+        with translate_os_errors("delete", path):
             if not path.is_dir():
                 return
-        with self.lock(folder) as opened, suppress(PointerNotFoundError), translate_os_errors("delete"):
+        with self.lock(folder) as opened, suppress(PointerNotFoundError), translate_os_errors("delete", path):
             opened.delete(*opened.temporaries(), fsync=False)  # writers hold the lock: these are all left over
             opened.delete(_LOCK_NAME, fsync=False)  # a waiter notices, and makes a new one
             with suppress(OSError):  # another program has put something in since
@@ -228,14 +229,15 @@ class FileBlobStore:
 
     @contextmanager
     def _open(self, folder: str, action: str, *, create: bool = False) -> Iterator["_Folder"]:
-        with translate_os_errors(action), _open(self._base_dir, check_folder(folder), self._access, create) as opened:
+        path = f"{self._base_dir}/{check_folder(folder)}"
+        with translate_os_errors(action, path), _open(self._base_dir, folder, self._access, create) as opened:
             yield opened
 
     def _locked(self, folder: str, *, shared: bool) -> "_Folder":
         """The folder, locked until it is closed."""
         check_folder(folder)
         deadline = time.monotonic() + self._lock_timeout_s
-        with translate_os_errors("read" if shared else "write"):
+        with translate_os_errors("read" if shared else "write", f"{self._base_dir}/{folder}"):
             while True:
                 opened = None
                 try:
@@ -281,7 +283,7 @@ class _Folder:
         self._descriptor = os.open(path, _DIRECTORY)
         if not access.unsafe_dir and os.fstat(self._descriptor).st_uid not in owners:
             os.close(self._descriptor)
-            raise UnsafePathError("A folder of the store belongs to another user; set allow_unsafe_dir to accept that")
+            raise UnsafePathError(f"{path} belongs to another user; set allow_unsafe_dir to accept that")
 
     def __enter__(self) -> Self:
         return self
@@ -313,9 +315,17 @@ class _Folder:
             LockTimeoutError: Others held it all the time.
             OSError: The file system has no locks (ENOLCK, EOPNOTSUPP).
         """
-        flags = _FILE if shared else _FILE | os.O_RDWR | os.O_CREAT
-        self._lock = _locks.open(partial(os.open, _LOCK_NAME, flags, 0o600, dir_fd=self._descriptor))
-        status = self._checked(self._lock)
+        flags = _FILE if shared else _FILE | os.O_RDWR
+        try:
+            self._lock = _locks.open(partial(os.open, _LOCK_NAME, flags, dir_fd=self._descriptor))
+        except FileNotFoundError:
+            if shared:
+                raise
+            if self._access.durable:  # a writer that made the folder may have been killed before it flushed its name
+                _fsync_directory(Path(self._path).parent)
+            make = partial(os.open, _LOCK_NAME, flags | os.O_CREAT, 0o600, dir_fd=self._descriptor)
+            self._lock = _locks.open(make)
+        status = self._checked(self._lock, _LOCK_NAME)
         wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         pause_s = _FIRST_PAUSE_S
         while True:
@@ -324,10 +334,8 @@ class _Folder:
                 break
             except BlockingIOError as exc:
                 if time.monotonic() >= deadline:
-                    raise LockTimeoutError(
-                        f"Another writer held this part of the store for {timeout_s:g} s; raise lock_timeout_s, "
-                        "or end the process that hangs"
-                    ) from exc
+                    text = f"Another writer held {self._path} for {timeout_s:g} s; raise lock_timeout_s, or end that one"
+                    raise LockTimeoutError(text) from exc
             time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
         try:
@@ -335,11 +343,11 @@ class _Folder:
         except FileNotFoundError:
             return False
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
         """The bytes of a regular file, None when there is none; see `LockedFolder.get`."""
-        with translate_os_errors("read"):
+        with translate_os_errors("read", self._path):
             try:
-                return self.read(name)
+                return self.read(name, max_bytes)
             except FileNotFoundError:
                 return None
 
@@ -350,7 +358,7 @@ class _Folder:
         dropped the pages: https://lwn.net/Articles/752063/). On failure the temporary ones are gone.
         """
         temporaries: list[str] = []
-        with translate_os_errors("write"):
+        with translate_os_errors("write", self._path):
             try:
                 for _, data in blobs:
                     temporaries.append(f"{_TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{secrets.token_hex(8)}")
@@ -367,33 +375,40 @@ class _Folder:
 
     def delete(self, *names: str, fsync: bool = True) -> None:
         """Removes files that are there, in this order; see `LockedFolder.delete`."""
-        with translate_os_errors("delete"):
+        with translate_os_errors("delete", self._path):
             for name in names:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=self._descriptor)
             if fsync and self._access.durable:
                 _fsync(self._descriptor)
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a regular file."""
+    def read(self, name: str, max_bytes: int | None = None) -> bytes:
+        """The bytes of a regular file.
+
+        Raises:
+            CorruptPointerError: It has more than `max_bytes`, or more than the memory holds.
+        """
         descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         try:
-            size = self._checked(descriptor).st_size
+            size = self._checked(descriptor, name).st_size
+            if max_bytes is not None and size > max_bytes:
+                raise MemoryError  # noqa: TRY301 - as one that the memory cannot hold
             data = os.read(descriptor, size + 1)
             if len(data) != size:
                 data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
+        except (MemoryError, OverflowError) as exc:
+            raise CorruptPointerError(f"{self._path}/{name} has too many bytes; restore it from a copy") from exc
+        else:
             return data
         finally:
             os.close(descriptor)
 
-    def read_or_none(self, name: str) -> bytes | None:
+    def read_or_none(self, name: str, max_bytes: int | None = None) -> bytes | None:
         """As `read`, but None when this one file cannot be read; a process out of descriptors still raises."""
         try:
-            return self.read(name)
-        except UnsafePathError:
-            return None
-        except OSError as exc:
-            if exc.errno in _EXHAUSTED:
+            return self.read(name, max_bytes)
+        except (UnsafePathError, CorruptPointerError, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno in _EXHAUSTED:
                 raise
             return None
 
@@ -446,7 +461,7 @@ class _Folder:
         finally:
             os.close(descriptor)
 
-    def _checked(self, descriptor: int) -> os.stat_result:
+    def _checked(self, descriptor: int, name: str) -> os.stat_result:
         """What an open file is.
 
         Raises:
@@ -456,7 +471,7 @@ class _Folder:
         if self._is_accepted(status):
             return status
         raise UnsafePathError(
-            "A stored file is no regular file of this store's owner with a single name; remove it, "
+            f"{self._path}/{name} is no regular file of this store's owner with a single name; remove it, "
             "or allow it with allow_hard_links or allow_unsafe_dir"
         )
 
@@ -546,12 +561,12 @@ def _etag(status: os.stat_result, now_s: float) -> object:
 def _owner_of(base: Path, access: _Access) -> int:
     status = os.stat(base)  # noqa: PTH116 - on the way of every save and load
     if not stat.S_ISDIR(status.st_mode):
-        raise StoreError("The base of the store is not a directory; choose another base_dir")
+        raise StoreError(f"The base of the store, {base}, is not a directory; choose another base_dir")
     others_write = status.st_mode & stat.S_IWOTH and status.st_uid != os.geteuid()
     if others_write and not access.unsafe_dir:
         raise UnsafePathError(
-            "Everybody may write to the base of the store, and it belongs to another user; choose another base_dir, "
-            "or set allow_unsafe_dir to accept that"
+            f"Everybody may write to the base of the store, {base}, and it belongs to another user; "
+            "choose another base_dir, or set allow_unsafe_dir to accept that"
         )
     return status.st_uid
 

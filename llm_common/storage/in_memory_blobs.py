@@ -5,9 +5,9 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from llm_common.errors import LockTimeoutError, PointerNotFoundError
+from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError
 from llm_common.storage.blob import OWN_FOLDER, BlobEntry, FolderScan, check_folder, check_key, check_name
 
 
@@ -32,28 +32,27 @@ class MemoryBlobStore:
         kept = bytes(data)
         self._folders[folder][name] = kept, BlobEntry(len(kept), next(self._puts), time.time())
 
-    def get(self, key: str) -> bytes:
-        """The bytes that were put last.
-
-        Raises:
-            PointerNotFoundError: Nothing is stored under the key.
-        """
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """The bytes that were put last; see `BlobStore.get`."""
         data = self._get(*check_key(key))
         if data is None:
-            raise PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
+            raise PointerNotFoundError(f"Nothing is stored under {key}; use a key that the store lists")
+        if max_bytes is not None and len(data) > max_bytes:
+            raise CorruptPointerError(f"{key} has more than {max_bytes:,} bytes; restore it from a copy")
         return data
 
-    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing."""
+    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing or too large."""
         check_folder(folder)
         for name in names:
-            yield self._get(folder, check_name(name))
+            data = self._get(folder, check_name(name))
+            yield None if data is None or (max_bytes is not None and len(data) > max_bytes) else data
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
         """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
         folder, name = check_key(key)
         with self.lock(folder):
-            self.put(key, change(self._get(folder, name)))
+            self.put(key, change(next(self.get_many(folder, [name], max_bytes=max_bytes))))
 
     def scan(self, folder: str) -> FolderScan:
         """Every blob; nothing else can be here."""
@@ -91,7 +90,7 @@ class MemoryBlobStore:
         lock = self._locks[check_folder(folder)]
         if not lock.acquire(timeout=self._lock_timeout_s):
             raise LockTimeoutError(
-                f"Another thread held the folder for {self._lock_timeout_s:g} s; raise lock_timeout_s or find out why"
+                f"Another thread held {folder} for {self._lock_timeout_s:g} s; raise lock_timeout_s or find out why"
             )
         try:
             yield _LockedFolder(self, folder)
@@ -119,8 +118,10 @@ class _LockedFolder:
         self._blobs = blobs
         self._folder = folder
 
-    def get(self, name: str) -> bytes | None:
-        return next(self._blobs.get_many(self._folder, [name]))
+    def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
+        with suppress(PointerNotFoundError):
+            return self._blobs.get(f"{self._folder}/{name}", max_bytes=max_bytes)
+        return None
 
     def put(self, *blobs: tuple[str, bytes]) -> None:
         for name, data in blobs:

@@ -19,6 +19,7 @@ import stamina
 
 from llm_common.errors import (
     ConfigError,
+    CorruptPointerError,
     InvalidIdError,
     LockTimeoutError,
     PointerNotFoundError,
@@ -34,7 +35,7 @@ except ImportError as exc:
         "object stores need an extra: pip install 'llm-common[object-store]'", variable="obstore"
     ) from exc
 
-from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, check_query_id
+from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, query_id_of
 
 if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
@@ -46,6 +47,8 @@ _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull"})
 _DENIED_ERRORS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
 _DENIED_STATUSES = frozenset({"401", "403"})
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|memory:|file:")
+_PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9_./-]{1,100}")
 _BUCKET_MISSING = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 _PARALLEL_GETS = 16
@@ -108,13 +111,19 @@ def open_object_store(url: str, **options: Any) -> "ObjectStore":
         url: Which store and which prefix in it; without credentials.
         **options: What `obstore.store.from_url` takes: the store's settings (`region`, `endpoint`, `access_key_id`, …),
             `client_options`, `credential_provider`, and `retry_config`, which is five retries within 30 seconds unless
-            given. What is left out obstore looks up: in the environment, then, for credentials, at the cloud's
-            metadata service.
+            given. `allow_http=True` accepts an endpoint without encryption, such as a MinIO on this machine. What is
+            left out obstore looks up: in the environment, then, for credentials, at the cloud's metadata service.
 
     Raises:
         StoreError: No store that obstore knows, or an option that it does not.
     """
-    settings = {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}
+    if not _SCHEME.match(url):
+        shown = f' "{url}"' if _PLAIN_ADDRESS.fullmatch(url) else ""
+        raise StoreError(f"The address{shown} names no kind of store; use one that begins with s3://, gs:// or az://")
+    settings: dict[str, Any] = {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}
+    if "allow_http" in options:  # obstore takes it among the client's options only
+        allowed = {"allow_http": options.pop("allow_http")}
+        options["client_options"] = allowed | (options.get("client_options") or {})
     from_url: Callable[..., ObjectStore] = obstore.store.from_url
     return _answer("be opened", lambda: from_url(url, **(settings | options)))
 
@@ -133,6 +142,7 @@ class ObjectBlobStore:
     def __init__(self, store: "ObjectStore") -> None:
         self._store = store
         self._conditional = False
+        self._where = f" {_address(store)}"
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
@@ -142,7 +152,7 @@ class ObjectBlobStore:
     def put(self, key: str, data: bytes) -> None:
         """Stores the bytes as one object; see `BlobStore.put`."""
         check_key(key)
-        _answer("be written", lambda: self._store.put(key, data, use_multipart=False))
+        self._answer("be written", lambda: self._store.put(key, data, use_multipart=False))
 
     def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
         """Stores the bytes if the key still has the version that the caller knows; one of several callers wins.
@@ -173,52 +183,63 @@ class ObjectBlobStore:
             return
         self._put_if(_PROBE, b"", None)
         known = self._version(_PROBE)
-        _answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
+        self._answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
         if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
             raise StoreError(
-                "This object store ignores conditional puts, so saves at the same time would be lost; use one that "
-                "keeps them (If-None-Match and If-Match on S3), or keep the files on one machine"
+                f"The object store{self._where} ignores conditional puts, so saves at the same time would be lost; use "
+                "one that keeps them (If-None-Match and If-Match on S3), or keep the files on one machine"
             )
         self._conditional = True
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """The bytes of an object; see `BlobStore.get`."""
-        return self.get_version(key)[0]
+        data, _ = self.get_version(key, max_bytes=max_bytes)
+        if data is None:
+            raise CorruptPointerError(f"{self.location(key)} has more than {max_bytes:,} bytes; restore it from a copy")
+        return data
 
-    def get_version(self, key: str) -> tuple[bytes, BlobVersion]:
-        """The bytes of an object and their version.
+    def get_version(self, key: str, *, max_bytes: int | None = None) -> tuple[bytes | None, BlobVersion]:
+        """The bytes of an object, None when there are more than `max_bytes`, and their version.
 
         Raises:
             PointerNotFoundError: Nothing is stored under the key.
         """
         check_key(key)
 
-        def fetch() -> tuple[bytes, BlobVersion]:
+        def fetch() -> tuple[bytes | None, BlobVersion]:
             found = self._store.get(key)
-            return bytes(found.bytes()), BlobVersion(found.meta["e_tag"], found.meta["version"])
+            is_small = max_bytes is None or found.meta["size"] <= max_bytes
+            data = bytes(found.bytes()) if is_small else None
+            return data, BlobVersion(found.meta["e_tag"], found.meta["version"])
 
-        return _answer("be read", fetch)
+        return self._answer("be read", fetch)
 
-    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing; up to 16 are fetched at a time.
+    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing or too large; up to 16 are fetched at a time.
 
         Raises:
             StoreError: The store cannot be read: that says nothing about the blobs.
         """
         keys = [f"{check_folder(folder)}/{check_name(name)}" for name in names]
+
+        def get_or_none(key: str) -> bytes | None:
+            with suppress(PointerNotFoundError, CorruptPointerError):
+                return self.get(key, max_bytes=max_bytes)
+            return None
+
         if len(keys) == 1:
-            yield self._get_or_none(keys[0])
+            yield get_or_none(keys[0])
             return
         with ThreadPoolExecutor(_PARALLEL_GETS) as threads:
-            yield from threads.map(self._get_or_none, keys)
+            yield from threads.map(get_or_none, keys)
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
+    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
         """Stores what the change makes of the object, by compare-and-swap; see `BlobStore.update`."""
 
         def attempt() -> None:
             data, version = None, None
             with suppress(PointerNotFoundError):
-                data, version = self.get_version(key)
+                data, version = self.get_version(key, max_bytes=max_bytes)
             if self.put_if(key, change(data), replaces=version) is None:
                 raise OvertakenError
 
@@ -227,7 +248,7 @@ class ObjectBlobStore:
     def scan(self, folder: str) -> FolderScan:
         """Every object of a folder; names that are no keys are unrecognized. Each thousand is as of one instant."""
         check_folder(folder)
-        found = _answer("be listed", lambda: self._store.list_with_delimiter(folder))
+        found = self._answer("be listed", lambda: self._store.list_with_delimiter(folder))
         blobs: dict[str, BlobEntry] = {}
         unrecognized = []
         for item in sorted(found["objects"], key=lambda item: item["path"]):
@@ -243,10 +264,11 @@ class ObjectBlobStore:
 
     def folders(self) -> Iterator[str]:
         """Every folder that has blobs; each thousand is as of one instant."""
-        found = _answer("be listed", self._store.list_with_delimiter)
+        found = self._answer("be listed", self._store.list_with_delimiter)
         for path in found["common_prefixes"]:
             with suppress(InvalidIdError):
-                yield check_query_id(path)
+                query_id_of(path)
+                yield path
 
     def sweep(self, folder: str) -> None:
         """Nothing, since puts leave no temporaries."""
@@ -258,21 +280,16 @@ class ObjectBlobStore:
         """Removes an object; no error when there is none."""
         check_key(key)
         with suppress(PointerNotFoundError):
-            _answer("be changed", lambda: self._store.delete(key))
+            self._answer("be changed", lambda: self._store.delete(key))
 
     def location(self, key: str) -> str:
         """Address of the object, such as `s3://bucket/prefix/folder/name`."""
         check_key(key)
         return f"{_address(self._store)}/{key}"
 
-    def _get_or_none(self, key: str) -> bytes | None:
-        with suppress(PointerNotFoundError):
-            return self.get(key)
-        return None
-
     def _version(self, key: str) -> BlobVersion | None:
         with suppress(PointerNotFoundError):
-            found = _answer("be read", lambda: self._store.head(key))
+            found = self._answer("be read", lambda: self._store.head(key))
             return BlobVersion(found["e_tag"], found["version"])
         return None
 
@@ -286,42 +303,52 @@ class ObjectBlobStore:
                 return None
             return BlobVersion(stored["e_tag"], stored["version"])
 
-        return _answer("be written", put)
+        return self._answer("be written", put)
+
+    def _answer(self, action: str, ask: Callable[[], Answer]) -> Answer:
+        return _answer(action, ask, self._where)
 
 
-def _answer(action: str, ask: Callable[[], Answer]) -> Answer:
+def _answer(action: str, ask: Callable[[], Answer], where: str = "") -> Answer:
     """What the store answers, with obstore's errors as ours.
 
     Args:
         action: What could not be done, after "the object store could not".
         ask: The request.
+        where: A space and the address, once it is known.
     """
     try:
         return ask()
     except _OBSTORE_ERRORS as exc:
-        failure = _store_error(exc, action)
+        failure = _store_error(exc, action, where)
     raise failure  # outside of the handler, so that the server's words are no context of it either
 
 
-def _store_error(error: Exception, action: str) -> StoreError:
-    said = str(error)
+def _store_error(error: Exception, action: str, where: str) -> StoreError:
+    said, store = str(error), f"object store{where}"
     codes = [match[1] for match in (_STATUS.search(said), _CODE.search(said)) if match]
     told = f" ({' '.join(codes)})" if codes else ""
     no_bucket = not _BUCKET_MISSING.isdisjoint(codes)
     if isinstance(error, FileNotFoundError) and action != "be written" and not no_bucket:
-        return PointerNotFoundError("Nothing is stored under this key; use one that the store lists")
+        return PointerNotFoundError(f"Nothing is stored under this key in the {store}; use one that the store lists")
     if not _FULL.isdisjoint(codes) or "No space left on device" in said:
-        return StoreFullError(f"No room left in the object store{told}; nothing was changed: free some and save again")
+        return StoreFullError(f"No room left in the {store}{told}; nothing was changed: free some and save again")
     if isinstance(error, FileNotFoundError) or no_bucket:
-        text = f"The bucket or folder of the object store does not exist{told}; create it, or check its name"
+        text = f"The bucket or folder of the {store} does not exist{told}; create it, or check its name"
     elif isinstance(error, _DENIED_ERRORS) or not _DENIED_STATUSES.isdisjoint(codes):
-        text = f"The object store refused the credentials{told}; check them and what they are allowed to do"
+        text = f"The {store} refused the credentials{told}; check them and what they are allowed to do"
+    elif "BadScheme" in said:
+        text = (
+            f"The endpoint of the {store} is http, without encryption; to allow it, pass allow_http=True to from_url, "
+            'client_options={"allow_http": True} to obstore, or set AWS_ALLOW_HTTP=true. A server that speaks S3 has '
+            "the address s3://bucket/prefix, and endpoint= names the server"
+        )
     elif isinstance(error, NotImplementedError | exceptions.NotSupportedError):
-        text = "This object store cannot replace an object on condition; for a directory use FileContextPointerStore"
+        text = f"The {store} cannot replace an object on condition; for a directory use FileContextPointerStore"
     elif isinstance(error, exceptions.UnknownConfigurationKeyError | ValueError):
         text = "The object store does not know an option that was given; see those of obstore for this kind of store"
     else:
-        text = f"The object store could not {action}{told}; check its address, the network and its state"
+        text = f"The {store} could not {action}{told}; check its address, the network and its state"
     return StoreError(text)
 
 

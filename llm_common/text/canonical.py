@@ -26,11 +26,12 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from itertools import repeat
 from pathlib import PurePath
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 from uuid import UUID
@@ -43,13 +44,16 @@ from llm_common.errors import CorruptPointerError, ResultTooLargeError, Unserial
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Read = TypeVar("Read")
 
-MAX_DEPTH = 300
-"""Levels of nesting that are accepted: three times what real outputs have, and safe for every recursive JSON reader."""
+MAX_DEPTH = 1_000
+"""Levels of nesting that are accepted: a few more than `json.dumps` takes under the interpreter's usual limit."""
 
-_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}", re.IGNORECASE)
+_DEFAULT_REPR = re.compile(r"<[^<>]* object at 0x[0-9a-f]+[^<>]*>", re.IGNORECASE)
+_PARTS = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}\[\]:,"]+')
 _TEXTS = frozenset({str})
 _SIMPLE = frozenset({str, int, bool, type(None)})
+_SCALARS = frozenset({str, int, bool, float})
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _ORJSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _DIGITS = bytes(ord("0" if byte in b"0123456789" else " ") for byte in range(256))
@@ -64,7 +68,7 @@ def to_plain(value: object) -> Json:
     Raises:
         UnserialisableError: The value contains itself or is nested deeper than `MAX_DEPTH`, two of its keys become the
             same text, one of its methods raises, or it holds something that JSON cannot stand for: a generator, a
-            coroutine, a file, a lock, or another object whose text is nothing but its address.
+            coroutine, a file, a lock, or another object whose text holds its address.
     """
     return dict(value) if _is_flat(value) else _canonical(value, _no_number)
 
@@ -93,7 +97,10 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
         UnserialisableError: An integer has more digits than Python writes (4,300).
     """
     try:
-        text = json.dumps(plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        try:
+            text = _dump(plain, sort_keys=sort_keys)
+        except RecursionError:  # of deep data, and sooner where the caller's own calls are deep
+            text = _deep_text(plain, sort_keys=sort_keys)
     except ValueError as exc:
         raise UnserialisableError("An integer is too long for JSON; pass it as text") from exc
     return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
@@ -157,10 +164,68 @@ def decode_json(data: bytes) -> Json:
         else:
             return value
     try:
-        value = _DECODER.decode(data.decode("utf-8"))
-    except (ValueError, RecursionError) as exc:
+        text = data.decode("utf-8")
+        try:
+            value = _DECODER.decode(text)
+        except RecursionError:
+            orjson.loads(_SURROGATE_ESCAPE.sub(rb"\\u0041", data))  # reads 1,024 levels, and refuses what is not JSON
+            value = _deep_value(text)
+    except ValueError as exc:
         raise CorruptPointerError("A stored file is not JSON; restore it from a copy") from exc
     return value
+
+
+def _dump(plain: Json, *, sort_keys: bool) -> str:
+    return json.dumps(plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+class _Mark(str):
+    """A piece of JSON among values."""
+
+    __slots__ = ()
+
+
+def _deep_text(plain: Json, *, sort_keys: bool) -> str:
+    """The same text as `_dump`, without recursion."""
+    parts: list[str] = []
+    waiting: list[Json] = [plain]
+    while waiting:
+        item = waiting.pop()
+        inner: list[Json] = []
+        if type(item) is dict:
+            for key in sorted(item) if sort_keys else item:
+                inner += [_Mark(","), _Mark(_dump(key, sort_keys=False) + ":"), item[key]]
+            waiting += [_Mark("}"), *reversed(inner[1:]), _Mark("{")]
+        elif type(item) is list:
+            for each in item:
+                inner += [_Mark(","), each]
+            waiting += [_Mark("]"), *reversed(inner[1:]), _Mark("[")]
+        else:
+            parts.append(item if type(item) is _Mark else _dump(item, sort_keys=False))
+    return "".join(parts)
+
+
+def _deep_value(text: str) -> Json:
+    """What valid JSON says, without recursion."""
+    root: list[Json] = []
+    levels: list[Any] = [root]
+    key = None
+    for part in _PARTS.findall(text):
+        if part in ("}", "]"):
+            levels.pop()
+            continue
+        value: Any = {} if part == "{" else [] if part == "[" else _DECODER.decode(part)
+        if type(levels[-1]) is list:
+            levels[-1].append(value)
+        elif key is None:
+            key = value
+            continue
+        else:
+            levels[-1][key] = value
+            key = None
+        if part in ("{", "["):
+            levels.append(value)
+    return root[0]
 
 
 def _key_text(key: object) -> str:
@@ -181,7 +246,7 @@ def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
 
 
 def _canonical(value: object, non_finite: Callable[[float], Json]) -> Json:
-    return _guarded(value, lambda: _plain(value, 0, non_finite))
+    return _guarded(value, lambda: _plain(value, non_finite))
 
 
 def _guarded(value: object, read: Callable[[], Read]) -> Read:
@@ -196,26 +261,50 @@ def _guarded(value: object, read: Callable[[], Read]) -> Read:
         ) from exc
 
 
-def _plain(value: object, depth: int, non_finite: Callable[[float], Json]) -> Json:
-    if value is None or type(value) in (str, int, bool):
-        return value  # type: ignore[return-value]  # narrowed by exact type
-    if type(value) is float:
-        return value if math.isfinite(value) else non_finite(value)
-    if depth == MAX_DEPTH:
-        raise UnserialisableError(f"A value is nested deeper than {MAX_DEPTH} levels or contains itself; flatten it")
-    if isinstance(value, dict):
-        plain: dict[str, Json] = {}
-        for key, item in value.items():
-            plain[_key_text(key)] = _plain(item, depth + 1, non_finite)
-        if len(plain) != len(value):
-            raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
-        return plain
-    if isinstance(value, list | tuple):
-        items: list[Json] = []
-        for item in value:
-            items.append(_plain(item, depth + 1, non_finite))  # noqa: PERF401 - a comprehension is a second frame per level
-        return items
-    return _plain(_opened(value), depth + 1, non_finite)
+def _plain(value: object, non_finite: Callable[[float], Json]) -> Json:
+    """The copy; without recursion, so that the depth of the caller's own calls does not count."""
+    root: list[Json] = []
+    levels: list[tuple[Iterator[tuple[object, object]], Any]] = [(iter([(None, value)]), root)]
+    while levels:
+        members, made = levels[-1]
+        for key, member in members:
+            item = _unwrapped(member)
+            inner: list[Json] | dict[str, Json] | None = None
+            if isinstance(item, dict):
+                inner = {}
+                levels.append((iter(item.items()), inner))
+            elif isinstance(item, list | tuple):
+                inner = []
+                levels.append((zip(repeat(None), item), inner))
+            plain = _scalar(item, non_finite) if inner is None else inner
+            if type(made) is list:
+                made.append(plain)
+            elif made.setdefault(_key_text(key), plain) is not plain:
+                raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
+            if inner is not None:
+                break
+        else:
+            levels.pop()
+        if len(levels) - 1 > MAX_DEPTH:
+            raise _too_deep()
+    return root[0]
+
+
+def _unwrapped(value: object) -> object:
+    """A dict, list, tuple, or a plain kind of scalar."""
+    for _ in range(MAX_DEPTH):
+        if value is None or type(value) in _SCALARS or isinstance(value, dict | list | tuple):
+            return value
+        value = _opened(value)
+    raise _too_deep()
+
+
+def _scalar(value: Any, non_finite: Callable[[float], Json]) -> Json:
+    return non_finite(value) if type(value) is float and not math.isfinite(value) else value
+
+
+def _too_deep() -> UnserialisableError:
+    return UnserialisableError(f"A value is nested deeper than {MAX_DEPTH} levels or contains itself; flatten it")
 
 
 def _opened(value: object) -> object:
@@ -230,7 +319,7 @@ def _opened(value: object) -> object:
     if isinstance(getattr(value, "source_urls", None), list | tuple) or _has_no_text(type(value)):
         return _public_attributes(value)
     text = str(value)
-    if _ADDRESS.search(text):
+    if _DEFAULT_REPR.search(text) or f"{id(value):x}" in text.lower():  # an address differs in every process
         raise _without_form(value)
     return text
 

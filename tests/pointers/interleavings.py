@@ -75,14 +75,16 @@ class ModelStore(ObjectBlobStore):
         stored: BlobVersion | None = self.answer("put_if", key, data, replaces)
         return stored
 
-    def get_version(self, key: str) -> tuple[bytes, BlobVersion]:
+    def get_version(self, key: str, *, max_bytes: int | None = None) -> tuple[bytes, BlobVersion]:
         data, version = (found := self.answer("get", key)), _version(found)
         if version is None:
             raise PointerNotFoundError("Nothing is stored under this key")
         return data, version
 
-    def get_many(self, folder: str, names: list[str]) -> Iterator[bytes | None]:
-        return map(self._get_or_none, [f"{folder}/{name}" for name in names])
+    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+        for name in names:
+            found: bytes | None = self.answer("get", f"{folder}/{name}")
+            yield found
 
     def scan(self, folder: str) -> FolderScan:
         found: Objects = self.answer("scan", folder)

@@ -17,6 +17,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel
 
+from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import (
     CorruptPointerError,
     InvalidIdError,
@@ -26,10 +27,13 @@ from llm_common.errors import (
     UnsafePathError,
     UnserialisableError,
 )
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.pointers.format import format_selected_contexts
+from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, digest_of
+from llm_common.pointers.reading import ResultPart, read_payload
 from llm_common.pointers.records import LockedRecords
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.storage import FileBlobStore, MemoryBlobStore
+from llm_common.text.canonical import json_text
 from tests.pointers.names import meta_key, result_key
 
 
@@ -343,6 +347,141 @@ async def test_large_arguments_are_cut_and_keep_their_digest_s0_16(store: FileCo
     assert len(store.list(query_id="q")) == 1
     whole = await save(store, args={"text": "x" * 8_000})
     assert whole.args == {"text": "x" * 8_000}
+
+
+@pytest.mark.parametrize("size", [8_192, 8_193, 20_000, 79_000])
+async def test_arguments_are_cut_from_8_kilobytes_on_m_m08_s0_16(store: FileContextPointerStore, size: int) -> None:
+    args = {"text": "x" * (size - len('{"text":""}'))}
+    pointer = await save(store, args=args)
+    assert (pointer.args == args) == (size == 8_192)
+    assert pointer.args_sha256 == digest_of(args)
+
+
+async def test_calls_that_differ_in_their_task_alone_both_stay_m_m27_s0_04() -> None:
+    blobs = MemoryBlobStore()
+    store = ContextPointerStore(LockedRecords(blobs))
+    pointer = await save(store, "mine")
+    for other in ({"task_id": "other"}, {"task_id": None}, {"tool_name": "other"}):
+        blobs.put(meta_key("q", pointer.pointer_id), pointer.model_copy(update=other).model_dump_json().encode())
+        longer = await save(store, "mine again")
+        assert len(longer.pointer_id) == 16
+
+
+SECRET_NAMES = {"tool_name": "fetch api_key=hunter2CANARY9f3a", "task_id": "t Bearer hunter2CANARY9f3aABCDEF0123456789"}
+
+
+async def test_names_are_stored_without_their_secrets_a_27_f_046(store: FileContextPointerStore) -> None:
+    pointer = await save(store, "first", **SECRET_NAMES)
+    assert "hunter2CANARY" not in str(pointer) + str(tree(store.base_dir))
+    assert pointer.tool_name.startswith("fetch api_key=")
+    assert pointer.pointer_id == compute_pointer_id(args={"query": "x"}, query_id="q", **SECRET_NAMES)
+    assert store.list(query_id="q") == [pointer]
+    again = await save(store, "second", **SECRET_NAMES)
+    assert (again.pointer_id, again.tool_name) == (pointer.pointer_id, pointer.tool_name)
+    assert store.load_result(pointer=pointer) == "second"
+    kept = await save(store, "third", keep_repeats=True, **SECRET_NAMES)
+    assert kept.pointer_id == pointer.pointer_id + "0001"
+    assert store.pin(again).pinned
+    other = await save(store, "other", **(SECRET_NAMES | {"tool_name": "fetch api_key=hunter3CANARY9f3a"}))
+    assert other.tool_name == pointer.tool_name
+    assert len(store.list(query_id="q")) == 3
+
+
+async def test_a_call_stored_with_its_secrets_is_recognised_a_27_s0_04(store: FileContextPointerStore) -> None:
+    pointer = await save(store, "first", **SECRET_NAMES)
+    old = pointer.model_copy(update=SECRET_NAMES)  # as version 1.0.0 stored it
+    (store.base_dir / meta_key("q", pointer.pointer_id)).write_text(old.model_dump_json(), encoding="utf-8")
+    again = await save(store, "second", **SECRET_NAMES)
+    assert again.pointer_id == pointer.pointer_id
+    assert store.list(query_id="q") == [again]
+
+
+WRONG_KINDS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"tool_name": None}, InvalidIdError, "tool_name must be text .* not NoneType"),
+    ({"tool_name": 5}, InvalidIdError, "tool_name must be text .* not int"),
+    ({"tool_name": "t" * 100_001}, InvalidIdError, "not 100,001 characters"),
+    ({"task_id": b"x"}, InvalidIdError, "task_id must be text .* not bytes"),
+    ({"task_id": True}, InvalidIdError, "task_id must be text .* not bool"),
+    ({"task_id": 1.5}, InvalidIdError, "task_id must be text .* not float"),
+    ({"query_id": None}, InvalidIdError, "of type NoneType"),
+    ({"query_id": "What is AAPL revenue?"}, InvalidIdError, "'What is AAPL revenue\\?'.*hash_query"),
+    ({"args": None}, UnserialisableError, "args must be a mapping .* not NoneType"),
+    ({"args": "x"}, UnserialisableError, "args must be a mapping .* not str"),
+    ({"source_urls": 5}, UnserialisableError, "source_urls must be a list .* not int"),
+    ({"source_urls": "https://x.org"}, UnserialisableError, "source_urls must be a list .* not str"),
+    ({"ttl_s": 0}, ValueError, "ttl_s must be above 0"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "text"), WRONG_KINDS)
+async def test_a_save_of_the_wrong_kind_says_what_to_pass_a_28_c_b5(
+    store: FileContextPointerStore, wrong: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        await save(store, **wrong)
+    assert not store.base_dir.exists()
+
+
+def test_an_id_in_the_place_of_a_pointer_is_named_a_28(store: FileContextPointerStore) -> None:
+    for use in (lambda: store.load_result(pointer="0" * 12), lambda: store.pin("0" * 12)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="must be a ContextPointer, not str"):
+            use()
+    with pytest.raises(TypeError, match="pass \\[pointer_id\\]"):
+        store.delete(query_id="q", pointer_ids="0" * 12)
+    with pytest.raises(TypeError, match="not int"):
+        store.load_payload(5, query_id="q")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{}, {"redact_results": True}], ids=["plain", "redacted"])
+@pytest.mark.parametrize("depth", [300, 490, 990])
+async def test_deep_results_are_stored_and_read_s0_14(tmp_path: Path, depth: int, options: dict[str, Any]) -> None:
+    result: Any = "leaf" if options else ["1" * 30, 2**70]
+    for number in range(depth - 1):
+        result = [result] if number % 2 else {"a": result}
+    store = FileContextPointerStore(tmp_path, durability="rename", **options)
+    pointer = await save(store, result)
+    assert store.list(query_id="q") == [pointer]
+    loaded = store.load_result(pointer=pointer)
+    assert stored(pointer).decode() == json_text(loaded) == json_text(result)
+    assert format_selected_contexts(pointers=[pointer], store=store, max_chars=500)
+    whole = format_selected_contexts(pointers=[pointer], store=store)
+    assert json_text(loaded) in whole
+    found = read_payload(
+        *store.load_payload(pointer.pointer_id, query_id="q"),
+        part=ResultPart(path="/a/0"),
+        limit_tokens=9_000,
+        counter=UpperBoundCounter(),
+    )
+    assert found.total_chars == len(json_text(loaded)) - len('{"a":[]}')
+    assert (await store.verify()).is_clean
+
+
+async def test_deep_arguments_are_cut_as_long_ones_are_s0_03(store: FileContextPointerStore) -> None:
+    for depth in (99, 100, 101, 990):
+        args: Any = "leaf"
+        for _ in range(depth):
+            args = {"a": args}
+        pointer = await save(store, args=args)
+        assert pointer.model_copy(deep=True) == pointer
+        assert pointer.args == args if depth <= 100 else set(pointer.args) == {"a"}
+        assert await save(store, args=args, keep_repeats=True) != pointer
+        assert store.load_result(pointer=pointer) == "result"
+    assert len(store.list(query_id="q")) == 4
+
+
+async def test_errors_of_the_base_name_its_path_u_b9(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for base, text in (("file", "is not a directory"), ("file/base", "file/base/q")):
+        with pytest.raises(StoreError, match=text) as caught:
+            await save(FileContextPointerStore(tmp_path / base))
+        assert str(tmp_path / "file") in str(caught.value)
+
+
+def test_windows_is_told_its_ways_out_u_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(StoreError, match=r"needs a POSIX .* InMemoryContextPointerStore or ObjectContextPointerStore"):
+        FileContextPointerStore()
+    InMemoryContextPointerStore()
 
 
 CANARY = "hunter2CANARY9f3a"

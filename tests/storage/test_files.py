@@ -3,6 +3,7 @@ import fcntl
 import multiprocessing
 import os
 import resource
+import secrets
 import shutil
 import signal
 import socket
@@ -405,6 +406,8 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
     events = list[str]()
     full, rename = FileBlobStore(tmp_path), FileBlobStore(tmp_path, durability="rename")
     full.put("q/a", b"1")
+    with full.lock("q"):
+        pass
     real_fsync, real_replace = os.fsync, os.replace
 
     def fsync(descriptor: int) -> None:
@@ -432,6 +435,55 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
         folder.delete("c")
     rename.delete("q/a")
     assert events == ["name c", "name a"]
+
+
+def test_a_planted_temporary_file_is_never_written_into_m_n34_f_152(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = FileBlobStore(tmp_path)
+    blobs.put("q/a", b"old")
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "0" * 2 * size)  # a source of randomness that is constant
+    real_open = os.open
+    planted = list[Path]()
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"planted")
+
+    def plant(path: str, flags: int, *rest: int, **folder: int) -> int:
+        if path.startswith(".tmp-") and not planted:
+            planted.append(tmp_path / "q" / path)
+            planted[0].hardlink_to(outside)
+        return real_open(path, flags, *rest, **folder)
+
+    monkeypatch.setattr(os, "open", plant)
+    with pytest.raises(StoreError, match="EEXIST"):
+        blobs.put("q/a", b"new")
+    assert outside.read_bytes() == b"planted"
+    assert blobs.get("q/a") == b"old"
+    blobs.put("q/a", b"new")
+    assert blobs.get("q/a") == b"new"
+
+
+def test_the_folder_of_a_killed_writer_is_flushed_before_its_lock_a_26(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q").mkdir()  # by a writer that was killed before it flushed the base
+    flushed = list[tuple[int, bool]]()
+    real_fsync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((os.fstat(descriptor).st_ino, (tmp_path / "q" / ".lock").exists()))
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    base = tmp_path.stat().st_ino
+    with FileBlobStore(tmp_path, durability="rename").lock("q") as folder:
+        folder.put(("a", b"1"))
+    assert flushed == []
+    (tmp_path / "q" / ".lock").unlink()
+    for _ in range(2):
+        with FileBlobStore(tmp_path).lock("q") as folder:
+            folder.put(("a", b"1"))
+    assert [entry for entry in flushed if entry[0] == base] == [(base, False)]
 
 
 @pytest.mark.parametrize("durability", ["full", "rename"])
@@ -484,7 +536,7 @@ def test_a_forked_child_does_not_keep_the_lock_f_069(blobs: FileBlobStore) -> No
             blobs.put("q/a", b"1")
 
 
-def test_the_forked_child_of_a_killed_process_keeps_no_lock_f_069_f_158(blobs: FileBlobStore) -> None:
+def test_the_forked_child_of_a_killed_process_keeps_no_lock_a_15_f_069_f_158(blobs: FileBlobStore) -> None:
     def hold_and_fork(sender: Connection) -> None:
         with blobs.lock("q"):
             child = os.fork()

@@ -22,6 +22,7 @@ import obstore.store
 import pytest
 from obstore import exceptions
 
+from llm_common.agents import ObjectContextPointerStore
 from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _answer
@@ -295,7 +296,39 @@ def test_a_refusal_is_a_typed_error_without_the_servers_words(
 
 def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
     blobs = ObjectBlobStore.from_url("s3://bucket", **s3_options("http://127.0.0.1:9"))
-    with pytest.raises(StoreError, match="could not be read; check its address"):
+    with pytest.raises(StoreError, match="s3://bucket could not be read; check its address"):
+        blobs.get("q/a")
+
+
+@pytest.mark.parametrize("url", ["bkt/prefix", "bkt", "no url", f"user:{SECRET}@host/x", f"host/x?key={SECRET}", ""])
+def test_an_address_without_a_scheme_is_told_what_to_begin_with_u_b14(url: str) -> None:
+    for opens in (ObjectBlobStore.from_url, ObjectContextPointerStore.from_url):
+        with pytest.raises(StoreError, match="begins with s3://, gs:// or az://") as caught:
+            opens(url)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+        assert (f'"{url}"' in str(caught.value)) == (url in ("bkt/prefix", "bkt"))
+
+
+def http_options(**changes: Any) -> dict[str, Any]:
+    return s3_options("http://127.0.0.1:9", access_key_id=SECRET, secret_access_key=SECRET, **changes)
+
+
+@pytest.mark.parametrize("client_options", [None, {}, {"timeout": "1s"}], ids=str)
+async def test_an_endpoint_without_encryption_is_told_how_to_allow_it_u_b14(client_options: Any) -> None:
+    store = ObjectContextPointerStore.from_url("s3://bucket/prefix", **http_options(client_options=client_options))
+    with pytest.raises(StoreError, match=r"s3://bucket/prefix is http.* allow_http=True .* AWS_ALLOW_HTTP") as caught:
+        await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=1)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(StoreError, match="allow_http=True"):
+        ObjectBlobStore.from_url("http://127.0.0.1:9/bucket").get("q/a")
+
+
+@pytest.mark.parametrize("client_options", [None, {"connect_timeout": "1s"}], ids=str)
+def test_http_can_be_allowed_by_one_option_u_b14(client_options: Any) -> None:
+    retries = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
+    options = http_options(client_options=client_options, retry_config=retries)
+    blobs = ObjectBlobStore.from_url("s3://bucket", allow_http=True, **options)
+    with pytest.raises(StoreError, match="s3://bucket could not be read; check its address, the network"):
         blobs.get("q/a")
 
 

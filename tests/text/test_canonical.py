@@ -20,8 +20,18 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from llm_common.errors import UnserialisableError
-from llm_common.text.canonical import MAX_DEPTH, stable_json, to_plain
+from llm_common.errors import CorruptPointerError, UnserialisableError
+from llm_common.text.canonical import (
+    _LONE_SURROGATE,
+    MAX_DEPTH,
+    _deep_text,
+    _deep_value,
+    decode_json,
+    encode_json,
+    json_text,
+    stable_json,
+    to_plain,
+)
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=9)
 json_values = st.recursive(
@@ -187,8 +197,66 @@ def test_what_json_cannot_stand_for_is_one_typed_error(make: Callable[[], object
         assert "secret" not in str(caught.value)
 
 
-def test_nesting_up_to_the_limit_is_accepted() -> None:
-    assert to_plain(deep(MAX_DEPTH - 1)) == deep(MAX_DEPTH - 1)
+def levels_of(value: Any) -> tuple[int, Any]:
+    """How deep the innermost value of nested lists and dicts lies, and that value."""
+    levels = 0
+    while value and isinstance(value, list | dict):
+        value = value[0] if isinstance(value, list) else value["a"]
+        levels += 1
+    return levels, value
+
+
+@pytest.mark.parametrize("leaf", [1, 1.5, 2**70, "\ud800", "1" * 30, 'a"\\'], ids=ascii)
+@pytest.mark.parametrize("nest", [lambda v: [v], lambda v: {"a": v}, lambda v: (v,)], ids=["list", "dict", "tuple"])
+def test_nesting_up_to_the_limit_is_written_and_read_s0_14(nest: Callable[[object], object], leaf: object) -> None:
+    for depth in (250, 300, 990, MAX_DEPTH):
+        value = leaf
+        for _ in range(depth):
+            value = nest(value)
+        data = encode_json(value).data
+        assert levels_of(decode_json(data)) == (depth, leaf)
+        assert stable_json(value) == stable_json(decode_json(data))
+    if not isinstance(value, tuple):  # orjson writes tuples of any depth
+        with pytest.raises(UnserialisableError, match="1000 levels"):
+            encode_json(nest(value))
+
+
+@given(json_values)
+def test_deep_data_is_written_and_read_as_other_data_is_s0_14(value: object) -> None:
+    plain = to_plain(value)
+    text = json_text(plain)
+    deep_text = _deep_text(plain, sort_keys=False)
+    assert _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", deep_text) == text
+    assert _deep_value(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 990, b"[1,]" * 300, b"[" * 500 + b"1" * 20 + b"}" * 500, b'{"a":' * 995 + b"1"]
+)
+def test_deep_data_that_is_no_json_is_damaged_s0_14(data: bytes) -> None:
+    with pytest.raises(CorruptPointerError):
+        decode_json(data)
+
+
+class Commit:
+    """A value whose text holds what may look like an address."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("text", ["0xdeadbeef12", "<Wallet 0x00c0ffee00>", "at 0x7f0011223344", "<Op at 0x401000>"])
+def test_a_text_that_holds_hexadecimal_digits_is_stored_u_b4_s0_13(text: str) -> None:
+    assert to_plain({"a": Commit(text)}) == {"a": text}
+
+
+def test_a_default_text_with_an_address_is_refused_s0_13() -> None:
+    for value in (object(), threading.Lock(), to_plain, [].append, Commit(f"of {object()}")):
+        with pytest.raises(UnserialisableError):
+            to_plain(value)
 
 
 def test_generators_and_coroutines_are_refused_unconsumed_f_037() -> None:

@@ -1,0 +1,151 @@
+"""Files far larger than any of their kind, and tombstones of the wrong form: each is its own damage alone."""
+
+import asyncio
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import obstore.store
+import pytest
+
+from llm_common.agents import ObjectContextPointerStore
+from llm_common.errors import CorruptPointerError, PointerNotFoundError
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.records import MAX_RECORD_BYTES, LockedRecords
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
+from llm_common.storage import OWN_FOLDER, MemoryBlobStore
+
+GIANT_BYTES = 8_000_000_000
+ADDRESS_SPACE_BYTES = 3_000_000_000
+KINDS = ("meta.json", "next", "result.json", "tombstone")
+
+
+def make_giant(path: Path) -> None:
+    path.touch()
+    with path.open("r+b") as file:
+        file.truncate(GIANT_BYTES)  # sparse: it takes no room on the disk
+
+
+async def save(store: ContextPointerStore, name: str, **changes: Any) -> ContextPointer:
+    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {"name": name}, "result": name}
+    return await store.save(**(call | changes))
+
+
+async def use_store(base: Path, kind: str) -> None:
+    """Uses a store with one giant file; whatever is wrong raises."""
+    store = FileContextPointerStore(base, durability="rename")
+    hit, well = await save(store, "hit"), await save(store, "well")
+    other = await save(store, "other", query_id="r")
+    if kind == "tombstone":
+        store.delete(query_id="q", pointer_ids=[hit.pointer_id])
+        [tombstone] = [path for path in (base / OWN_FOLDER).iterdir() if path.name.startswith("gone-")]
+        make_giant(tombstone)
+        hit = await save(store, "hit")
+    else:
+        make_giant(base / "q" / f"{hit.pointer_id}.{kind}")
+    listed = FileContextPointerStore(base).list_detailed(query_id="q")
+    assert well in listed.pointers
+    assert (hit in listed.pointers) == (kind in ("next", "tombstone"))
+    assert store.load_result(pointer=well) == "well"
+    if hit in listed.pointers:
+        assert store.load_result(pointer=hit) == "hit"
+    else:
+        with pytest.raises(CorruptPointerError, match=hit.pointer_id):
+            store.load_result(pointer=hit)
+    report = await store.verify()
+    assert report.queries == 2
+    assert {one.pointer_id for one in report.findings} <= {hit.pointer_id}
+    assert (await store.gc()).passed_over == 0
+    assert (await store.verify(repair=True)).is_clean
+    assert (await store.verify()).findings == ()
+    again = await save(store, "hit")
+    assert store.load_result(pointer=again) == "hit"
+    assert store.delete(query_id="q") == 2
+    assert store.load_result(pointer=other) == "other"
+    with pytest.raises(PointerNotFoundError) as caught:
+        store.load_result(pointer=hit)
+    assert caught.value.reason == "erased"
+
+
+def test_a_giant_file_is_its_own_damage_alone_a_13_f_167_s0_21(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "tests.pointers.test_giant_files", str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+
+
+def test_the_harness_fails_a_program_that_reads_giant_files(tmp_path: Path) -> None:
+    make_giant(tmp_path / "giant")
+    program = f"""
+import pathlib, resource
+resource.setrlimit(resource.RLIMIT_AS, ({ADDRESS_SPACE_BYTES}, {ADDRESS_SPACE_BYTES}))
+pathlib.Path({str(tmp_path / "giant")!r}).read_bytes()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "MemoryError" in done.stderr
+
+
+@pytest.mark.parametrize("home", ["memory", "objects"])
+@pytest.mark.parametrize("kind", ["meta.json", "result.json"])
+async def test_a_blob_over_the_size_of_its_kind_is_damaged_a_13(home: str, kind: str) -> None:
+    memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
+    store = ContextPointerStore(LockedRecords(memory)) if home == "memory" else ObjectContextPointerStore(objects)
+    hit, well = await save(store, "hit"), await save(store, "well")
+    [key] = [f"q/{name}" for name in store.records.blobs.scan("q").blobs if hit.pointer_id in name and kind in name]
+    large = b" " * (MAX_RECORD_BYTES + 1) + store.records.blobs.get(key)
+    store.records.blobs.put(key, large)
+    assert store.list(query_id="q") == [well]
+    with pytest.raises(CorruptPointerError, match=hit.pointer_id):
+        store.load_result(pointer=hit)
+    assert not (await store.verify()).is_clean
+    again = await save(store, "hit")
+    assert store.load_result(pointer=again) == "hit"
+    assert store.delete(query_id="q") == 2
+
+
+TOMBSTONES = {
+    "salt-of-a-text": b'{"salt": "not hexadecimal", "gone": {}}',
+    "salt-too-long": b'{"salt": "' + b"0" * 400 + b'", "gone": {}}',
+    "salt-empty": b'{"salt": "", "gone": {}}',
+    "salt-a-number": b'{"salt": 5, "gone": {}}',
+    "salt-with-a-newline": b'{"salt": "' + b"0" * 32 + b'\\n", "gone": {}}',
+    "entries-of-a-list": b'{"gone": []}',
+    "entry-without-a-day": b'{"gone": {"0": ["erased", "soon"]}}',
+    "garbage": b"\x00\xff garbage",
+    "empty": b"",
+    "list": b"[]",
+    "deep": b"[" * 5_000,
+}
+
+
+@pytest.mark.parametrize("data", TOMBSTONES.values(), ids=TOMBSTONES)
+async def test_a_damaged_tombstone_stops_no_erasing_a_12_f_166_s0_21(tmp_path: Path, data: bytes) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    first, second = await save(store, "first"), await save(store, "second")
+    store.delete(query_id="q", pointer_ids=[first.pointer_id])
+    [tombstone] = [path for path in (tmp_path / OWN_FOLDER).iterdir() if path.name.startswith("gone-")]
+    tombstone.write_bytes(data)
+    with pytest.raises(PointerNotFoundError) as caught:
+        store.load_result(pointer=first)
+    assert caught.value.reason == "unknown"
+    await store.gc()
+    assert store.delete(query_id="q") == 1
+    with pytest.raises(PointerNotFoundError) as caught:
+        store.load_result(pointer=second)
+    assert caught.value.reason == "erased"
+
+
+async def test_a_broken_folder_of_tombstones_stops_no_erasing_f_166_s0_21(tmp_path: Path) -> None:
+    (tmp_path / OWN_FOLDER).write_text("no folder")
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    await save(store, "a", ttl_s=1e-6)
+    assert (await store.gc()).expired == 1
+    await save(store, "b")
+    assert store.delete(query_id="q") == 1
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    for each in KINDS:
+        asyncio.run(use_store(Path(sys.argv[1]) / each, each))
