@@ -126,6 +126,15 @@ class TestEvents:
         await ContextSelector(listeners=(*extra, heard.append)).select(asked(budget), POOL)  # type: ignore[arg-type]
         return heard
 
+    async def test_files_are_reported_by_id_in_any_order_of_the_pool_s1_12_m_n22(self) -> None:
+        heard: list[ContextEvent] = []
+        shuffled = [POOL.context_files[number] for number in (4, 0, 8, 2, 7, 1, 6, 3, 5)]
+        pool = POOL.model_copy(update={"context_files": tuple(shuffled)})
+        await ContextSelector(listeners=(heard.append,)).select(asked(1_500), pool)
+        scored = [event.data for event in heard if event.name == "context.file.scored"]
+        assert [data["file"] for data in scored] == sorted(each.id for each in shuffled)
+        assert len({data["score"] for data in scored}) > 1
+
     async def test_events_come_in_a_fixed_order_s1_12(self) -> None:
         events = await self.events(1_500)
         assert [event.name for event in events] == [
