@@ -110,7 +110,13 @@ class ContextSelector:
 
         Raises:
             ValueError: The request names no strategy that there is.
+            TypeError: The request is no `ContextSelectionRequest`, or its counter returned no whole number.
         """
+        if not isinstance(request, ContextSelectionRequest):
+            raise TypeError(
+                f"request is a {type(request).__name__}; "
+                "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
+            )
         started = perf_counter()
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)

@@ -42,6 +42,7 @@ def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBund
 
     Raises:
         TokenBudgetError: As from `fit_detailed`.
+        TypeError: As from `fit_detailed`.
     """
     return fit_detailed(bundle, counter).bundle
 
@@ -64,8 +65,10 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
 
     Raises:
         TokenBudgetError: What is never cut is over the budget; `.needed_tokens` would hold it.
-        TypeError: The counter returned no whole number.
+        TypeError: The bundle is no `PromptBundle`, or the counter returned no whole number.
     """
+    if not isinstance(bundle, PromptBundle):
+        raise TypeError(f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes")
     meter = PromptMeter(counter or UpperBoundCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
     _require(meter, tools, "the tool schemas alone take", "give fewer tools")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 from blockbuster import BlockBuster
@@ -113,6 +114,11 @@ async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
     bundle = await ContextSelector(store=store).select(asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge)))
     assert 1 <= len(store.loaded) <= 3
     assert len(bundle.kept) + len(bundle.dropped) == 40
+
+
+async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:
+    with pytest.raises(TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"):
+        await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
 
 
 async def test_without_a_store_outputs_are_named_by_a_line() -> None:
