@@ -57,6 +57,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 _APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
+_MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite takes a larger number for none
 
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ class SqliteMemory:
         def run() -> T:
             with sqlite_errors_as_store_errors(self._path):
                 connection = self._connected(worker, deadline)
-                left_ms = round(1_000 * max(deadline - time.monotonic(), 0.0))
+                left_ms = min(round(1_000 * max(deadline - time.monotonic(), 0.0)), _MAX_TIMEOUT_MS)
                 connection.execute(f"PRAGMA busy_timeout = {left_ms}")
                 try:
                     return work(connection)

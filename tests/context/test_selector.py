@@ -121,6 +121,11 @@ async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:
         await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
 
 
+def test_two_items_of_one_id_are_named_by_it_u_9() -> None:
+    with pytest.raises(ValueError, match="two items of context_files have the same id 'b'; give each its own"):
+        DataPoolSnapshot(context_files=tuple(file(name, "x", file_id=name[0]) for name in ("a", "b1", "c", "b2")))
+
+
 async def test_without_a_store_outputs_are_named_by_a_line() -> None:
     bundle = await ContextSelector().select(asked(600), DataPoolSnapshot(tool_outputs=(output(1),)))
     assert bundle.kept[0].form == "pointer"
