@@ -1,7 +1,7 @@
 import math
 import random
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from llm_common.context.bundle import KINDS
 from llm_common.context.intent import classify_intent
 from llm_common.context.measured_scoring import MeasuredStrategy
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, FileMetadata, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Scores
 from llm_common.context.scoring import STRATEGIES, score_pool
 from llm_common.context.spec_scoring import score_context_file, score_conversation_turn
@@ -143,6 +143,23 @@ def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less_u_5() -> None
         assert {key for key, score in scores.items() if score.rule == "ranked"} == {
             key for key, score in shown.items() if score.value >= minimum
         }
+
+
+@pytest.mark.parametrize("weights", [{}, {"words": 5.0}], ids=["plain", "weighted"])
+def test_the_strategys_own_cut_off_is_on_its_own_scores(weights: dict[str, float]) -> None:
+    """Files that only their last change speaks for, from .3 down, beside one that matches."""
+    changed = (
+        file(f"f{days}.md", "x").model_copy(update={"metadata": FileMetadata(last_modified=NOON - timedelta(days))})
+        for days in range(10)
+    )
+    pool = DataPoolSnapshot(context_files=(*changed, file("hit.md", "parser")))
+    asked = request("parser", strategy="measured", weights=weights)
+    raw, scores = MeasuredStrategy().score(pool, asked, now=NOON), scored(asked, pool)
+    assert {key for key, score in scores.items() if score.rule == "ranked"} == {
+        key for key, score in raw.items() if score.value >= MeasuredStrategy.cut_offs["file"]
+    }
+    assert {score.rule for score in scores.values()} == {"ranked", "below_cut_off"}
+    assert max(score.value for score in scores.values()) <= 1.0
 
 
 def test_a_strategy_without_a_maximum_keeps_its_scores() -> None:
