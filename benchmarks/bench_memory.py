@@ -44,11 +44,11 @@ class Language:
 
 async def fill(path: Path, language: Language, *, lines: int, sessions: int) -> None:
     async with SqliteMemory(path) as memory:
-        await memory.recent("0")
-        connection = memory._connection  # noqa: SLF001 - one transaction for all, which the API has no need for
+        await memory.append_event("0", Event(text=language.line()))
+        connection = memory._writer.connection  # noqa: SLF001 - one transaction for all, which the API has no need for
         assert connection is not None
         connection.execute("PRAGMA synchronous = OFF")
-        for number in range(lines):
+        for number in range(1, lines):
             _append(connection, str(number % sessions), Event(text=language.line()))
 
 

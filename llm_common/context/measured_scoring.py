@@ -42,6 +42,14 @@ _MEMORY_RECENCY_WEIGHT: Final = 0.2  # this, and the next, as in the specificati
 _MEMORY_PROJECT_WEIGHT: Final = 0.3
 _MEMORY_DECAY: Final = timedelta(days=1)
 
+_MAX_SCORES: Final[Mapping[Kind, float]] = {  # the sum of all parts at their largest
+    "turn": 1.0 + _NEIGHBOUR_WEIGHT + _NEWEST_WEIGHT,
+    "file": 1.0 + _PATH_VECTOR_WEIGHT + _CODE_WEIGHT + _CHANGE_WEIGHT,
+    "memory": 2.0 + _VECTOR_WEIGHT + _MEMORY_RECENCY_WEIGHT + _MEMORY_PROJECT_WEIGHT,
+    "output": 3.3,  # as `rank_pointers` says; several pointers that lead to one may exceed it
+    "project": 1.0,
+}
+
 _ASSISTANT: Final = "assistant"
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
@@ -64,8 +72,9 @@ class MeasuredStrategy:
     - project: 1.
 
     `words` and `vectors` compare within a kind: the best match has 1. Priority hints are read as part of the request.
-    Without an embedder `vectors` is 0. A request's weights are factors of the parts. Folded texts are cached for the
-    next selection, which never changes a score. Threads may share a strategy.
+    Without an embedder `vectors` is 0. A request's weights are factors of the parts. `score_pool` divides a score by
+    that of `max_scores`: what a selection shows lies between 0 and 1. Folded texts are cached for the next selection,
+    which never changes a score. Threads may share a strategy.
 
     To use vectors: `ContextSelector(strategies={"measured": MeasuredStrategy(embedder=StaticVectors())})`.
 
@@ -76,6 +85,7 @@ class MeasuredStrategy:
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
+    max_scores: Mapping[Kind, float] = _MAX_SCORES
 
     def __init__(self, *, embedder: Embedder | None = None, max_cached_chars: int = 50_000_000) -> None:
         self._embedder = embedder

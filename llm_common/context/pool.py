@@ -1,11 +1,13 @@
 """The pool: everything that a prompt could hold, as frozen values."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.text.display import one_line
 
 
 def _text(value: object) -> object:
@@ -111,5 +113,6 @@ class DataPoolSnapshot(_Shape):
             ("tool_outputs", [output.pointer_id for output in self.tool_outputs]),
         ):
             if len(set(ids)) < len(ids):
-                raise ValueError(f"two items of {name} have the same id; give each its own")
+                twice = one_line(repr(next(each for each, times in Counter(ids).items() if times > 1)), max_chars=80)
+                raise ValueError(f"two items of {name} have the same id {twice}; give each its own")
         return self

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 
@@ -49,7 +49,7 @@ class ExtractedEntity(BaseModel):
 class IntentMetadata(BaseModel):
     """The kinds of items that an intent needs, and the current project."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     requires_code: bool = False
     requires_files: bool = False
@@ -61,7 +61,7 @@ class IntentMetadata(BaseModel):
 class UserIntent(BaseModel):
     """The user's request, classified."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str
     classification: IntentType
@@ -71,14 +71,31 @@ class UserIntent(BaseModel):
     metadata: IntentMetadata = IntentMetadata()
 
 
-def _whole_tokens(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("token_budget must be a whole number")  # noqa: TRY004 - pydantic turns it into its own error
+def require_intent(value: object) -> object:
+    """The value, if it may be an intent.
+
+    Raises:
+        TypeError: It is a text that was not classified.
+    """
+    if isinstance(value, str):
+        raise TypeError("intent is a str; pass classify_intent(text)")
     return value
+
+
+def _whole_tokens(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ValueError(f"token_budget is {str(value)[:40]}; give a whole number above 0")
+    return value
+
+
+_SPEC_NAMES: Final[Mapping[str, str]] = {"selection_strategy": "strategy", "custom_weights": "weights"}
 
 
 class ContextSelectionRequest(BaseModel):
     """What to select for, and within how many tokens.
+
+    `selection_strategy` and `custom_weights`, the specification's names, are understood for `strategy` and `weights`.
+    An unknown name is an error.
 
     Attributes:
         intent: The classified request; see `classify_intent`.
@@ -86,16 +103,17 @@ class ContextSelectionRequest(BaseModel):
         target_api: Caps the budget.
         priority_hints: Paths, names or topics that the user called important; they count as mentioned.
         exclude_patterns: Globs of paths and ids that stay out in any case.
-        min_relevance: Items that score less are left out; None takes the strategy's own cut-off.
+        min_relevance: Items that score less are left out, the newest turns too; only files that are mentioned or
+            pinned stay. The scores of `measured` are between 0 and 1. None takes the strategy's own cut-off.
         strategy: Name of the scoring strategy: `measured`, the default, or `spec`.
         weights: Factors for parts of the strategy's score, by name.
         counter: Counts what is sent; the default never counts too little.
         now: The moment that ages are measured from; None lets the selector take the present one.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    intent: UserIntent
+    intent: Annotated[UserIntent, BeforeValidator(require_intent)]
     token_budget: Annotated[int, BeforeValidator(_whole_tokens), Field(gt=0)]
     target_api: APIType = APIType.COMPLETION
     priority_hints: tuple[str, ...] = ()
@@ -105,6 +123,16 @@ class ContextSelectionRequest(BaseModel):
     weights: Mapping[str, FiniteFloat] = Field(default_factory=dict)
     counter: TokenCounter = Field(default_factory=UpperBoundCounter)
     now: datetime | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_our_names(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping) or _SPEC_NAMES.keys().isdisjoint(fields):
+            return fields
+        for theirs, ours in _SPEC_NAMES.items():
+            if theirs in fields and ours in fields:
+                raise ValueError(f"{ours} and {theirs} are the same field; give one of them")
+        return {_SPEC_NAMES.get(name, name): value for name, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +151,8 @@ class Score(NamedTuple):
     """The relevance of an item to a request, and why.
 
     Attributes:
-        value: Finite; higher is better; compares within a kind.
+        value: Finite; higher is better; compares within a kind. From `score_pool` it is between 0 and 1 by the
+            strategy `measured`, and up to 2.0 for a file by `spec`.
         parts: The summands by name.
         rule: The rule that decides its place: `mentioned`, `pinned`, `ranked`, `excluded`, `below_cut_off`,
             `not_required`.

@@ -15,7 +15,11 @@ from llm_common.context.spec_scoring import (
 
 
 class Strategy(Protocol):
-    """A way to score; pure and safe to share between threads."""
+    """A way to score; pure and safe to share between threads.
+
+    A strategy may have `max_scores` beside, the highest score of each kind: `score_pool` then returns its scores as
+    shares of them, between 0 and 1. The scores of a kind without one stay as they are.
+    """
 
     @property
     def cut_offs(self) -> Mapping[Kind, float]:
@@ -46,9 +50,13 @@ def score_pool(
     (QR-1 and QR-3 of the specification, section "Quality Requirements"). Mentioned and pinned items have no cut-off.
     Pure, linear in the pool, the same for any order of its items.
 
+    Where the strategy has `max_scores`, each score is divided by that of its kind, with its parts, and a negative one
+    is 0. Weights that lift a score above the maximum lift the maximum with it. So no order and no ratio changes.
+
     Args:
         pool: The candidates.
-        request: Names the strategy; a `min_relevance` replaces the strategy's cut-offs.
+        request: Names the strategy; a `min_relevance` replaces the strategy's cut-offs. It is compared with the
+            returned scores, a cut-off with the strategy's.
         now: The moment that ages are measured from; UTC when it has no zone.
         strategies: The strategies that the request may name.
 
@@ -59,16 +67,22 @@ def score_pool(
     if strategy is None:
         raise ValueError(f"there is no strategy {request.strategy!r}; use one of {sorted(strategies)}")
     scores = strategy.score(pool, request, now=now if now.tzinfo else now.replace(tzinfo=UTC))
+    maxima = _maxima(strategy, scores)
     fixed = _fixed_rules(pool, request)
-    cut_offs = {kind: strategy.cut_offs.get(kind, -inf) for kind in get_args(Kind)}
-    if request.min_relevance is not None:
-        cut_offs = dict.fromkeys(cut_offs, request.min_relevance)
-    return {
-        key: score
-        if score.rule == "ranked" and score.value >= cut_offs[key[0]] and key not in fixed and isfinite(score.value)
-        else _ruled(score, fixed.get(key), cut_offs[key[0]])
-        for key, score in scores.items()
-    }
+    if request.min_relevance is None:
+        cut_offs = {kind: strategy.cut_offs.get(kind, -inf) / maxima.get(kind, 1.0) for kind in get_args(Kind)}
+    else:
+        cut_offs = dict.fromkeys(get_args(Kind), request.min_relevance)
+    return {key: _ruled(score, fixed.get(key), maxima.get(key[0]), cut_offs[key[0]]) for key, score in scores.items()}
+
+
+def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
+    """What the scores of a kind are divided by: the strategy's maximum, or a higher score that there is."""
+    maxima: dict[Kind, float] = dict(getattr(strategy, "max_scores", {}))
+    for (kind, _), score in scores.items():
+        if kind in maxima and maxima[kind] < score.value < inf:
+            maxima[kind] = score.value
+    return maxima
 
 
 def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> dict[tuple[Kind, str], str]:
@@ -83,6 +97,9 @@ def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> di
     return rules
 
 
-def _ruled(score: Score, fixed: str | None, cut_off: float) -> Score:
-    value = score.value if isfinite(score.value) else 0.0
-    return Score(value, score.parts, fixed or ("ranked" if value >= cut_off else "below_cut_off"))
+def _ruled(score: Score, fixed: str | None, maximum: float | None, cut_off: float) -> Score:
+    value, parts = score.value if isfinite(score.value) else 0.0, score.parts
+    if maximum is not None:
+        value = max(value / maximum, 0.0)
+        parts = {name: part / maximum for name, part in parts.items()}
+    return Score(value, parts, fixed or ("ranked" if value >= cut_off else "below_cut_off"))

@@ -21,6 +21,7 @@ from llm_common.context.request import (
     Scores,
     UserIntent,
     allocate_budget,
+    require_intent,
 )
 from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
@@ -109,7 +110,13 @@ class ContextSelector:
 
         Raises:
             ValueError: The request names no strategy that there is.
+            TypeError: The request is no `ContextSelectionRequest`, or its counter returned no whole number.
         """
+        if not isinstance(request, ContextSelectionRequest):
+            raise TypeError(
+                f"request is a {type(request).__name__}; "
+                "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
+            )
         started = perf_counter()
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)
@@ -228,6 +235,7 @@ def select_and_pack_context(
         previous: The bundle of the turn before.
         strategies: The strategies that the request may name.
     """
+    require_intent(intent)
     request = request or ContextSelectionRequest(intent=intent, token_budget=max(allocation.total_budget, 1))
     request = request.model_copy(update={"intent": intent})
     scores = score_pool(pool, request, now=request.now or _newest_moment(pool), strategies=strategies)

@@ -10,7 +10,7 @@ from typing import Final
 from llm_common.context.entities import extract_keywords, similarity, stem_counts
 from llm_common.context.mentions import MentionFinder, is_code, mentioned_files
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
-from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent
+from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent, require_intent
 
 _MAX_FILE_SCORE: Final = 2.0
 
@@ -21,7 +21,7 @@ _FILE_CUT_OFF: Final = 0.3
 
 
 def score_conversation_turn(
-    turn: TurnEntry, intent: UserIntent, recency_weight: float = _RECENCY_WEIGHT, *, now: datetime
+    turn: TurnEntry, intent: UserIntent, recency_weight: float = _RECENCY_WEIGHT, *, now: datetime | None = None
 ) -> float:
     """`recency_weight * exp(-age in hours) + .2 * similarity + .1 * entity overlap`; finite.
 
@@ -32,12 +32,12 @@ def score_conversation_turn(
         turn: The turn.
         intent: What it is scored for.
         recency_weight: The recency of a turn of this moment.
-        now: The moment that ages are measured from; UTC when it has no zone.
+        now: The moment that ages are measured from; None takes the present one. UTC when it has no zone.
     """
-    return _total(_turn_parts(turn.content, turn.timestamp, _Query.of(intent), _aware(now), recency_weight))
+    return _total(_turn_parts(turn.content, turn.timestamp, _Query.of(intent), _moment_of(now), recency_weight))
 
 
-def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime) -> float:
+def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime | None = None) -> float:
     """The sum of six parts, at most 2.0; finite.
 
     1.0 where the query names the file (see `MentionFinder`); .8 times the cosine of the embeddings where both have
@@ -47,13 +47,14 @@ def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime) 
     Args:
         file: The file.
         intent: What it is scored for.
-        now: The moment that ages are measured from; UTC when it has no zone.
+        now: The moment that ages are measured from; None takes the present one. UTC when it has no zone.
     """
+    query = _Query.of(intent)
     mentioned = bool(MentionFinder([file]).find(intent.text))
-    return min(_total(_file_parts(file, _Query.of(intent), _aware(now), mentioned=mentioned)), _MAX_FILE_SCORE)
+    return min(_total(_file_parts(file, query, _moment_of(now), mentioned=mentioned)), _MAX_FILE_SCORE)
 
 
-def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime) -> float:
+def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime | None = None) -> float:
     """The store's relevance `+ .2 * exp(-age in days)`, `+ .3` for the same project.
 
     A relevance that is no finite number counts as 0.
@@ -61,9 +62,9 @@ def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: dat
     Args:
         snippet: The memory.
         intent: What it is scored for.
-        now: The moment that ages are measured from; UTC when it has no zone.
+        now: The moment that ages are measured from; None takes the present one. UTC when it has no zone.
     """
-    return _total(_memory_parts(snippet, _Query.of(intent), _aware(now)))
+    return _total(_memory_parts(snippet, _Query.of(intent), _moment_of(now)))
 
 
 class SpecStrategy:
@@ -105,6 +106,7 @@ class _Query:
 
     @classmethod
     def of(cls, intent: UserIntent, hints: Sequence[str] = ()) -> "_Query":
+        require_intent(intent)
         text = "\n".join([intent.text, *hints])
         names = sorted({entity.text.lower() for entity in intent.entities} - {""})
         entities = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names}
@@ -179,6 +181,10 @@ def _moment(text: str) -> datetime | None:
         return _aware(datetime.fromisoformat(text))
     except ValueError:
         return None
+
+
+def _moment_of(now: datetime | None) -> datetime:
+    return datetime.now(UTC) if now is None else _aware(now)
 
 
 def _aware(moment: datetime) -> datetime:

@@ -1,5 +1,6 @@
 """Token counts: an upper bound, and exact ones with the extra `tokens`."""
 
+import operator
 import re
 import sys
 import threading
@@ -9,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, SupportsIndex, cast, runtime_checkable
 
 import orjson
 
@@ -45,6 +46,24 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """The number of tokens of the text, or an upper bound."""
+
+
+def count_tokens(counter: TokenCounter, text: str) -> int:
+    """The tokens of a text by a caller's counter, as an int.
+
+    Raises:
+        TypeError: The counter returned anything but a whole number; `5.0` is one.
+    """
+    tokens = cast("SupportsIndex | float", counter.count(text))
+    if isinstance(tokens, float) and tokens.is_integer():
+        return int(tokens)
+    try:
+        return operator.index(tokens)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"the token counter {type(counter).__name__} returned {str(tokens)[:40]} ({type(tokens).__name__}); "
+            "return a whole number, rounded up, such as math.ceil(len(text) / 4)"
+        ) from None
 
 
 class UpperBoundCounter:

@@ -17,8 +17,9 @@ from llm_common.memory.protocol import (
 from llm_common.memory.sqlite import SqliteMemory
 
 if TYPE_CHECKING:
-    from llm_common.memory.postgres import PostgresMemory
+    from llm_common.memory.postgres import PostgresMemory as PostgresMemory
 
+# Without `PostgresMemory`, which needs an extra: a star import must work without it.
 __all__ = [
     "Event",
     "InMemoryMemory",
@@ -27,7 +28,6 @@ __all__ = [
     "MemoryHit",
     "MemoryReader",
     "MemoryWriter",
-    "PostgresMemory",
     "SqliteMemory",
     "Summariser",
     "episode_summary",
@@ -45,3 +45,7 @@ def __getattr__(name: str) -> object:
             "PostgresMemory needs an extra: pip install 'llm-common[postgres]'", variable="postgres"
         ) from exc
     return PostgresMemory
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "PostgresMemory"})

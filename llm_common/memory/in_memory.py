@@ -12,7 +12,9 @@ from llm_common.memory.protocol import (
     MemoryFilters,
     MemoryHit,
     Summariser,
-    check_session_id,
+    check_event,
+    check_limit,
+    check_search,
     summarised,
 )
 from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, shortlist
@@ -42,12 +44,14 @@ class InMemoryMemory:
 
     async def append_event(self, session_id: str, event: Event) -> None:
         """Keeps a copy of the event; see `MemoryWriter.append_event`."""
+        check_event(session_id, event)
         line = _Line(_copy(event), frozenset(event_tags(session_id, event)), event.text[:INDEXED_CHARS].lower())
-        self._sessions[check_session_id(session_id)].append(line)
+        self._sessions[session_id].append(line)
 
     async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
         """The newest events, oldest first; see `Memory.recent`."""
-        lines = self._sessions.get(check_session_id(session_id), [])
+        check_limit(session_id, limit)
+        lines = self._sessions.get(session_id, [])
         return [_copy(line.event) for line in lines[-limit:]] if limit > 0 else []
 
     async def summarize_episode(self, session_id: str) -> str | None:
@@ -56,7 +60,7 @@ class InMemoryMemory:
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that contain words of the query, best first; see `MemoryReader.retrieve`."""
-        session_id = check_session_id(filters.session_id)
+        session_id = check_search(query, k, filters)
         lines = self._sessions.get(session_id, [])
         terms = query_terms(query) or [query.strip().lower()]
         if k <= 0 or not terms[0]:

@@ -12,12 +12,13 @@ from typing import Any, LiteralString, Self
 
 import psycopg
 from psycopg import AsyncConnection, errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
 from llm_common.core.models import MessageRole
-from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
+from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
 from llm_common.memory.protocol import (
     SUMMARISED_EVENTS,
     Event,
@@ -25,7 +26,9 @@ from llm_common.memory.protocol import (
     MemoryHit,
     Scalar,
     Summariser,
-    check_session_id,
+    check_event,
+    check_limit,
+    check_search,
     summarised,
 )
 from llm_common.memory.recall import (
@@ -166,6 +169,10 @@ class PostgresMemory:
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
         embedder: Makes vectors. Where the server has pgvector, the nearest lines by cosine then join the ranking (see
             `reciprocal_rank_fusion`), so that a line is also found without a common word; elsewhere it is not called.
+
+    Raises:
+        ConfigError: libpq cannot read `conninfo`, or a number is out of its range.
+        TypeError: `conninfo` is no text.
     """
 
     def __init__(
@@ -178,6 +185,10 @@ class PostgresMemory:
         summariser: Summariser | None = None,
         embedder: Embedder | None = None,
     ) -> None:
+        _check_conninfo(conninfo)
+        for name, value in (("max_connections", max_connections), ("timeout_s", timeout_s)):
+            if not 0 < value < math.inf:
+                raise ConfigError(f"{name} is {value}; give a number above 0", variable=name, value=str(value))
         self._conninfo = conninfo
         self._schema = schema
         self._max_connections = max_connections
@@ -191,7 +202,7 @@ class PostgresMemory:
 
     async def append_event(self, session_id: str, event: Event) -> None:
         """Keeps the event; see `MemoryWriter.append_event`."""
-        check_session_id(session_id)
+        check_event(session_id, event)
         words = scoped_words(session_id, event.text)
         row = {
             "session_id": session_id,
@@ -211,7 +222,7 @@ class PostgresMemory:
 
     async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
         """The newest events, oldest first; see `Memory.recent`."""
-        check_session_id(session_id)
+        check_limit(session_id, limit)
         async with self._connected() as connection:
             rows = await self._rows(connection, _RECENT, [session_id, max(limit, 0)])
         return [_event(*row) for row in reversed(rows)]
@@ -222,7 +233,7 @@ class PostgresMemory:
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
-        session_id = check_session_id(filters.session_id)
+        session_id = check_search(query, k, filters)
         if k <= 0 or not query.strip():
             return []
         vector = await self._vector(query)
@@ -333,6 +344,23 @@ class PostgresMemory:
             "SELECT set_config('statement_timeout', %s, false), set_config('timezone', 'UTC', false)",
             [str(math.ceil(self._timeout_s * 1000))],
         )
+
+
+def _check_conninfo(conninfo: object) -> None:
+    """Refuses at once what a pool would try for its whole timeout; no error shows the text, which holds a password."""
+    if not isinstance(conninfo, str):
+        raise TypeError(f"conninfo is a {type(conninfo).__name__}; pass a text such as 'postgresql://user@host/name'")
+    try:
+        ports = str(conninfo_to_dict(conninfo).get("port") or "")
+    except psycopg.ProgrammingError:
+        raise ConfigError(
+            "conninfo is no connection string; pass 'postgresql://user@host/name' or 'host=… dbname=… user=…' "
+            "with libpq's parameter names",
+            variable="conninfo",
+        ) from None  # its words quote the text
+    if not all(port.isdecimal() for port in ports.split(",") if port):
+        hint = "the port in conninfo is no number; characters such as @ : / in a password must be percent-encoded"
+        raise ConfigError(hint, variable="conninfo")
 
 
 @contextmanager

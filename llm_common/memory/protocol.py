@@ -93,6 +93,7 @@ class MemoryWriter(Protocol):
 
         Raises:
             InvalidIdError: The session id is blank, over 200 characters or not printable.
+            TypeError: The event is no `Event`.
             StoreError: It could not be kept.
         """
 
@@ -119,6 +120,7 @@ class MemoryReader(Protocol):
 
         Raises:
             InvalidIdError: As for `MemoryWriter.append_event`.
+            TypeError: The query is no text, `k` no int, or the filters no `MemoryFilters`.
             StoreError: The events could not be read.
         """
 
@@ -132,6 +134,7 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
 
         Raises:
             InvalidIdError: As for `append_event`.
+            TypeError: The limit is no int.
             StoreError: The events could not be read.
         """
 
@@ -159,8 +162,54 @@ def check_session_id(session_id: object) -> str:
     ):
         return session_id
     raise InvalidIdError(
-        f"a session id is not allowed; use 1 to {_MAX_SESSION_ID_CHARS} printable characters, not all blank"
+        f"the session id {one_line(repr(session_id), max_chars=60)} is not allowed; "
+        f"use 1 to {_MAX_SESSION_ID_CHARS} printable characters, not all blank"
     )
+
+
+def check_event(session_id: object, event: object) -> None:
+    """Refuses what `append_event` cannot keep.
+
+    Raises:
+        InvalidIdError: As from `check_session_id`.
+        TypeError: The event is no `Event`.
+    """
+    check_session_id(session_id)
+    if not isinstance(event, Event):
+        raise TypeError(f"event is a {type(event).__name__}; pass an Event, such as Event(role='user', text='…')")
+
+
+def check_limit(session_id: object, limit: object) -> None:
+    """Refuses what `recent` cannot look up.
+
+    Raises:
+        InvalidIdError: As from `check_session_id`.
+        TypeError: The limit is no int.
+    """
+    check_session_id(session_id)
+    _check_int("limit", limit)
+
+
+def check_search(query: object, k: object, filters: object) -> str:
+    """The session of a search by `retrieve`.
+
+    Raises:
+        InvalidIdError: As from `check_session_id`.
+        TypeError: The query is no text, `k` no int, or the filters no `MemoryFilters`.
+    """
+    if not isinstance(query, str):
+        raise TypeError(f"query is a {type(query).__name__}; pass a text")
+    _check_int("k", k)
+    if not isinstance(filters, MemoryFilters):
+        raise TypeError(
+            f"filters is a {type(filters).__name__}; pass MemoryFilters(session_id='…'), which names the session"
+        )
+    return check_session_id(filters.session_id)
+
+
+def _check_int(name: str, value: object) -> None:
+    if not isinstance(value, int):
+        raise TypeError(f"{name} is a {type(value).__name__}; pass an int")
 
 
 SUMMARISED_EVENTS = 20

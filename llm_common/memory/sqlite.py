@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import math
 import sqlite3
+import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +13,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from llm_common.errors import StoreError
+from llm_common.errors import ConfigError, StoreError
 from llm_common.memory.protocol import (
     SUMMARISED_EVENTS,
     Event,
     MemoryFilters,
     MemoryHit,
     Summariser,
-    check_session_id,
+    check_event,
+    check_limit,
+    check_search,
     summarised,
 )
 from llm_common.memory.recall import (
@@ -52,6 +57,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 _APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
+_MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite takes a larger number for none
 
 
 T = TypeVar("T")
@@ -66,21 +72,32 @@ class SqliteMemory:
     that of `recall`. Once `append_event` returns, the event survives a kill of the process. A power failure may lose
     the last events, but does not damage the file. A file of an older version is migrated.
 
-    One thread does the work, so the event loop never waits for the disk. Cancelling a call does not undo work that the
-    thread has begun. Keep the file on a local disk: SQLite's locks need one.
+    One thread reads and one writes, so the event loop never waits for the disk, and a read never waits for a writer.
+    Cancelling a call does not undo work that a thread has begun. Keep the file on a local disk: SQLite's locks need
+    one. If the file is deleted or replaced while the memory is open, every later call raises `StoreError`.
 
     Args:
         path: The file, made at the first use with mode 0600; `~` is expanded.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
-        lock_timeout_s: Seconds to wait while another process writes; 10 outlasts any healthy write.
+        lock_timeout_s: Seconds from the call that a write waits while others write; 10 outlasts any healthy write.
+
+    Raises:
+        ConfigError: The path is blank or SQLite's `:memory:`, or the timeout is no number from 0 on.
     """
 
     def __init__(self, path: Path | str, *, summariser: Summariser | None = None, lock_timeout_s: float = 10.0) -> None:
+        if str(path).strip() in ("", ":memory:"):
+            hint = f"the path {str(path)!r} names no file; give one, or use InMemoryMemory, which needs none"
+            raise ConfigError(hint, variable="path", value=str(path))
+        if not 0 <= lock_timeout_s < math.inf:
+            hint = f"lock_timeout_s is {lock_timeout_s}; give seconds, 0 or more"
+            raise ConfigError(hint, variable="lock_timeout_s", value=str(lock_timeout_s))
         self._path = Path(path).expanduser().absolute()
         self._summariser = summariser
         self._lock_timeout_s = lock_timeout_s
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llm-common-memory")
-        self._connection: sqlite3.Connection | None = None
+        self._reader, self._writer = _Worker(), _Worker()
+        self._opening = threading.Lock()
+        self._file: tuple[int, int] | None = None
         self._closed = False
 
     @property
@@ -90,13 +107,13 @@ class SqliteMemory:
 
     async def append_event(self, session_id: str, event: Event) -> None:
         """Keeps the event; see `MemoryWriter.append_event`."""
-        check_session_id(session_id)
-        await self._run(lambda connection: _append(connection, session_id, event))
+        check_event(session_id, event)
+        await self._run(self._writer, lambda connection: _append(connection, session_id, event))
 
     async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
         """The newest events, oldest first; see `Memory.recent`."""
-        check_session_id(session_id)
-        return await self._run(lambda connection: _recent(connection, session_id, max(limit, 0)))
+        check_limit(session_id, limit)
+        return await self._run(self._reader, lambda connection: _recent(connection, session_id, max(limit, 0)))
 
     async def summarize_episode(self, session_id: str) -> str | None:
         """The summary of the newest events; see `MemoryWriter.summarize_episode`."""
@@ -104,18 +121,21 @@ class SqliteMemory:
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
-        check_session_id(filters.session_id)
-        return await self._run(lambda connection: _retrieve(connection, query, k, filters)) if k > 0 else []
+        check_search(query, k, filters)
+        if k <= 0:
+            return []
+        return await self._run(self._reader, lambda connection: _retrieve(connection, query, k, filters))
 
     async def aclose(self) -> None:
         """Closes the file; the memory cannot be used afterwards. Safe to call twice."""
         if not self._closed:
             self._closed = True
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-            self._thread.shutdown(wait=False)
+            for worker in (self._reader, self._writer):
+                await asyncio.get_running_loop().run_in_executor(worker.thread, worker.close)
+                worker.thread.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
-        await self._run(lambda _: None)
+        await self._run(self._reader, lambda _: None)
         return self
 
     async def __aexit__(
@@ -123,31 +143,70 @@ class SqliteMemory:
     ) -> None:
         await self.aclose()
 
-    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs the work in the memory's thread."""
+    async def _run(self, worker: "_Worker", work: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs the work in the worker's thread; the wait for locks ends `lock_timeout_s` after this call."""
         if self._closed:
             raise StoreError("this memory is closed; make another one")
+        deadline = time.monotonic() + self._lock_timeout_s
 
         def run() -> T:
             with sqlite_errors_as_store_errors(self._path):
-                return work(self._opened())
+                connection = self._connected(worker, deadline)
+                left_ms = min(round(1_000 * max(deadline - time.monotonic(), 0.0)), _MAX_TIMEOUT_MS)
+                connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+                try:
+                    return work(connection)
+                finally:  # after the work: an event in a deleted file is not acknowledged
+                    self._check_file()
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        return await asyncio.get_running_loop().run_in_executor(worker.thread, run)
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = open_sqlite(
-                self._path,
-                application_id=_APPLICATION_ID,
-                migrations=_MIGRATIONS,
-                lock_timeout_s=self._lock_timeout_s,
+    def _connected(self, worker: "_Worker", deadline: float) -> sqlite3.Connection:
+        with self._opening:
+            if worker.connection is None:
+                self._check_file()  # else a new file would be made in the place of the other worker's
+                worker.connection = open_sqlite(
+                    self._path,
+                    application_id=_APPLICATION_ID,
+                    migrations=_MIGRATIONS,
+                    lock_timeout_s=max(deadline - time.monotonic(), 0.0),
+                )
+                weakref.finalize(self, worker.connection.close)
+                self._file = self._file or _identity(self._path)
+            return worker.connection
+
+    def _check_file(self) -> None:
+        """Compares the file that is open with the one of that name: a stat, some microseconds.
+
+        Raises:
+            StoreError: The file was deleted, moved or replaced.
+        """
+        if self._file is not None and _identity(self._path) != self._file:
+            raise StoreError(
+                f"{self._path} was deleted or replaced while it was open; nothing more is kept. "
+                "Make another memory, which opens the file of that name or begins a new one"
             )
-            weakref.finalize(self, self._connection.close)
-        return self._connection
 
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+
+class _Worker:
+    """A thread with its connection."""
+
+    def __init__(self) -> None:
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="llm-common-memory")
+        self.connection: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file; None without one."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _append(connection: sqlite3.Connection, session_id: str, event: Event) -> None:
@@ -175,16 +234,16 @@ def _recent(connection: sqlite3.Connection, session_id: str, limit: int) -> list
 
 def _retrieve(connection: sqlite3.Connection, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
     session_id = filters.session_id
-    lines = _lines(connection, session_id)
     among = "".join(f' AND tags:"{tag}"' for tag in filter_tags(filters))
-    matches = [_positions(connection, session_id, f'words:"{term}"{among}') for term in scoped_terms(session_id, query)]
-    weights = shortlist(matches, lines=lines, k=k)
-    word_counts = dict(_of_positions(connection, session_id, "word_count", list(weights)))
-    best = best_lines(weights, word_counts, lines=lines, k=k)
-    events = {
-        position: _event(*columns)
-        for position, *columns in _of_positions(connection, session_id, _EVENT, [position for position, _ in best])
-    }
+    terms = [f'words:"{term}"{among}' for term in scoped_terms(session_id, query)]
+    with connection:
+        connection.execute("BEGIN")  # one state of the file for all that follows, while the writer goes on
+        lines = _lines(connection, session_id)
+        weights = shortlist([_positions(connection, session_id, term) for term in terms], lines=lines, k=k)
+        word_counts = dict(_of_positions(connection, session_id, "word_count", list(weights)))
+        best = best_lines(weights, word_counts, lines=lines, k=k)
+        rows = _of_positions(connection, session_id, _EVENT, [position for position, _ in best]).fetchall()
+    events = {position: _event(*columns) for position, *columns in rows}
     return [MemoryHit(session_id=session_id, event=events[position], score=score) for position, score in best]
 
 

@@ -80,7 +80,12 @@ class ContextBuilder:
             trigger: The session, the goal, the tools and the budget.
             history: The conversation so far, oldest first.
             context: What was packed for this goal, such as a `ContextBundle`; it becomes the background.
+
+        Raises:
+            TypeError: The trigger is no `TriggerInput`.
         """
+        if not isinstance(trigger, TriggerInput):
+            raise TypeError(f"trigger is a {type(trigger).__name__}; pass TriggerInput(session_id='…', goal='…')")
         documents = await asyncio.gather(self._summary(trigger), self._retrieved(trigger))
         return PromptBundle(
             system=self._system,

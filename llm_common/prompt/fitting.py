@@ -12,7 +12,6 @@ from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
 
-_TEXTS = ("background", "instructions", "system")  # in the order in which they are cut
 _STEP_SHARE = 3  # a history is cut about once in the turns that fill a third of the budget
 _FIRST_CHARS = 64
 _PRECISION = 64  # a cut is within a 64th of the longest that fits
@@ -26,7 +25,7 @@ class FittedPrompt(BaseModel):
         tokens: What it takes, as `count_prompt_tokens` counts.
         dropped_messages: Messages of the history that were left out, the oldest ones.
         dropped_documents: Documents that were left out, the last ones.
-        shortened: Names of the parts that were cut; one that is empty afterwards was left out.
+        shortened: Names of the documents and of the background, where they were cut; one that is empty was left out.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,6 +42,7 @@ def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBund
 
     Raises:
         TokenBudgetError: As from `fit_detailed`.
+        TypeError: As from `fit_detailed`.
     """
     return fit_detailed(bundle, counter).bundle
 
@@ -50,11 +50,13 @@ def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBund
 def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
     """The bundle within its budget, and what was cut.
 
-    Cut in this order, as far as needed: the history, oldest first; the documents, last first, the background as the
-    very first of them; the instructions; the system text. A long text is cut in its middle, a short one at its end. The
-    rest of a history begins with a message of the user, so no tool's answer is without its call. The history is cut in
-    steps of a third of the budget where that leaves at least half of what could stay: the prompts of the next turns
-    then begin alike, as a provider's cache needs. The tool schemas are never cut.
+    Cut in this order, as far as needed: the history, oldest first; the documents, last first; the background. A long
+    text is cut in its middle, a short one at its end. The rest of a history begins with a message of the user, so no
+    tool's answer is without its call. The history is cut in steps of a third of the budget where that leaves at least
+    half of what could stay: the prompts of the next turns then begin alike, as a provider's cache needs.
+
+    The tool schemas, the system text and the instructions are never cut: a prompt without the user's question, or with
+    half of its rules, must not be sent.
 
     Args:
         bundle: The prompt; not changed.
@@ -62,21 +64,29 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
             tools, so an exact counter gives an exact bound.
 
     Raises:
-        TokenBudgetError: The tool schemas alone are over the budget.
+        TokenBudgetError: What is never cut is over the budget; `.needed_tokens` would hold it.
+        TypeError: The bundle is no `PromptBundle`, or the counter returned no whole number.
     """
+    if not isinstance(bundle, PromptBundle):
+        raise TypeError(f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes")
     meter = PromptMeter(counter or UpperBoundCounter())
-    bare = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
-    if not meter.fits(bare):
-        needed, limit = meter.tokens(bare), bundle.budget.max_input_tokens
+    tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
+    _require(meter, tools, "the tool schemas alone take", "give fewer tools")
+    uncut = tools.model_copy(update={"system": bundle.system, "instructions": bundle.instructions})
+    _require(meter, uncut, "system text, instructions and tool schemas, which are never cut, take", "shorten them")
+    fitted = _without_documents(_without_history(bundle, meter), meter)
+    fitted = _with_shorter_background(fitted, meter)
+    return _account(bundle, fitted, meter.tokens(fitted))
+
+
+def _require(meter: PromptMeter, bundle: PromptBundle, what: str, remedy: str) -> None:
+    if not meter.fits(bundle):
+        needed, limit = meter.tokens(bundle), bundle.budget.max_input_tokens
         raise TokenBudgetError(
-            f"the tool schemas alone take {needed} tokens of {limit}; give fewer tools, or raise max_input_tokens",
+            f"{what} {needed} tokens of {limit}; {remedy}, or raise max_input_tokens",
             needed_tokens=needed,
             limit_tokens=limit,
         )
-    fitted = _without_documents(_without_history(bundle, meter), meter)
-    for part in _TEXTS:
-        fitted = _with_shorter_text(fitted, part, meter)
-    return _account(bundle, fitted, meter.tokens(fitted))
 
 
 def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPrompt:
@@ -88,7 +98,7 @@ def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPr
         dropped_documents=len(before.context_docs) - len(after.context_docs),
         shortened=(
             *(f"context_docs[{number}]" for number, (old, new) in enumerate(pairs) if old != new),
-            *(name for name in _TEXTS if getattr(before, name) != getattr(after, name)),
+            *(["background"] if before.background != after.background else []),
         ),
     )
 
@@ -131,15 +141,13 @@ def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle
     return with_documents([*whole, last] if last else whole)
 
 
-def _with_shorter_text(bundle: PromptBundle, part: str, meter: PromptMeter) -> PromptBundle:
-    def with_text(text: str) -> PromptBundle:
-        return bundle.model_copy(update={part: text})
+def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
+    def with_background(text: str) -> PromptBundle:
+        return bundle.model_copy(update={"background": text})
 
     if meter.fits(bundle):
         return bundle
-    if not meter.fits(with_text("")):
-        return with_text("")
-    return with_text(_longest_excerpt(getattr(bundle, part), lambda text: meter.fits(with_text(text))))
+    return with_background(_longest_excerpt(bundle.background, lambda text: meter.fits(with_background(text))))
 
 
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:

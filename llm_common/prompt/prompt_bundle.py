@@ -7,7 +7,7 @@ from typing import Annotated, Protocol, runtime_checkable
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter, count_tokens
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import fence_nonce, fenced, printable
 
@@ -177,5 +177,5 @@ class PromptMeter:
 
     def _count(self, text: str) -> int:
         if text not in self._known:
-            self._known[text] = self._counter.count(text) if text else 0
+            self._known[text] = count_tokens(self._counter, text) if text else 0
         return self._known[text]

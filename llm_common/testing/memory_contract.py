@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, cast
 
 import pytest
 
@@ -190,6 +191,23 @@ class MemoryContract:
             await memory.recent(session_id)
         with pytest.raises(InvalidIdError):
             await memory.retrieve("x", 4, MemoryFilters(session_id=session_id))
+
+    async def test_arguments_of_another_kind_are_type_errors_s3_04_u_b17(self, memory: Memory) -> None:
+        """Each says what to pass; nothing is kept."""
+        wrong: Any = None
+        with pytest.raises(TypeError, match=r"event is a str; pass an Event"):
+            await memory.append_event("s", cast("Event", "hello"))
+        with pytest.raises(TypeError, match=r"filters is a NoneType; pass MemoryFilters\(session_id"):
+            await memory.retrieve("x", 4, wrong)
+        with pytest.raises(TypeError, match="query is a NoneType; pass a text"):
+            await memory.retrieve(wrong, 4, MemoryFilters(session_id="s"))
+        with pytest.raises(TypeError, match="k is a NoneType; pass an int"):
+            await memory.retrieve("x", wrong, MemoryFilters(session_id="s"))
+        with pytest.raises(TypeError, match="limit is a NoneType; pass an int"):
+            await memory.recent("s", limit=wrong)
+        with pytest.raises(InvalidIdError, match="the session id None is not allowed"):
+            await memory.recent(wrong)
+        assert await memory.recent("s") == []
 
     async def test_closing_twice_is_no_error_s3_05(self, memory: Memory) -> None:
         """`aclose` is idempotent, also after an `async with` block."""

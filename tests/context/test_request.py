@@ -1,19 +1,30 @@
 import math
-from typing import Any
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
 
+from llm_common.context.intent import classify_intent
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, FileMetadata, MemorySnippet, TurnEntry
 from llm_common.context.request import (
     SHARES,
     APIType,
     BudgetAllocation,
     ContextSelectionRequest,
+    IntentMetadata,
     IntentType,
     UserIntent,
     allocate_budget,
     effective_budget,
 )
+from llm_common.context.scoring import STRATEGIES, score_pool
+from llm_common.context.selector import select_and_pack_context
+from llm_common.context.spec_scoring import score_context_file, score_conversation_turn, score_memory_snippet
+
+START = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
 def request(
@@ -96,3 +107,83 @@ def test_a_budget_up_to_the_systems_leaves_nothing_to_share_s1_04(budget: int, s
 def test_the_target_caps_the_budget_s1_06(api: APIType, budget: int, expected: int) -> None:
     assert effective_budget(request(budget, target_api=api)) == expected
     assert allocate_budget(request(budget, target_api=api)).total_budget == expected
+
+
+@pytest.mark.parametrize("budget", [0, -5, 1.5, True, "1000", None])
+def test_a_budget_that_is_none_says_what_to_give_s1_04(budget: object) -> None:
+    with pytest.raises(ValueError, match=f"token_budget is {budget}; give a whole number above 0"):
+        request(budget)
+
+
+INTENT = UserIntent(text="x", classification=IntentType.CODE_WRITING, confidence=1.0)
+
+
+def made(**fields: Any) -> ContextSelectionRequest:
+    return ContextSelectionRequest(**{"intent": INTENT, "token_budget": 1_000, **fields})
+
+
+def test_the_names_of_the_specification_are_understood_s1_08_u_b2() -> None:
+    asked = made(selection_strategy="spec", custom_weights={"words": 2.0})
+    assert (asked.strategy, asked.weights) == ("spec", {"words": 2.0})
+    assert made(selection_strategy="spec").weights == {}
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [{"strategy": "spec", "selection_strategy": "spec"}, {"weights": {}, "custom_weights": {"words": 1.0}}],
+)
+def test_a_field_given_by_both_names_is_an_error_s1_08(twice: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="are the same field; give one of them"):
+        made(**twice)
+
+
+def test_unknown_names_are_refused_s1_08_u_b2() -> None:
+    makers: list[Callable[..., object]] = [
+        made,
+        partial(UserIntent, text="x", classification=IntentType.CODE_WRITING, confidence=1.0),
+        IntentMetadata,
+    ]
+    for make in makers:
+        make()
+        with pytest.raises(ValueError, match="bugdet"):
+            make(bugdet=1)
+
+
+def test_an_intent_given_as_a_text_names_the_classifier_u_b17() -> None:
+    with pytest.raises(TypeError, match=r"intent is a str; pass classify_intent\(text\)"):
+        made(intent="fix the bug")
+    with pytest.raises(TypeError, match=r"pass classify_intent\(text\)"):
+        score_context_file(ContextFile(id="a", path="a", name="a", content=""), cast("UserIntent", "fix the bug"))
+    with pytest.raises(TypeError, match=r"pass classify_intent\(text\)"):
+        select_and_pack_context(
+            DataPoolSnapshot(), allocate_budget(made()), cast("UserIntent", "fix the bug"), request=made()
+        )
+
+
+def test_the_measured_strategy_is_the_default_and_the_specs_stands_beside_s1_13() -> None:
+    assert made().strategy == "measured"
+    assert STRATEGIES.keys() == {"measured", "spec"}
+    pool = DataPoolSnapshot(
+        session_log=(
+            TurnEntry(id="old", timestamp=START, role="user", content="the kitchen counter is two metres long"),
+            *(
+                TurnEntry(id=f"t{hour}", timestamp=START + timedelta(hours=hour), role="user", content="and so on")
+                for hour in range(1, 40)
+            ),
+        )
+    )
+    first = {}
+    for asked in (made(intent=classify_intent("how long is the kitchen counter?")), made(strategy="spec")):
+        scores = score_pool(pool, asked, now=START + timedelta(hours=40))
+        first[asked.strategy] = max(scores, key=lambda key: scores[key].value)[1]
+    assert first == {"measured": "old", "spec": "t39"}
+
+
+def test_the_score_functions_take_the_present_moment_by_default_s1_07_u_b2() -> None:
+    now = datetime.now(UTC)
+    turn = TurnEntry(id="t", timestamp=now, role="user", content="")
+    assert score_conversation_turn(turn, INTENT) == pytest.approx(0.7, abs=0.01)
+    changed = ContextFile(id="a", path="a", name="a", content="", metadata=FileMetadata(last_modified=now))
+    assert score_context_file(changed, INTENT) == pytest.approx(0.2)
+    snippet = MemorySnippet(id="m", text="", timestamp=now)
+    assert score_memory_snippet(snippet, INTENT) == pytest.approx(0.2, abs=0.01)

@@ -1,13 +1,15 @@
 import math
 import random
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, strategies as st
 
+from llm_common.context.bundle import KINDS
 from llm_common.context.intent import classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
+from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.pool import ContextFile, DataPoolSnapshot, FileMetadata, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Scores
 from llm_common.context.scoring import STRATEGIES, score_pool
 from llm_common.context.spec_scoring import score_context_file, score_conversation_turn
@@ -104,6 +106,64 @@ def test_a_request_sets_its_own_cut_off_for_all_but_what_the_user_named() -> Non
         ("project", "weather"): "not_required",
     }
     assert "below_cut_off" not in {score.rule for score in scored(request("hello", min_relevance=0.0)).values()}
+
+
+def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08_m_m64() -> None:
+    pool = DataPoolSnapshot(context_files=(file("a.txt", "parser budget"), file("b.txt", "parser budget knapsack")))
+    scores = scored(request("parser budget knapsack counter"), pool)
+    assert scores["file", "a.txt"].value == pytest.approx(0.2)
+    assert scores["file", "b.txt"].value == pytest.approx(0.3)
+    assert (scores["file", "a.txt"].rule, scores["file", "b.txt"].rule) == ("below_cut_off", "ranked")
+
+
+@given(cases(), st.dictionaries(st.sampled_from(["words", "newest", "recency", "tests"]), st.floats(-5, 5)))
+@settings(max_examples=25)
+def test_measured_scores_are_shares_in_the_order_of_the_strategys(case: Case, weights: dict[str, float]) -> None:
+    pool, asked = case[0], request("rain of f(x)", strategy="measured", weights=weights)
+    raw, scores = MeasuredStrategy().score(pool, asked, now=NOON), scored(asked, pool)
+    for key, score in scores.items():
+        assert 0.0 <= score.value <= 1.0
+        assert score.value == pytest.approx(max(sum(score.parts.values()), 0.0))
+        assert score.parts.keys() == raw[key].parts.keys()
+    for kind in KINDS:
+        of_kind = sorted((key for key in scores if key[0] == kind), key=lambda key: raw[key].value)
+        assert [scores[key].value for key in of_kind] == sorted(scores[key].value for key in of_kind)
+
+
+def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less_u_5() -> None:
+    pool = DataPoolSnapshot(
+        session_log=(turn(1, "the parser drops tokens"), turn(2, "and so we went on"), turn(3, "to lunch")),
+        context_files=(file("parser.py", "class Parser: tokens"), file("lunch.md", "menu")),
+    )
+    shown = scored(request("why does the parser drop tokens?", strategy="measured"), pool)
+    for minimum in (0.0, *sorted({score.value for score in shown.values()}), 1.0):
+        asked = request("why does the parser drop tokens?", strategy="measured", min_relevance=minimum)
+        scores = scored(asked, pool)
+        assert {key: score.value for key, score in scores.items()} == {key: each.value for key, each in shown.items()}
+        assert {key for key, score in scores.items() if score.rule == "ranked"} == {
+            key for key, score in shown.items() if score.value >= minimum
+        }
+
+
+@pytest.mark.parametrize("weights", [{}, {"words": 5.0}], ids=["plain", "weighted"])
+def test_the_strategys_own_cut_off_is_on_its_own_scores(weights: dict[str, float]) -> None:
+    """Files that only their last change speaks for, from .3 down, beside one that matches."""
+    changed = (
+        file(f"f{days}.md", "x").model_copy(update={"metadata": FileMetadata(last_modified=NOON - timedelta(days))})
+        for days in range(10)
+    )
+    pool = DataPoolSnapshot(context_files=(*changed, file("hit.md", "parser")))
+    asked = request("parser", strategy="measured", weights=weights)
+    raw, scores = MeasuredStrategy().score(pool, asked, now=NOON), scored(asked, pool)
+    assert {key for key, score in scores.items() if score.rule == "ranked"} == {
+        key for key, score in raw.items() if score.value >= MeasuredStrategy.cut_offs["file"]
+    }
+    assert {score.rule for score in scores.values()} == {"ranked", "below_cut_off"}
+    assert max(score.value for score in scores.values()) <= 1.0
+
+
+def test_a_strategy_without_a_maximum_keeps_its_scores() -> None:
+    assert max(score.value for score in scored(request()).values()) > 1.0
 
 
 @pytest.mark.parametrize(("text", "rule"), [("write it", "ranked"), ("explain it", "not_required")])

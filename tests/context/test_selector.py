@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 from blockbuster import BlockBuster
@@ -115,6 +116,16 @@ async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
     assert len(bundle.kept) + len(bundle.dropped) == 40
 
 
+async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:
+    with pytest.raises(TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"):
+        await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
+
+
+def test_two_items_of_one_id_are_named_by_it_u_9() -> None:
+    with pytest.raises(ValueError, match="two items of context_files have the same id 'b'; give each its own"):
+        DataPoolSnapshot(context_files=tuple(file(name, "x", file_id=name[0]) for name in ("a", "b1", "c", "b2")))
+
+
 async def test_without_a_store_outputs_are_named_by_a_line() -> None:
     bundle = await ContextSelector().select(asked(600), DataPoolSnapshot(tool_outputs=(output(1),)))
     assert bundle.kept[0].form == "pointer"
@@ -125,6 +136,15 @@ class TestEvents:
         heard: list[ContextEvent] = []
         await ContextSelector(listeners=(*extra, heard.append)).select(asked(budget), POOL)  # type: ignore[arg-type]
         return heard
+
+    async def test_files_are_reported_by_id_in_any_order_of_the_pool_s1_12_m_n22(self) -> None:
+        heard: list[ContextEvent] = []
+        shuffled = [POOL.context_files[number] for number in (4, 0, 8, 2, 7, 1, 6, 3, 5)]
+        pool = POOL.model_copy(update={"context_files": tuple(shuffled)})
+        await ContextSelector(listeners=(heard.append,)).select(asked(1_500), pool)
+        scored = [event.data for event in heard if event.name == "context.file.scored"]
+        assert [data["file"] for data in scored] == sorted(each.id for each in shuffled)
+        assert len({data["score"] for data in scored}) > 1
 
     async def test_events_come_in_a_fixed_order_s1_12(self) -> None:
         events = await self.events(1_500)

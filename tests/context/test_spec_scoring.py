@@ -184,3 +184,9 @@ def test_an_output_is_scored_as_a_turn_is() -> None:
     assert set(first.parts) == {"recency", "similarity", "entities"}
     assert first.parts["similarity"] > second.parts["similarity"] > 0
     assert second.parts["recency"] == 0.0
+
+
+@pytest.mark.parametrize(("age", "score"), [(DAY - timedelta(microseconds=1), 0.2), (DAY, 0.0)])
+def test_a_change_counts_for_less_than_a_day_s1_08(age: timedelta, score: float) -> None:
+    changed = file(metadata={"last_modified": NOW - age})
+    assert score_context_file(changed, NOTHING, now=NOW) == pytest.approx(score)

@@ -3,17 +3,33 @@
 import subprocess
 import sys
 
-
-def test_without_the_extra_the_way_out_is_named_s3_05() -> None:
-    program = """
+WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["psycopg"] = None
 from llm_common.errors import ConfigError
 import llm_common.memory as memory
+"""
+
+
+def output_of(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_EXTRA + program], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_without_the_extra_the_way_out_is_named_s3_05() -> None:
+    program = """
 try:
     memory.PostgresMemory
 except ConfigError as exc:
     print(exc)
 """
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told == "PostgresMemory needs an extra: pip install 'llm-common[postgres]'\n"
+    assert output_of(program) == "PostgresMemory needs an extra: pip install 'llm-common[postgres]'\n"
+
+
+def test_a_star_import_needs_no_extra_u_b8() -> None:
+    program = """
+from llm_common.memory import *
+print(SqliteMemory.__name__, "PostgresMemory" in dir(memory), "PostgresMemory" in globals())
+"""
+    assert output_of(program) == "SqliteMemory True False\n"

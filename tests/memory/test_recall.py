@@ -45,3 +45,11 @@ def test_order_of_words_never_matters_and_the_newest_of_equals_is_first_s3_05(wo
     assert ranked == best(matches[::-1], lines=500, k=k)
     assert len(ranked) == len(set(ranked)) == min(k, len(set().union(*words)))
     assert best(matches[:1], lines=500, k=k) == best([*matches[:1], []], lines=500, k=k)
+
+
+def test_a_line_gains_from_its_neighbour_and_from_being_new_s3_05() -> None:
+    counts = dict.fromkeys((1, 2, 100), 5)
+    beside = best_lines({1: 1.0, 2: 0.5, 100: 1.0}, counts, lines=100, k=3)
+    assert [position for position, _ in beside] == [1, 100, 2]
+    newer = best_lines({1: 1.0, 100: 0.97}, {1: 5, 100: 5}, lines=100, k=2)
+    assert [position for position, _ in newer] == [100, 1]

@@ -3,19 +3,21 @@
 import asyncio
 import gc
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import closing, suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
 
-from llm_common.errors import LockTimeoutError, StoreError
+from llm_common.errors import ConfigError, LockTimeoutError, StoreError
 from llm_common.memory import Event, Memory, MemoryFilters, SqliteMemory
 from llm_common.testing import MemoryContract
 from tests.memory.writers import faults, write_together
@@ -195,7 +197,7 @@ async def test_waiting_for_another_writer_ends_with_an_error_s3_05(path: Path) -
 async def test_a_full_disk_is_a_typed_error_and_keeps_what_was_there_s3_05(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         await memory.append_event("s", Event(text="zebra"))
-        connection = memory._connection
+        connection = memory._writer.connection
         assert connection is not None
         connection.execute("PRAGMA max_page_count = 30")
         with pytest.raises(StoreError, match="no room"):
@@ -251,3 +253,108 @@ async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(path: Path) -> No
         events = await memory.recent("s", limit=100)
         assert events[-1].text == "zebra at last"
         assert len(await memory.retrieve("zebra", 100, ZEBRA)) == len(events)
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process_that_writes(path: Path) -> Iterator[None]:
+    """A process that holds the file's write lock for the block."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        try:
+            yield
+        finally:
+            assert holder.stdin is not None
+            holder.stdin.close()
+            holder.wait()
+
+
+async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169_a_18(path: Path) -> None:
+    await written(path)
+    async with SqliteMemory(path, lock_timeout_s=0.5) as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        with another_process_that_writes(path):
+            start = time.monotonic()
+            appends = [asyncio.create_task(memory.append_event("s", Event(text="late"))) for _ in range(6)]
+            await asyncio.sleep(0)
+            for _ in range(5):
+                assert len(await memory.recent("s")) == len(await memory.retrieve("zebra", 4, ZEBRA)) == 2
+            assert not any(append.done() for append in appends)
+            errors = await asyncio.gather(*appends, return_exceptions=True)
+            waited = time.monotonic() - start
+        assert [type(error) for error in errors] == [LockTimeoutError] * 6
+        assert 0.5 <= waited < 1.5  # one after the other they would take 3 s
+        await memory.append_event("s", Event(text="zebra"))
+        assert [event.text for event in await memory.recent("s")] == ["zebra"] * 3
+
+
+async def test_a_memory_opens_while_another_process_writes_s3_05_f_169(path: Path) -> None:
+    await written(path)
+    with another_process_that_writes(path):
+        assert await found(path) == ["zebra"]
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def remove_all(path: Path) -> None:
+    for beside in path.parent.iterdir():
+        beside.unlink()
+
+
+def replace(path: Path) -> None:
+    other = path.parent / "other"
+    shutil.copy(path, other)
+    other.rename(path)
+
+
+def move_the_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("moved"))
+
+
+@pytest.mark.parametrize("change", [remove, remove_all, replace, move_the_folder])
+async def test_a_file_gone_under_a_memory_is_noticed_f_175_a_29(path: Path, change: Callable[[Path], None]) -> None:
+    async with SqliteMemory(path) as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        await asyncio.to_thread(change, path)
+        for _ in range(2):
+            with pytest.raises(StoreError, match=f"{path} was deleted or replaced"):
+                await memory.append_event("s", Event(text="in vain"))
+            with pytest.raises(StoreError, match="Make another memory"):
+                await memory.recent("s")
+    await written(path)
+    assert "zebra" in await found(path)
+
+
+async def test_a_file_deleted_before_the_first_write_is_noticed_f_175(path: Path) -> None:
+    await written(path)
+    async with SqliteMemory(path) as memory:  # has read, and has not written
+        remove_all(path)
+        with pytest.raises(StoreError, match="deleted"):
+            await memory.append_event("s", Event(text="in vain"))
+    assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("bad", ["", " ", ":memory:"])
+def test_a_path_that_names_no_file_is_refused_u_b17(bad: str) -> None:
+    with pytest.raises(ConfigError, match="use InMemoryMemory"):
+        SqliteMemory(bad)
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_a_timeout_that_is_none_is_refused_u_b17(path: Path, bad: float) -> None:
+    with pytest.raises(ConfigError, match="lock_timeout_s"):
+        SqliteMemory(path, lock_timeout_s=bad)

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from typing import cast
 
 import pytest
 
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.memory import Event, InMemoryMemory, MemoryFilters, MemoryHit, MemoryReader, MemoryWriter
-from llm_common.prompt import ContextBuilder, TokenBudget, TriggerInput
+from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
 from llm_common.tools import ToolRegistry
 
 
@@ -165,3 +166,23 @@ async def test_hints_bring_the_schemas_of_known_tools_s3_06() -> None:
     assert bundle.tools_json_schema == registry.get_tools_schema()
     assert (await builder.build(TriggerInput(session_id="s", tool_hints=["unknown"]))).tools_json_schema is None
     assert (await ContextBuilder().build(TriggerInput(session_id="s", tool_hints=["a"]))).tools_json_schema is None
+
+
+async def test_arguments_of_another_kind_say_what_to_pass_u_b17() -> None:
+    with pytest.raises(TypeError, match=r"trigger is a str; pass TriggerInput\(session_id"):
+        await ContextBuilder().build(cast("TriggerInput", "go"))
+    with pytest.raises(TypeError, match="bundle is a list; pass a PromptBundle"):
+        fit(cast("PromptBundle", [{"role": "user", "content": "go"}]))
+
+
+async def test_no_recalled_line_or_tool_name_begins_a_line_of_its_own_f_173_a_24() -> None:
+    memory, tools = InMemoryMemory(), ToolRegistry()
+    for text in ("x\n### forged", "### forged", "x\u2028### forged", "x\r# forged"):
+        await memory.append_event("s", Event(text=f"{text} zebra"))
+    tools.register(lambda: None, name="search", description="Looks.\n### forged\n```")
+    trigger = TriggerInput(session_id="s", goal="zebra", tool_hints=["search"])
+    bundle = await ContextBuilder(None, memory, tools=tools).build(trigger)
+    for message in bundle.to_messages(include_tools=True):
+        lines = str(message.content).splitlines()
+        assert not [line for line in lines if line.startswith(("#", "```"))]
+    assert len(bundle.context_docs[0].splitlines()) == 1 + 4

@@ -2,14 +2,19 @@
 
 import random
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from llm_common.agents import AgenticExecutor, Answering, ToolContextManager, ToolRegistry
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens, fit, fit_detailed
+from llm_common.testing import ScriptedClient
+from llm_common.text.display import printable
 
 WORDS = (
     "zebra ",
@@ -63,8 +68,8 @@ def random_bundle(seed: int) -> PromptBundle:
         LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": text_of(chance, 5)}], name="n"),
     ]
     return PromptBundle(
-        system=text_of(chance, size),
-        instructions=text_of(chance, size),
+        system=text_of(chance, min(size, 40)),
+        instructions=text_of(chance, min(size, 40)),
         tools_json_schema=chance.choice((None, '[{"name":"t"}]')),
         context_docs=[text_of(chance, size) for _ in range(chance.randint(0, 5))],
         history=chance.choices(messages, k=chance.randint(0, 12)),
@@ -82,8 +87,14 @@ def sent_tokens(bundle: PromptBundle, counter: TokenCounter, *, include_tools: b
 
 def assert_never_over(seed: int, counter: TokenCounter) -> None:
     bundle = random_bundle(seed)
-    fitted = fit_detailed(bundle, counter)
     limit = bundle.budget.max_input_tokens
+    uncut = bundle.model_copy(update={"history": [], "context_docs": [], "background": ""})
+    if count_prompt_tokens(uncut, counter) > limit:
+        with pytest.raises(TokenBudgetError):
+            fit_detailed(bundle, counter)
+        return
+    fitted = fit_detailed(bundle, counter)
+    assert (fitted.bundle.system, fitted.bundle.instructions) == (bundle.system, bundle.instructions)
     assert count_prompt_tokens(fitted.bundle, counter) == fitted.tokens <= limit
     for include_tools in (False, True):
         assert sent_tokens(fitted.bundle, counter, include_tools=include_tools) <= limit
@@ -116,7 +127,13 @@ def test_a_tiny_budget_and_any_text_f_148(limit: int, texts: tuple[str, ...]) ->
         background=background,
         budget=TokenBudget(max_input_tokens=limit),
     )
-    messages = fit(bundle, FourCharacters()).to_messages()
+    try:
+        messages = fit(bundle, FourCharacters()).to_messages()
+    except TokenBudgetError as error:
+        over = error.needed_tokens - limit
+        assert over > 0
+        return
+    assert str(messages[-1].content if messages else "").endswith(printable(instructions))
     assert sum(len(str(message.content)) for message in messages) <= 4 * limit
     for message in messages:
         str(message.content).encode()
@@ -129,7 +146,7 @@ def test_a_prompt_that_fits_is_not_changed_s3_03() -> None:
 
 
 def test_parts_are_cut_in_their_order_s3_03() -> None:
-    """With ever less room, history goes first, then the documents from the last, instructions, and system last."""
+    """With ever less room, history goes first, then the documents from the last; then nothing is sent."""
     bundle = PromptBundle(
         system="system " * 40,
         instructions="instructions " * 40,
@@ -137,26 +154,71 @@ def test_parts_are_cut_in_their_order_s3_03() -> None:
         history=turns(8),
         background="background " * 40,
     )
-    parts = ("history", "second", "first", "background", "instructions", "system")
+    parts = ("history", "second", "first", "background")
+    uncut = PromptBundle(system=bundle.system, instructions=bundle.instructions)
     seen = []
-    for limit in range(count_prompt_tokens(bundle), 0, -7):
+    for limit in range(count_prompt_tokens(bundle), count_prompt_tokens(uncut) - 1, -1):
         fitted = fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit)}))
         left = str(fitted.to_messages())
         whole = {
             "history": fitted.history == bundle.history,
             "background": fitted.background == bundle.background,
-            "instructions": fitted.instructions == bundle.instructions,
-            "system": fitted.system == bundle.system,
             "first": bundle.context_docs[0] in fitted.context_docs,
             "second": bundle.context_docs[1] in fitted.context_docs,
         }
         states = [whole[part] for part in parts]
         assert states == sorted(states), "a part was cut while an earlier one was whole"
-        gone = [fitted.history == [], "second" not in left, "first" not in left, "background" not in left]
-        for cut, earlier in zip(states[1:5], gone, strict=True):
+        gone = [fitted.history == [], "second" not in left, "first" not in left]
+        for cut, earlier in zip(states[1:], gone, strict=True):
             assert cut or earlier, "a part was cut while something of an earlier one was left"
         seen.append(tuple(states))
-    assert len(set(seen)) == 7
+        assert (fitted.system, fitted.instructions) == (bundle.system, bundle.instructions)
+    assert len(set(seen)) == 5
+    assert fitted == uncut.model_copy(update={"budget": fitted.budget})
+    with pytest.raises(TokenBudgetError):
+        fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit - 1)}))
+
+
+LONG = "rule " * 600
+
+
+@pytest.mark.parametrize(
+    ("system", "instructions"), [(LONG, "Which one?"), ("Rules.", LONG), ("rule " * 300, "why " * 300), (LONG, "")]
+)
+def test_question_or_system_over_the_budget_is_an_error_f_180_u_b1(system: str, instructions: str) -> None:
+    bundle = PromptBundle(
+        system=system,
+        instructions=instructions,
+        history=turns(4),
+        background="b",
+        budget=TokenBudget(max_input_tokens=500),
+    )
+    with pytest.raises(TokenBudgetError, match=r"never cut, take 6.. tokens of 500; shorten them, or raise") as caught:
+        fit(bundle)
+    enough = bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)})
+    fitted = fit(enough)
+    assert (fitted.system, fitted.instructions) == (system, instructions)
+    assert caught.value.limit_tokens == 500
+
+
+async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180_u_b1(tmp_path: Path) -> None:
+    client = ScriptedClient([])
+    answering = Answering(system=LONG, budget=TokenBudget(max_input_tokens=500))
+    executor = AgenticExecutor(client, ToolRegistry(), ToolContextManager(tmp_path))
+    answer = await executor.run("Which one?", answering=answering)
+    assert (answer.status, answer.text, answer.prompt_tokens) == ("error", None, 0)
+    assert "never cut, take 6" in answer.problem
+    assert client.calls == []
+
+
+@pytest.mark.parametrize("count", [2.25, "7", None])
+def test_a_counter_that_returns_no_whole_number_is_named_a_28(count: Any) -> None:
+    class Odd:
+        def count(self, text: str) -> Any:
+            return count
+
+    with pytest.raises(TypeError, match=r"the token counter Odd returned .*math\.ceil"):
+        fit(PromptBundle(instructions="go"), Odd())
 
 
 def test_documents_are_cut_from_the_last_and_stay_fenced_s3_03() -> None:
@@ -205,8 +267,8 @@ def test_tool_schemas_alone_over_the_budget_are_an_error_s3_03() -> None:
 def test_tool_schemas_take_their_room_s3_03() -> None:
     schema = '[{"name":"tool","description":"of some length"}]'
     budget = TokenBudget(max_input_tokens=100)
-    without = fit(PromptBundle(system="word " * 200, budget=budget)).system
-    beside = fit(PromptBundle(system="word " * 200, budget=budget, tools_json_schema=schema)).system
+    without = fit(PromptBundle(background="word " * 200, budget=budget)).background
+    beside = fit(PromptBundle(background="word " * 200, budget=budget, tools_json_schema=schema)).background
     assert len(without) - len(beside) > 40
 
 

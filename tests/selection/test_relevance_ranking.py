@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded, scan
 from llm_common.redaction.patterns import REDACTED
-from llm_common.selection.relevance_ranking import rank_pointers
+from llm_common.selection.relevance_ranking import rank_pointers, select_by_keywords
+from tests.context.samples import output
 
 WORDS = ("moon", "Moon", "oslo", "Café", "cafe", "C77", "77", "ΟΔΟΣ", "train", "rain", "\u212aelvin", "user", "no")
 
@@ -98,3 +99,12 @@ def test_a_name_that_a_pointer_has_twice_counts_once_and_accents_tell_names_apar
     parts = {each.pointer.created_at: each.parts for each in rank_pointers("moon", pool)}
     assert parts["2024"]["named"] == 0.6
     assert "names" not in parts["2023"]
+
+
+def test_words_of_two_letters_do_not_count_s4_03_m_m78() -> None:
+    pointers = [
+        output(number).model_copy(update={"summary": summary})
+        for number, summary in enumerate(["go to UK in a an of", "uk weather"])
+    ]
+    assert select_by_keywords("go to the UK in May", pointers, on_no_match="none") == []
+    assert select_by_keywords("weather of the UK", pointers, on_no_match="none") == [pointers[1]]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from llm_common.context.pool import TurnEntry
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter, count_tokens
 from llm_common.errors import ToolFailedError
 from llm_common.tools.tool import third_party_code
 
@@ -55,6 +55,7 @@ async def compress_turns(
 
     Raises:
         ValueError: `keep_newest` is negative, or not `0 < target_tokens < group_tokens`.
+        TypeError: The counter returned no whole number.
     """
     if keep_newest < 0 or not 0 < target_tokens < group_tokens:
         raise ValueError("keep_newest must be 0 or more, and target_tokens between 0 and group_tokens")
@@ -66,7 +67,7 @@ async def compress_turns(
     done = 0
     for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
         text = await _summary(group, summarise)
-        tokens = counter.count(text)
+        tokens = count_tokens(counter, text)
         if not 0 < tokens <= target_tokens:
             _log.warning("turns stay uncompressed: their summary has %d tokens, 1 to %d fit", tokens, target_tokens)
             break
@@ -81,7 +82,7 @@ def _full_groups(turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens
     tokens = 0
     for turn in turns:
         group.append(turn)
-        tokens += counter.count(turn.content)
+        tokens += count_tokens(counter, turn.content)
         if tokens >= group_tokens:
             yield group
             group, tokens = [], 0

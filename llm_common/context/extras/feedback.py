@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import IntentType, Kind
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
+from llm_common.text.display import one_line
 
 _MIN_FACTOR: Final = 0.5
 _MAX_FACTOR: Final = 2.0
@@ -209,8 +210,9 @@ class AdaptiveWeights:
 def _account(bundle: ContextBundle, item_id: str, kind: Kind | None) -> ItemAccount:
     found = [each for each in (*bundle.kept, *bundle.dropped) if each.id == item_id and kind in (None, each.kind)]
     if len(found) != 1:
-        has = "no item of this id and kind" if not found else "items of several kinds with this id; give the kind"
-        raise ValueError(f"the bundle has {has}")
+        has, remedy = ("items of several kinds", "give the kind") if found else ("no item", "take one of its accounts")
+        shown = one_line(repr(item_id), max_chars=80)
+        raise ValueError(f"the bundle has {has} with the id {shown}; {remedy}")
     return found[0]
 
 

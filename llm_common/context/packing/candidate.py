@@ -96,9 +96,7 @@ class Placed:
 def _value_of(score: Score) -> float:
     """The value of a whole item: the square of its score; 0 if negative or NaN.
 
-    By score per token, many short items that touch on a request would drive out the one that answers it. Share of the
-    gold turns within 1,000 exact tokens, by the score's power 1, 2 and 3: bfcl_memory .94, .96, .97, qmsum .29, .26,
-    .24.
+    By score per token, many short items that touch on a request would drive out the one that answers it.
     """
     return min(score.value, _MAX_SCORE) ** 2 if score.value > 0 else 0.0
 

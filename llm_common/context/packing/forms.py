@@ -8,7 +8,7 @@ from typing import NamedTuple
 from llm_common.context.bundle import Form
 from llm_common.context.packing.candidate import Candidate, Placed
 from llm_common.context.pool import ContextFile
-from llm_common.core.tokens import TokenCounter
+from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded
 from llm_common.text.display import excerpt_text
@@ -48,7 +48,7 @@ class Meter:
         """The tokens of the text, by the counter."""
         tokens = self._counts.get(text)
         if tokens is None:
-            tokens = self._counter.count(text)
+            tokens = count_tokens(self._counter, text)
             self._cached_chars += len(text)
             if self._cached_chars > _MAX_CACHED_CHARS:
                 self._counts, self._cached_chars = {}, len(text)

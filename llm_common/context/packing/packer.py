@@ -123,11 +123,9 @@ class _Packer:
         return _assemble(placed, dropped, self._request, self._allocation, total_tokens=self._total)
 
     def _place_newest(self) -> None:
-        turns = [
-            candidate
-            for candidate in self._candidates
-            if candidate.kind == "turn" and candidate.score.rule != "excluded"
-        ]
+        # The reserve goes before a strategy's cut-off, but not before a minimum that the caller asked for.
+        barred = REFUSED if self._request.min_relevance is not None else {"excluded"}
+        turns = [each for each in self._candidates if each.kind == "turn" and each.score.rule not in barred]
         reserve = self._left // _NEWEST_SHARE
         for number, turn in enumerate(_newest(turns)):
             if number == 0:

@@ -156,7 +156,7 @@ async def test_the_item_must_be_one_of_the_bundle_s1_16(adaptive: AdaptiveWeight
         context_files=(file("m1", "rain"), file("f.py", "wind")), memory_hits=(memory(1, "rain"), memory(2, "wind"))
     )
     bundle = packed(pool, request_of(900), {})
-    with pytest.raises(ValueError, match="no item"):
+    with pytest.raises(ValueError, match=r"no item with the id '[^']+'; take one of its accounts"):
         await adaptive.record_feedback(bundle, "m9", True)
     with pytest.raises(ValueError, match="give the kind"):
         await adaptive.record_feedback(bundle, "m1", True)

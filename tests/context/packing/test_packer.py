@@ -1,5 +1,6 @@
 """What goes into a bundle, and in which form."""
 
+import cProfile
 import hashlib
 import os
 import pickle
@@ -8,13 +9,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.context.bundle import ContextBundle, frame, item_block
+from llm_common.context.packing.packer import quotas
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import IntentType, Kind, Score
+from llm_common.context.request import BudgetAllocation, IntentType, Kind, Score
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from tests.context.samples import (
     PROJECT,
@@ -297,6 +300,15 @@ class TestTurns:
         assert form_of(bundle, "t0002") in ("excerpt", "passages")
         assert "characters left out" in bundle.turns[1].content
 
+    def test_a_minimum_of_the_caller_goes_before_the_reserve_s1_07(self) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, "Rain."), turn(2, "Wind.")))
+        scores = even_scores(pool) | {("turn", "t0002"): Score(0.0, {}, "below_cut_off")}
+        asked = request_of(1_000)
+        assert ids(packed(pool, asked, scores), "turn") == ["t0001", "t0002"]
+        strict = packed(pool, asked.model_copy(update={"min_relevance": 0.1}), scores)
+        assert ids(strict, "turn") == ["t0001"]
+        assert reason_of(strict, "t0002") == "below_cut_off"
+
     def test_an_excluded_turn_is_not_in_the_reserve_s1_09(self) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, "Rain."), turn(2, "Wind.")))
         scores = even_scores(pool) | {("turn", "t0002"): Score(9.0, {}, "excluded")}
@@ -536,3 +548,46 @@ def shared_beginning(first: str, second: str) -> float:
     """What share of the second text a cache that holds the first one has."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second))) / len(second)
+
+
+def test_room_that_turns_leave_goes_to_files_first_s1_06_m_m58() -> None:
+    """Files get the 400 tokens of the turns; memories share only what the project leaves at the end."""
+    allocation = BudgetAllocation(system=200, recent_turns=400, files=100, memory=100, project=100, total_budget=900)
+    wanted: dict[Kind, int] = {"turn": 0, "file": 1_000, "memory": 1_000, "project": 0}
+    assert quotas(allocation, wanted, {}, 700) == {"turn": 0, "file": 550, "output": 0, "memory": 150, "project": 0}
+
+
+@pytest.mark.parametrize("kind", ["fraction", "text", "none", "nan"])
+def test_a_counter_that_returns_no_whole_number_is_named_a_28(kind: str) -> None:
+    returned: Any = {"fraction": 2.25, "text": "7", "none": None, "nan": float("nan")}[kind]
+    pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
+    asked = request_of(1_000).model_copy(update={"counter": Odd(lambda text: returned)})
+    with pytest.raises(TypeError, match=r"token counter Odd returned .*rounded up, such as math\.ceil"):
+        packed(pool, asked, even_scores(pool))
+
+
+def test_a_float_counter_of_whole_numbers_packs_as_an_int_one_a_28() -> None:
+    pool = DataPoolSnapshot(session_log=tuple(turn(number, PROSE) for number in range(20)))
+    counts: list[Callable[[str], Any]] = [lambda text: len(text) // 4, lambda text: float(len(text) // 4)]
+    whole, as_float = (
+        packed(pool, request_of(600).model_copy(update={"counter": Odd(count)}), even_scores(pool)) for count in counts
+    )
+    assert whole == as_float
+    assert type(as_float.metadata.total_tokens) is int
+
+
+def test_the_work_of_packing_grows_with_the_pool_and_no_faster_s1_14() -> None:
+    """Counted in calls, which a busy machine does not change; the longest texts are cut, the others chosen among."""
+
+    def calls(times: int) -> int:
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, f"{number} {PROSE}") for number in range(100 * times)),
+            context_files=tuple(file(f"f{number}.py", PROSE * (1 + number % 30)) for number in range(10 * times)),
+            tool_outputs=tuple(output(number, digest=f"result {number}") for number in range(20 * times)),
+        )
+        scores = {key: Score(1 / (1 + place), {}) for place, key in enumerate(keys_of(pool))}
+        profile = cProfile.Profile()
+        profile.runcall(packed, pool, request_of(8_000), scores)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert calls(8) < 1.5 * 8 * calls(1)  # quadratic growth would be 64 times
