@@ -91,10 +91,10 @@ def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
         for key, found in waiting[-1]:
             if (hidden := secret.get(key)) is None:
                 hidden = secret[key] = redactor.is_secret_key(str(key))
-            if hidden:
-                continue
             item: Any = found if type(found) in _PLAIN else _plain(found)
             kind = type(item)
+            if hidden and (kind is dict or redactor.is_secret(str(key), item)):
+                continue
             if kind is dict or kind is list:
                 waiting.append(_items(key, item))
                 break

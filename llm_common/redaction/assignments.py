@@ -1,140 +1,383 @@
-"""Secrets that the name before them gives away: `password=…`, `"api_key": "…"`, `--token …`, `Cookie: …`."""
+"""Secrets that the name before them gives away: `password=…`, `"api_key": "…"`, `--token …`, `<secret>…</secret>`."""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import merge
+from itertools import groupby
 from typing import NamedTuple
 
 from llm_common.redaction.patterns import REDACTED, Rule, Span
-
-_SEPARATOR = re.compile(r"[:=]{1,3}>?[*]{0,2}[ \t]{0,9}")
-_NAME_BACKWARDS = re.compile(r"[ \t]{0,9}[\]*]{0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)")
-_FLAG = re.compile(r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])")
-_QUOTE = re.compile(r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?")
-_SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
-_BARE = re.compile(rf"(?:(?!{_SOFT_END})\S)*+")
-_ASSIGNED = re.compile(r"[ \t]{0,3}=[ \t]{0,3}")
-_NEW_LINE = re.compile(r"\r?\n|\\{1,9}n")  # or as JSON writes it
-_BLOCK = re.compile(rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE.pattern})(?P<indent>[ \t]{{1,40}}+)(?=\S)")
-_BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]")
-_LINE_KEYS = ("authorization", "cookie")
-_LINE_END = re.compile(r"[\r\n]|\Z")
-_NO_SECRET = frozenset({"", "true", "false", "null", "none", "nil", "undefined"})
-_PROSE = frozenset(
-    (
-        *("a", "an", "and", "argument", "be", "can", "cannot", "flag", "for", "from", "if", "in", "is", "may", "must"),
-        *("of", "on", "option", "or", "parameter", "should", "so", "the", "then", "to", "value", "was", "when", "with"),
-    )
+from llm_common.redaction.secret_names import CERTAIN, LIKELY, STRONG, WEAK
+from llm_common.redaction.secret_values import (
+    MAX_CHECKED_CHARS,
+    PROSE,
+    compiled,
+    is_other,
+    is_secret_value,
+    looks_random,
 )
+
+_AFTER_NAME = r"[\w.-]{0,32}(?:%5d|[\]*\\\"'` \t]){0,16}(?P<sign>[:=])"
+_CELL_END = r"[\w.-]{0,32}[ \"]{0,3}(?=[,;\t|\n])"
+_SEPARATOR = r"[:=]{1,3}>?[*]{0,2}[ \t]{0,9}"
+_NAME_BACKWARDS = r"(?P<space>[ \t]{0,9})(?:D5%|[\]*]){0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)"
+_FLAG = r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])"
+_QUOTE = r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?"
+_SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
+_BARE = rf"(?:(?!{_SOFT_END})\S)*+"
+_ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
+_NEW_LINE = r"\r?\n|\\{1,9}n"  # or as JSON writes it
+_BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"
+_BRACKETS = r"\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"
+_BRACKET = r"[()\[\]{}]"
+_WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
+_HEADER = r"(?:=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|[^\"'\r\n\\])*+"  # up to its quote, or its line's end
+_COOKIE = r"[\w!#$%&'*+.^|~-]{1,64}=\S"
+_CODE = r"[()\[\]{}<>]"
+_NO_VALUE = r"[A-Za-z_][A-Za-z_.-]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # a word, or a path of attributes
+_HEADERS = frozenset(("authorization", "proxy-authorization", "x-authorization", "cookie", "set-cookie", "cookie2"))
 _NAME_CHARS = 96  # what is read before a sign
 _WORD_CHARS = 16  # before `key`, which may say what key: `api key: …`
+_REGION_CHARS = 4_096
+_HEADER_CHARS = 1_024
+_CLOSING_QUOTES = 64  # quotes with other backslashes that are passed over
+_MAX_COLUMNS = 40
+_MIN_DIGITS = 6
+_MIN_WEAK_CHARS = 8
+_MIN_NAMED_CHARS = 6  # `pw=abcd` has seven
+_MIN_PHRASE_CHARS = 20
+
+_KEY = r"[\w.-]{2,64}"
+
+# Names and values that stand beside each other in other ways, with a literal that each has.
+_PAIRS = (
+    # `("Cookie", "…")`, `["X-Api-Key", "…"]`, `define('DB_PASSWORD', '…')`, `setdefault("TOKEN", "…")`
+    (",", rf"[\"'](?P<key>{_KEY})\\{{0,3}}[\"']\s{{0,3}},\s{{0,9}}[bru]{{0,2}}\\{{0,3}}[\"'](?P<secret>[^\"'\n\\]{{4,}}+)"),  # noqa: E501
+    # `name: X, value: Y` in JSON, YAML and HTML, and as attributes
+    (
+        "val",
+        (r"(?i)\b(?:name|key|type|header)\\{0,3}[\"']?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?(?P<key>[\w.-]{2,64})\\{0,3}[\"']?"
+        r"(?:[\s,;]|[a-z]{1,16}=[\"'][^\"']{0,40}[\"']|\\n|-){1,40}?\\{0,3}[\"']?(?:value|val)\\{0,3}[\"']?"
+        r"\s{0,2}[:=]\s{0,2}(?P<quote>\\{0,3}[\"'])?"
+        r"(?P<secret>(?(quote)[^\"'\\\n]{4,4096}+|[^\s\"'\\<>,;}]{4,4096}+))"),
+    ),
+    # XML, property lists, Android's resources
+    ("</", r"<(?:[\w-]{1,32}:)?(?P<key>[\w.-]{2,64})(?:\s[^<>]{0,100})?>\s{0,9}(?P<secret>[^<>]{4,4096})</"),
+    ("</", r"<key>(?P<key>[\w .-]{2,64})</key>\s{0,40}<string>(?P<secret>[^<>]{4,4096})</"),
+    ("</", r"\s(?:name|key)=\"(?P<key>[\w.-]{2,64})\"[^<>]{0,100}>(?P<secret>[^<>]{4,4096})</"),
+    # Percent-encoded forms and JSON; https://www.rfc-editor.org/rfc/rfc3986#section-2.1
+    (
+        "%3",
+        (
+            r"(?P<key>[\w.-]{2,64})(?:%5D|%22){0,2}%3[AaDd](?:%20|%22|\+){0,2}"
+            r"(?P<secret>(?:(?!%2[26Cc]|%7D)[^\s&\"'<>]){4,}+)"
+        ),
+    ),
+    # https://www.rfc-editor.org/rfc/rfc7578
+    (
+        "form-data",
+        (r"form-data;\s?name=\\?\"(?P<key>[\w.-]{2,64})\\?\"[^\r\n\\]{0,100}(?:(?:\\r|\r)?(?:\\n|\n)[^\r\n\\]{1,200}){0,3}"
+        r"(?:(?:\\r|\r)?(?:\\n|\n)){2}(?P<secret>[^\r\n\\]{4,4096}+)"),
+    ),
+    # Dockerfile, Apache, nginx, Windows, shells
+    (
+        "env",
+        (
+            r"\b(?:ENV|ARG|SetEnv|setenv)[ \t]{1,9}(?P<key>[\w.-]{2,64})[ \t]{1,9}"
+            r"[\"']?(?P<secret>[^\s\"'\\]{4,}+)"
+        ),
+    ),
+    ("setx", r"(?i)\bsetx[ \t]{1,9}(?P<key>\w{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
+    ("_set_header", r"_set_header[ \t]{1,9}(?P<key>[\w-]{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\;]{4,}+)"),
+    ("config", r"\bconfig(?:ure)?[ :]set[ \t]{1,9}(?P<key>\w{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
+    ("requirepass", r"(?P<key>requirepass)[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
+)  # fmt: skip
+_COLUMN = r"[\w.-]{1,40}(?: [\w.-]{1,20}){0,3}"
+_MAX_HEADER_CHARS = 400
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NamedSecrets(Rule):
-    """Finds the values of secret names, after `:` or `=` and after a flag.
+    """Finds the values of secret names, after `:` or `=`, after a flag, beside the name, and in columns.
 
-    The quotes around a value stay, at any depth of escaping. A bare value after a quoted name gets quotes, so that
-    JSON stays JSON. One value is: a header of credentials up to the end of its line or quote, a block indented below
-    its name, and the content of brackets.
+    How much a value must look like a secret depends on its name; see `secret_names`. The quotes around a value stay,
+    at any depth of escaping. A bare value after a quoted name gets quotes, so that JSON stays JSON. Below a secret name
+    in brackets, or indented, the words that look random are secrets.
 
     Attributes:
-        is_secret_key: Recognises the names.
+        strength: What a name says about its value.
     """
 
-    expression: str | re.Pattern[str] = r"[:=]|--"
-    is_secret_key: Callable[[str], bool]
+    expression: str | re.Pattern[str] = ""
+    strength: Callable[[str], int]
+
+    def __post_init__(self) -> None:
+        # The engine tries the branches of an alternation in turn, so one branch for each first letter is faster.
+        groups = groupby(sorted(self.literals, reverse=True), key=lambda literal: literal[:1])
+        rests = (f"{re.escape(head)}(?:{'|'.join(re.escape(each[1:]) for each in group)})" for head, group in groups)
+        object.__setattr__(self, "expression", f"(?:{'|'.join(rests)})")
+
+    def may_match(self, text: str) -> bool:
+        """Whether a text holds the name of a secret."""
+        return len(text) > _MIN_NAMED_CHARS and compiled(str(self.expression)).search(text.lower()) is not None
 
     def spans(self, text: str) -> Iterator[Span]:
         """The values in a text, in the order of their starts."""
-        return merge(self._after_signs(text), self._after_flags(text))
+        low = _lower(text)
+        found = [self._after_signs(text, low, 0, len(text), is_region=False), self._after_flags(text)]
+        found += [self._beside(text, compiled(pattern)) for literal, pattern in _PAIRS if literal in low]
+        if "\n" in text:
+            found.append(self._in_columns(text, low))
+        return merge(*found)
 
-    def _after_signs(self, text: str) -> Iterator[Span]:
-        position = 0
-        while separator := _SEPARATOR.search(text, position):
-            name, position = _name_before(text, separator.start()), separator.end()
-            if name is not None and self.is_secret_key(name.key):
-                for span in _values(text, position, name):
-                    yield span
-                    position = max(position, span[1])
+    def _after_signs(self, text: str, low: str, position: int, limit: int, *, is_region: bool) -> Iterator[Span]:
+        named = compiled(f"{self.expression}{_AFTER_NAME}")
+        while found := named.search(low, position, limit):
+            separator = compiled(_SEPARATOR).match(text, found.start("sign"))
+            assert separator is not None
+            position = separator.end()
+            name = _name_before(text, separator)
+            strength = self.strength(name.key) if name is not None else 0
+            if name is None or not strength:
+                continue
+            region = None if is_region else _region(text, position)
+            if region is not None:
+                inner = self._after_signs(text, low, *region, is_region=True)
+                yield from merge(_random_words(text, *region), inner)
+                position = max(position, region[1])
+                continue
+            for span in _values(text, position, name, strength):
+                yield span
+                position = max(position, span[1])
 
     def _after_flags(self, text: str) -> Iterator[Span]:
         position = 0
         while (dashes := text.find("--", position)) >= 0:
-            flag = _FLAG.match(text, dashes)
+            flag = compiled(_FLAG).match(text, dashes)
             position = flag.end() if flag else dashes + len("--")
-            if flag and self.is_secret_key(flag["key"]):
-                begin, end, shown = _value(text, position, "")
-                if text[begin:end].lower() not in _PROSE:
-                    yield begin, end, shown
-                position = max(position, end)
+            if flag and (strength := self.strength(flag["key"])):
+                value = _value(text, position, _Name(flag["key"], "", dashes, is_tight=True), strength)
+                word = text[value.begin : value.end]
+                if value.is_secret and word.lower() not in PROSE and not (word.isalpha() and word.isupper()):
+                    yield value.begin, value.end, value.shown
+                    position = value.end
+
+    def _beside(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+        position = 0
+        while match := pattern.search(text, position):
+            begin, end = match.span("secret")
+            strength = min(self.strength(match["key"]), LIKELY if text[match.end("key")] in "\"'\\" else STRONG)
+            is_secret = strength and is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength)
+            position = end if is_secret else match.end("key")
+            if is_secret:
+                yield begin, end, REDACTED
+
+    def _in_columns(self, text: str, low: str) -> Iterator[Span]:
+        """The cells of a table, with commas or other signs between them, under the names of secrets."""
+        position = 0
+        while found := compiled(f"{self.expression}{_CELL_END}").search(low, position):
+            begin, end = text.rfind("\n", position, found.start()) + 1, text.find("\n", found.end())
+            position = end + 1
+            if end < 0:
+                return
+            header = text[max(begin, end - _MAX_HEADER_CHARS) : end]
+            sign = max(",;\t|", key=header.count)
+            names = [cell.strip(' "\r') for cell in header.split(sign)]
+            strengths = [self.strength(name) if compiled(_COLUMN).fullmatch(name) else 0 for name in names]
+            is_code = sign == "," and not names[-1]
+            if is_code or not any(strengths) or len([*filter(None, names)]) < 2 or len(names) > _MAX_COLUMNS:  # noqa: PLR2004
+                continue
+            while position < len(text):
+                end = text.find("\n", position)
+                end = len(text) if end < 0 else end
+                cells = text[position:end].split(sign, _MAX_COLUMNS)
+                if len(cells) != len(names):
+                    break
+                for cell, strength in zip(cells, strengths, strict=True):
+                    word = cell.strip(' "\r')
+                    if strength and is_secret_value(word, min(strength, LIKELY)):
+                        begin = position + cell.index(word)
+                        yield begin, begin + len(word), REDACTED
+                    position += len(cell) + 1
+                position = end + 1
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, each letter at its place; a few letters become two."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(each.lower()[:1] for each in text)
 
 
 class _Name(NamedTuple):
-    """The name before a value, the quote around the name, and its start."""
+    """The name before a value, the quote around the name, its start, and whether no space stands beside its sign."""
 
     key: str
     quote: str
     start: int
+    is_tight: bool
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable of a shell: `DB_PASSWORD=…`."""
+        return self.is_tight and self.key.isupper()
 
 
-def _name_before(text: str, end: int) -> _Name | None:
-    """The name that ends at the position; `key` is read with the word before it, as in `api key`."""
-    match = _NAME_BACKWARDS.match(text[max(end - _NAME_CHARS, 0) : end][::-1])
+class _Value(NamedTuple):
+    """A value, what stands for it, and whether it is a secret."""
+
+    begin: int
+    end: int
+    shown: str
+    is_secret: bool
+
+
+def _name_before(text: str, separator: re.Match[str]) -> _Name | None:
+    """The name before a sign; `key` is read with the word before it, as in `api key`."""
+    end = separator.start()
+    match = compiled(_NAME_BACKWARDS).match(text[max(end - _NAME_CHARS, 0) : end][::-1])
     if match is None:
         return None
     start = end - match.end()
     key = match["key"][::-1]
     if key.lower() == "key":
         before = text[max(start - _WORD_CHARS, 0) : start]
-        key = before.split()[-1] + key if before.endswith(" ") and before.strip() else key
-    return _Name(key, match["quote"][::-1], start)
+        if before.endswith(" ") and (word := before.split()[-1:]) and word[0].isalpha():
+            key = f"{word[0]} {key}"
+    if text[start - 1 : start] == "\\" and key[0] in "nrt" and key[1:]:  # a new line, as JSON writes it
+        start, key = start + 1, key[1:]
+    is_tight = separator[0] == "=" and not match["space"]
+    return _Name(key, match["quote"][::-1], start, is_tight)
 
 
-def _values(text: str, position: int, name: _Name) -> Iterator[Span]:
+def _region(text: str, position: int) -> tuple[int, int] | None:
+    """Brackets, or an indented block, that begin at the position; at most some 4,000 characters of them."""
+    limit = min(len(text), position + _REGION_CHARS)
+    if text.startswith(("{", "["), position) and not text.startswith(REDACTED, position):
+        depth = 0
+        for token in compiled(_BRACKETS).finditer(text, position, limit):
+            depth += 1 if token[0] in "[{" else -1 if token[0] in "]}" else 0
+            if depth == 0:
+                return position, token.end()
+        return position, limit
+    if text[position : position + 1] not in "|>\r\n\\":
+        return None
+    if block := compiled(_BLOCK).match(text, position):
+        end = block.end()
+        while line_end := compiled(_NEW_LINE).search(text, end, limit):
+            if not text.startswith(block["indent"], line_end.end()):
+                return block.end(), line_end.start()
+            end = line_end.end()
+        return block.end(), limit
+    return None
+
+
+def _random_words(text: str, begin: int, end: int) -> Iterator[Span]:
+    for word in compiled(_WORD_IN_REGION).finditer(text, begin, end):
+        if is_secret_value(text[word.start() : min(word.end(), word.start() + MAX_CHECKED_CHARS)], WEAK):
+            yield *word.span(), REDACTED
+
+
+def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[Span]:
     """The value of a name from the position on, and a value assigned after it, as in `password: str = "…"`."""
-    if not name.quote and name.key.lower().endswith(_LINE_KEYS):
-        yield position, _line_end(text, position, quote=text[name.start - 1 : name.start]), REDACTED
-    elif block := _BLOCK.match(text, position):
-        yield block.end(), _block_end(text, block.end(), block["indent"]), REDACTED
-    else:
-        while True:
-            begin, end, shown = _value(text, position, name.quote)
-            if text[begin:end].lower() not in _NO_SECRET:
-                yield begin, end, shown
-            assigned = _ASSIGNED.match(text, end) if "=" in text[end : end + 4] else None
-            if assigned is None:
-                return
-            position = assigned.end()
+    if (
+        not name.quote
+        and not name.is_tight
+        and name.key.lower() in _HEADERS
+        and (header := compiled(_HEADER).match(text, position, position + _HEADER_CHARS))
+    ):
+        end = header.end()
+        line = text[position : min(end, position + 2 * MAX_CHECKED_CHARS)]
+        is_cookie = "cookie" in name.key.lower() and compiled(_COOKIE).match(line)
+        if is_cookie or _is_header(line):
+            rest = compiled(_HEADER).match(text, end) if end == position + _HEADER_CHARS else None
+            yield position, rest.end() if rest else end, REDACTED
+            return
+    while True:
+        value = _value(text, position, name, strength)
+        if value.is_secret:
+            yield value.begin, value.end, value.shown
+        assigned = compiled(_ASSIGNED).match(text, value.end) if "=" in text[value.end : value.end + 4] else None
+        if assigned is None:
+            return
+        position = assigned.end()
 
 
-def _value(text: str, position: int, quote: str) -> Span:
-    """The value that begins at the position; `quote` is the quote around its name."""
+def _value(text: str, position: int, name: _Name, strength: int) -> _Value:
+    """The value that begins at the position; only its head is checked."""
     if text.startswith(REDACTED, position):
-        return position, position + len(REDACTED), REDACTED
-    opening = _QUOTE.match(text, position)
+        return _Value(position, position + len(REDACTED), REDACTED, is_secret=False)
+    opening = None
+    if not text[position : position + 1].isdigit():
+        opening = compiled(_QUOTE).match(text, position)
     if opening is not None:
-        end = _closing(text, opening)
+        begin = opening.end()
+        end = _closing(text, opening, begin + _REGION_CHARS)
         if end is not None or opening[3] == '"':  # an apostrophe may open nothing
-            return opening.end(), len(text) if end is None else end, REDACTED
-    if text.startswith(("{", "["), position):
-        return position, _bracket_end(text, position), f"{quote}{REDACTED}{quote}"
-    bare = _BARE.match(text, position)
-    return position, bare.end() if bare else position, f"{quote}{REDACTED}{quote}"
+            if end is None:
+                line = compiled(r"[^\r\n]*").match(text, begin)
+                end = line.end() if line else begin
+            is_secret = is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength)
+            return _Value(begin, end if is_secret else min(end, begin + MAX_CHECKED_CHARS), REDACTED, is_secret)
+    limit = position + MAX_CHECKED_CHARS
+    bare = compiled(_BARE).match(text, position, limit)
+    end = bare.end() if bare else position
+    is_secret = False
+    if end > position:
+        if not name.is_variable:
+            end = position + _balanced_chars(text[position:end])
+        if strength > WEAK or end - position >= _MIN_WEAK_CHARS:
+            is_secret = _is_bare_secret(text, position, end, name, strength)
+        if is_secret and end == limit and (rest := compiled(_BARE).match(text, end)):
+            end = rest.end()
+    return _Value(position, end, f"{name.quote}{REDACTED}{name.quote}", is_secret)
 
 
-def _closing(text: str, opening: re.Match[str]) -> int | None:
-    """Start of the quote that closes a value, with its backslashes; None if there is none.
+def _is_bare_secret(text: str, begin: int, end: int, name: _Name, strength: int) -> bool:
+    """Whether a value without quotes is a secret, and no code."""
+    value = text[begin:end].lstrip("'\"`")
+    is_code = is_other(value) or (not name.is_variable and compiled(_CODE).search(value))
+    if strength != CERTAIN and (is_code or (value.isdigit() and len(value) < _MIN_DIGITS)):
+        return False
+    if strength == WEAK and not name.is_tight and not name.quote:
+        return looks_random(value)  # else `token = Http2Token`
+    if strength in (WEAK, CERTAIN) or looks_random(value):
+        return is_secret_value(value, strength)
+    if compiled(_NO_VALUE).fullmatch(value):
+        is_argument = text[max(name.start - 2, 0) : name.start].strip()[-1:] in ("(", ",") or text[end : end + 1] in (
+            ",",
+            ")",
+        )
+        is_phrase = value.isalpha() and value.islower() and len(value) >= _MIN_PHRASE_CHARS
+        return is_phrase or name.is_variable or (name.is_tight and not is_argument)
+    if not name.is_tight and not value.isdigit() and is_other(value.rstrip("0123456789_")):
+        return False
+    return is_secret_value(value, strength)
+
+
+def _balanced_chars(value: str) -> int:
+    """The characters before the first bracket that closes one opened outside the value."""
+    depth = 0
+    for bracket in compiled(_BRACKET).finditer(value):
+        depth += 1 if bracket[0] in "([{" else -1
+        if depth < 0:
+            return bracket.start()
+    return len(value)
+
+
+def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
+    """Start of the quote that closes a value, with its backslashes; None if there is none before the limit.
 
     In JSON within JSON the quotes of a value have more backslashes than those around it, and fewer than its own.
     """
     position = opening.end()
     if opening["triple"]:
-        found = text.find(3 * opening["mark"], position)
+        found = text.find(3 * opening["mark"], position, limit)
         return None if found < 0 else found
     depth = len(opening[2])
-    while (found := text.find(opening[3], position)) >= 0:
+    for _ in range(_CLOSING_QUOTES):
+        if (found := text.find(opening[3], position, limit)) < 0:
+            return None
         slashes = found - position - len(text[position:found].rstrip("\\"))
         if slashes <= depth or (depth == 0 and slashes % 2 == 0):
             return found - min(slashes, depth)
@@ -142,28 +385,11 @@ def _closing(text: str, opening: re.Match[str]) -> int | None:
     return None
 
 
-def _bracket_end(text: str, position: int) -> int:
-    """The end of the brackets, or of the text if they never close."""
-    depth = 0
-    for token in _BRACKETS.finditer(text, position):
-        depth += 1 if token[0] in "[{" else -1 if token[0] in "]}" else 0
-        if depth == 0:
-            return token.end()
-    return len(text)
-
-
-def _line_end(text: str, position: int, *, quote: str) -> int:
-    """The end of a header: the end of its line, or the quote that closes it."""
-    closing = text.find(quote, position) if quote and quote in "\"'" else -1
-    end = len(text) if closing < 0 else position + len(text[position:closing].rstrip("\\"))
-    found = _LINE_END.search(text, position, end)
-    return found.start() if found else end
-
-
-def _block_end(text: str, position: int, indent: str) -> int:
-    """The end of the last line that is indented like the first."""
-    while line_end := _NEW_LINE.search(text, position):
-        if not text.startswith(indent, line_end.end()):
-            return line_end.start()
-        position = line_end.end()
-    return len(text)
+def _is_header(line: str) -> bool:
+    """Whether the value of a header holds credentials: cookies, a scheme with a word, a random word."""
+    if is_other(line):
+        return False
+    words = line.split()
+    if len(words) <= 2:  # noqa: PLR2004
+        return is_secret_value(words[-1], LIKELY)
+    return any(looks_random(word) and not is_other(word) for word in words[:32])

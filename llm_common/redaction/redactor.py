@@ -9,57 +9,40 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from heapq import merge
 from io import StringIO
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from llm_common.redaction.assignments import NamedSecrets
-from llm_common.redaction.patterns import REDACTED, RULES, WINDOW_CHARS, Rule, Span
+from llm_common.redaction.patterns import FORM_RULES, REDACTED, SHAPE_RULES, WINDOW_CHARS, Rule, Span
+from llm_common.redaction.secret_names import LIKELY, NAME_LITERALS, STRONG, WEAK, name_strength, words_of
+from llm_common.redaction.secret_values import is_secret_number, is_secret_value
 from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 
-_SECRET_WORDS = frozenset(
-    (
-        *("authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt", "otp", "passcode"),
-        *("passphrase", "passwd", "password", "passwords", "pwd", "secret", "secrets", "sig", "signature"),
-    )
-)
-_SECRET_ENDINGS = (
-    *("accesskey", "accesstokens", "accountkey", "apikey", "apikeys", "authkey", "authorization", "authtokens"),
-    *("clientkeydata", "cookie", "credential", "credentials", "encryptionkey", "functionskey", "masterkey", "passwd"),
-    *("password", "privatekey", "secret", "secretkey", "sessionkey", "sharedkey", "signature", "signingkey", "sshkey"),
-    *("subscriptionkey", "token"),
-)
-# Lower-case literals; every name of a secret contains one.
-_NAME_LITERALS = (
-    *(b"key", b"token", b"secret", b"pass", b"pwd", b"sig", b"credential", b"cookie", b"auth", b"jwt", b"otp"),
-    b"bearer",
-)
-_COMMON_LITERALS = frozenset({b"", b".", b"://"})  # found at once in most texts
-_MAX_LITERAL_BYTES = 256  # by so much windows overlap
-_MAX_NAME_CHARS = 64
 _ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")  # quotes and backslashes stay escaped
-_ESCAPED_BYTES = re.compile(rb"\\u00[2-7]")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MAX_CUT_CHARS = 512  # what a cut leaves of a secret may be too short to be recognised
-
-
-def _any_of(literals: set[bytes]) -> re.Pattern[bytes]:
-    """A pattern for the longest literal at each position."""
-    # The engine tries the branches of an alternation in turn, so one branch for each first byte is four times faster.
-    groups = groupby(sorted(literals - _COMMON_LITERALS, reverse=True), key=lambda literal: literal[:1])
-    rests = ((re.escape(head), b"|".join(re.escape(literal[1:]) for literal in group)) for head, group in groups)
-    return re.compile(b"|".join(b"%s(?:%s)" % rest for rest in rests))
+_MIN_SHAPE_CHARS = 16
+_MAX_LITERAL_BYTES = 256  # by so much windows overlap
+_KEY_RULES = tuple(rule for rule in SHAPE_RULES if rule.literals in (("PRIVATE KEY",), ("Private-Lines",)))
+_SHAPE_CHARS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.%~:$")
+_SHAPE_TABLE = bytes(each if each in _SHAPE_CHARS else 32 for each in range(256))
+_LONG_TABLE = bytes(97 if each in _SHAPE_CHARS else 32 for each in range(256))
+_LONG = b"a" * _MIN_SHAPE_CHARS
+_NAME_KEYS = frozenset(("name", "key", "header", "field", "param", "parameter", "variable", "k", "id"))
+_VALUE_KEYS = frozenset(("value", "Value", "VALUE", "val", "v", "content"))
+_PASSWORD_COMMANDS = frozenset(("docker", "mongosh", "podman", "sshpass"))
+_USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redactor:
     """Replaces secrets by `[redacted]`; immutable, so that stores and threads can share one.
 
-    Recognises values under the names of secrets, in data and in text (`api_key=…`, `"password": …`, `--token …`, YAML
-    blocks, headers, query strings), passwords in URLs, `Bearer` and `Basic` credentials, private keys, JSON web tokens
-    and the keys of some 50 services. Does not recognise a password in a sentence, `mysql -p…`, card numbers, or
-    anything encrypted, compressed or encoded.
+    Recognises values under the names of secrets, in data and in text, if they look like secrets: how much, depends on
+    the name. Recognises passwords in URLs and command lines, `Bearer` and `Basic` credentials, private keys, JSON web
+    tokens and the keys of some 130 services. `docs/secrets.md` says what is known and what is not. Does not recognise
+    a password in a sentence, card numbers, or anything encrypted, compressed or encoded.
 
     Args:
         extra_patterns: Further secrets, as regular expressions. Replaces the group `secret` where a pattern has one,
@@ -71,21 +54,16 @@ class Redactor:
     extra_keys: frozenset[str] | tuple[str, ...] = ()
     _names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _named: Rule = field(init=False, repr=False, compare=False)
-    _rules: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
-    _literal: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
-    _rules_by_literal: dict[bytes, tuple[Rule, ...]] = field(init=False, repr=False, compare=False)
+    _extra: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
+    _name_literals: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        extra_names = [words for key in self.extra_keys if (words := _words(key))]
-        name_literals = (*_NAME_LITERALS, *(words[-1].encode() for words in extra_names))
-        named = NamedSecrets(literals=name_literals, is_secret_key=self.is_secret_key)
-        extra_rules = (Rule(re.compile(pattern), (b"",)) for pattern in self.extra_patterns)
-        rules = (named, *RULES, *extra_rules)
+        extra_names = [words for key in self.extra_keys if (words := words_of(key))]
+        name_literals = (*NAME_LITERALS, *(words[-1] for words in extra_names))
         object.__setattr__(self, "_names", tuple("".join(words) for words in extra_names))
-        object.__setattr__(self, "_named", named)
-        object.__setattr__(self, "_rules", rules)
-        object.__setattr__(self, "_literal", _any_of({literal for rule in rules for literal in rule.literals}))
-        object.__setattr__(self, "_rules_by_literal", {})  # filled as literals are met
+        object.__setattr__(self, "_named", NamedSecrets(literals=name_literals, strength=self._strength))
+        object.__setattr__(self, "_name_literals", tuple(literal.encode() for literal in name_literals))
+        object.__setattr__(self, "_extra", tuple(Rule(re.compile(each), ("",)) for each in self.extra_patterns))
 
     def is_secret_key(self, key: str) -> bool:
         """Whether a name, in any case and with any separators, is one under which secrets are kept.
@@ -93,7 +71,19 @@ class Redactor:
         True for `api_key`, `X-Api-Key`, `accessToken`, `client.secret`, `Set-Cookie`; False for `token_type`,
         `max_tokens`, `secretary`. Reads the last 64 characters of the name.
         """
-        return _is_secret_key(key[-_MAX_NAME_CHARS:], self._names)
+        return self._strength(key) > 0
+
+    def is_secret(self, key: str, value: object) -> bool:
+        """Whether a value under a name is a secret: a text that looks like one, as much as the name demands; a PIN.
+
+        False for an object or a list, whose parts are checked each.
+        """
+        strength = self._strength(key)
+        if not strength:
+            return False
+        if isinstance(value, str):
+            return is_secret_value(value, strength)
+        return isinstance(value, int | float) and is_secret_number(value, strength, key)
 
     def text(self, text: str) -> str:
         """The text with every secret replaced; JSON stays JSON."""
@@ -107,6 +97,14 @@ class Redactor:
         read = self.text(text[: max_chars + _MAX_CUT_CHARS])
         is_whole = len(text) <= max_chars + _MAX_CUT_CHARS
         return read[: max_chars if is_whole else min(max_chars, len(read) - _MAX_CUT_CHARS)]
+
+    def shapes(self, text: str) -> str:
+        """The text with the keys replaced that their shape alone gives away.
+
+        Leaves alone what only a name or the words around it give away, so that source code stays source code.
+        """
+        found = [rule.spans(text) for rule in _shapes_in(text.encode("utf-8", "surrogatepass"))]
+        return _replaced(text, merge(*found)) if found else text
 
     def args(self, args: Mapping[str, object]) -> dict[str, Json]:
         """A plain copy of the arguments, redacted; see `data`.
@@ -135,46 +133,65 @@ class Redactor:
     def _candidates(self, data: bytes) -> list[Rule]:
         """The rules that may match in a text, or in the strings of some JSON: those with a literal that occurs there.
 
-        This pass takes 0.8 ms for 32 KB; all patterns would take 10 ms.
+        This pass takes 0.4 ms for 32 KB; all patterns would take 20 ms.
         """
-        if _ESCAPED_BYTES.search(data):  # an escaped letter hides a literal
-            return list(self._rules)
-        data, position = data.lower(), 0
-        found = {literal for literal in _COMMON_LITERALS if literal in data}
-        while position < len(data):  # not `finditer`: one literal may begin within another
-            if match := self._literal.search(data, position, position + WINDOW_CHARS):
-                found.add(match[0])
-            position = match.start() + 1 if match else position + WINDOW_CHARS - _MAX_LITERAL_BYTES
-        for each in found.difference(self._rules_by_literal):
-            self._rules_by_literal[each] = tuple(rule for rule in self._rules if each.startswith(rule.literals))
-        return [*dict.fromkeys(rule for each in found for rule in self._rules_by_literal[each])]
+        if b"\\u00" in data:  # an escaped letter hides a literal
+            return [self._named, *FORM_RULES, *SHAPE_RULES, *self._extra]
+        low = data.lower()
+        found = [self._named] if any(literal in low for literal in self._name_literals) else []
+        found += [rule for literal, rules in _forms() if literal in low for rule in rules]
+        return [*dict.fromkeys(found), *_shapes_in(data), *self._extra]
 
-    def _data(self, value: Json, candidates: list[Rule]) -> Json:
+    def _strength(self, key: str) -> int:
+        return name_strength(key, self._names)
+
+    def _data(self, value: Json, candidates: list[Rule], strength: int = 0) -> Json:
+        """The value, redacted; `strength` is what the names above it say."""
         if isinstance(value, str):
-            return self._text(value, candidates)
+            return REDACTED if strength and is_secret_value(value, strength) else self._text(value, candidates)
         if isinstance(value, dict):
-            return self._mapping(value, candidates)
+            return self._mapping(value, candidates, strength)
         if isinstance(value, list):
-            items = [self._data(item, candidates) for item in value]
-            return self._without_flag_values(items) if self._named in candidates else items
+            items = [self._data(item, candidates, strength) for item in value]
+            return self._list(items)
         return value
 
-    def _mapping(self, value: dict[str, Json], candidates: list[Rule]) -> dict[str, Json]:
+    def _mapping(self, value: dict[str, Json], candidates: list[Rule], above: int) -> dict[str, Json]:
         may_name = self._named in candidates
         redacted: dict[str, Json] = {}
         for key, item in value.items():
             shown = self._text(key, candidates)
             while shown in redacted and shown != key:  # two keys that were secrets
                 shown += "'"
-            is_secret = may_name and item is not None and not isinstance(item, bool) and self.is_secret_key(key)
-            redacted[shown] = REDACTED if is_secret else self._data(item, candidates)
-        return redacted
+            strength = self._strength(key) if may_name else 0
+            if strength and isinstance(item, int | float) and is_secret_number(item, strength, key):
+                redacted[shown] = REDACTED
+            else:
+                inherited = min(strength, WEAK) if isinstance(item, dict) else strength
+                redacted[shown] = self._data(item, candidates, max(inherited, min(above, WEAK)))
+        return redacted if not may_name or _VALUE_KEYS.isdisjoint(value) else self._pair(redacted)
 
-    def _without_flag_values(self, items: list[Json]) -> list[Json]:
-        """The words of a command line, redacted after `--password` and other flags with the name of a secret."""
-        for number, item in enumerate(items[:-1]):
-            if isinstance(item, str) and item.startswith("--") and self.is_secret_key(item):
+    def _pair(self, value: dict[str, Json]) -> dict[str, Json]:
+        """`{"name": "API_KEY", "value": …}` and its like."""
+        names = [item for key, item in value.items() if isinstance(item, str) and key.lower() in _NAME_KEYS]
+        for key, item in value.items():
+            if key in _VALUE_KEYS and any(self.is_secret(name, item) for name in names):
+                value[key] = REDACTED
+        return value
+
+    def _list(self, items: list[Json]) -> list[Json]:
+        """The words of a command line after `--password` or `-u`; the value of a pair; the cells under a header."""
+        for number, (item, following) in enumerate(pairwise(items)):
+            if not isinstance(item, str) or not isinstance(following, str):
+                continue
+            if item.startswith("--") and self.is_secret(item, following):
                 items[number + 1] = REDACTED
+            elif item in _USER_FLAGS and ":" in following and is_secret_value(following.partition(":")[2], LIKELY):
+                items[number + 1] = f"{following.partition(':')[0]}:{REDACTED}"
+            elif item == "-p" and items[0] in _PASSWORD_COMMANDS and is_secret_value(following, STRONG):
+                items[number + 1] = REDACTED
+            elif len(items) == 2 and is_secret_value(following, min(self._strength(item), LIKELY)):  # noqa: PLR2004
+                items[1] = REDACTED
         return items
 
     def _text(self, text: str, candidates: list[Rule]) -> str:
@@ -186,8 +203,7 @@ class Redactor:
         if "\\u00" in text and (unescaped := _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)) != text:
             redacted_text = self._text(unescaped, candidates)
             return text if redacted_text == unescaped else redacted_text
-        # The search spares most texts the merge; a long text is searched in windows at once.
-        found = [rule.spans(text) for rule in candidates if len(text) > WINDOW_CHARS or rule.pattern.search(text)]
+        found = [rule.spans(text) for rule in candidates if rule.may_match(text)]
         return _replaced(text, merge(*found)) if found else text
 
 
@@ -199,20 +215,41 @@ def is_secret_key(key: str) -> bool:
     return DEFAULT_REDACTOR.is_secret_key(key)
 
 
-@lru_cache(maxsize=4096)
-def _words(key: str) -> tuple[str, ...]:
-    """The words of a name in lower case, without a number at its end as in `token2`."""
-    words = [word.lower() for word in _WORD.findall(key)]
-    while words and words[-1].isdigit():
-        words.pop()
-    return tuple(words)
+@cache
+def _forms() -> tuple[tuple[bytes, list[Rule]], ...]:
+    """The rules of forms by their literals."""
+    literals = dict.fromkeys(literal for rule in FORM_RULES for literal in rule.literals)
+    return tuple((each.encode(), [rule for rule in FORM_RULES if each in rule.literals]) for each in literals)
 
 
-@lru_cache(maxsize=4096)
-def _is_secret_key(key: str, names: tuple[str, ...]) -> bool:
-    words = _words(key)
-    ends = "".join(words).endswith((*_SECRET_ENDINGS, *names))
-    return not _SECRET_WORDS.isdisjoint(words) or ends or words == ("auth",)
+@cache
+def _shape_literals() -> tuple[re.Pattern[bytes], dict[bytes, list[Rule]]]:
+    """A pattern for the longest literal of a shape at each position, and the rules of each literal."""
+    literals = {literal.encode() for rule in SHAPE_RULES for literal in rule.literals}
+    rules = {
+        each: [rule for rule in SHAPE_RULES if each.startswith(tuple(map(str.encode, rule.literals)))]
+        for each in literals
+    }
+    # The engine tries the branches of an alternation in turn, so one branch for each first byte is four times faster.
+    groups = groupby(sorted(literals, reverse=True), key=lambda literal: literal[:1])
+    rests = ((re.escape(head), b"|".join(re.escape(literal[1:]) for literal in group)) for head, group in groups)
+    return re.compile(b"|".join(b"%s(?:%s)" % rest for rest in rests)), rules
+
+
+def _shapes_in(data: bytes) -> list[Rule]:
+    """The rules of shapes that may match: those with a literal in the words that are long enough for a key."""
+    found = [rule for rule in _KEY_RULES if b"PRIVATE KEY" in data or b"Private-Lines" in data]
+    if _LONG not in data.translate(_LONG_TABLE):
+        return found
+    long = b" ".join(word for word in data.translate(_SHAPE_TABLE).split() if len(word) >= _MIN_SHAPE_CHARS)
+    pattern, rules = _shape_literals()
+    position = 0
+    literals = set()
+    while position < len(long):  # not `finditer`: one literal may begin within another
+        if match := pattern.search(long, position, position + WINDOW_CHARS):
+            literals.add(match[0])
+        position = match.start() + 1 if match else position + WINDOW_CHARS - _MAX_LITERAL_BYTES
+    return [*dict.fromkeys([*found, *(rule for literal in literals for rule in rules[literal])])]
 
 
 def _parsed(text: str) -> Json:

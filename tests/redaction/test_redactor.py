@@ -1,14 +1,19 @@
+import ast
 import json
 import re
+import sysconfig
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.redaction.patterns import REDACTED, TOKEN_SHAPES
+from llm_common.redaction.patterns import REDACTED
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor, is_secret_key
+from llm_common.redaction.token_shapes import TOKEN_SHAPES
 from tests.secret_samples import FORMS, ORDINARY, SAMPLES, TOKENS, Sample
 
 CANARY = "hunter2-CANARY-9f3a7c51"
@@ -42,6 +47,48 @@ def test_a_shape_is_recognised_anywhere_in_a_text(sample: Sample) -> None:
         assert not [secret for secret in sample.secrets if secret and secret in redacted]
 
 
+def test_the_lists_are_long_and_nearly_all_is_known_f_176_f_177() -> None:
+    assert len(SAMPLES) >= 240
+    assert len(ORDINARY) >= 126
+    assert sum(not leaks(redact_text, sample) for sample in SAMPLES) >= 0.9 * len(SAMPLES)
+    assert sum(redact_text(text) != text for text in ORDINARY) <= 0.05 * len(ORDINARY)
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(31, id="a_16"), pytest.param(1, id="a_16_all", marks=pytest.mark.torture)]
+)
+def test_redacted_source_code_still_parses(step: int) -> None:
+    folder = Path(sysconfig.get_path("stdlib"))
+    paths = sorted(path for path in folder.rglob("*.py") if "site-packages" not in path.parts)
+    for path in paths[::step]:
+        with suppress(SyntaxError, UnicodeDecodeError):
+            source = path.read_text(encoding="utf-8")
+            compile(source, str(path), "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+            redacted = redact_text(source)
+            if redacted != source:
+                assert parses(redacted), path
+
+
+def parses(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_the_documentation_names_every_service_a_17() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "secrets.md").read_text(encoding="utf-8")
+    assert [shape.name for shape in TOKEN_SHAPES if shape.name not in text] == []
+
+
+def test_shapes_alone_leave_names_and_their_values() -> None:
+    code = f'api_key = "{TOKENS[0].secrets[0]}"\npassword = "correct horse 42!"\n'
+    shown = DEFAULT_REDACTOR.shapes(code)
+    assert shown == f'api_key = "{REDACTED}"\npassword = "correct horse 42!"\n'
+    assert DEFAULT_REDACTOR.shapes(shown) == shown
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
 def test_half_a_surrogate_pair_hides_no_secret(sample: Sample) -> None:
     for odd in ("\ud800", "\udfff\ud800"):
@@ -73,7 +120,7 @@ def greedy(text: str) -> str:
 
 def test_the_samples_fail_a_naive_and_a_greedy_redactor() -> None:
     assert sum(bool(leaks(naive, sample)) for sample in SAMPLES) > 0.9 * len(SAMPLES)
-    assert sum(greedy(text) != text for text in ORDINARY) >= 0.5 * len(ORDINARY)
+    assert sum(greedy(text) != text for text in ORDINARY) >= 0.3 * len(ORDINARY)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +154,7 @@ def test_arguments_lose_their_secrets_at_any_depth() -> None:
     assert redacted == {
         "query": f"see https://{REDACTED}@h/",
         "headers": {"X-Api-Key": REDACTED, "Accept": "json"},
-        "list": [{"password": REDACTED}],
+        "list": [{"password": {"nested": REDACTED}}],
         "command": ["deploy", "--password", REDACTED, "--port", "80"],
         "limit": 5,
         "token": None,
@@ -140,7 +187,7 @@ def test_json_in_a_line_stays_json() -> None:
     line = json.dumps({"a": {"token": 12, "secrets": {"x": [CANARY, "}"]}, "password": f'{CANARY} "q" \\'}, "b": 1})
     redacted = redact_text(f"12:00 {line}")
     assert json.loads(redacted.removeprefix("12:00 ")) == {
-        "a": {"token": REDACTED, "secrets": REDACTED, "password": REDACTED},
+        "a": {"token": 12, "secrets": {"x": [REDACTED, "}"]}, "password": REDACTED},
         "b": 1,
     }
 

@@ -1,0 +1,159 @@
+"""Whether a value looks like a secret, by its length, its mixture of characters, and what else it could be.
+
+Scanners of source code ask for entropy; that misses short passwords and finds long identifiers. Here a value is
+random if its letters and digits alternate more often than the words of a name do.
+"""
+
+# ruff: noqa: SIM905 - a list literal would take a line for each word
+import binascii
+import re
+from functools import cache
+
+from llm_common.redaction.secret_names import CERTAIN, LIKELY, STRONG, WEAK
+
+MAX_CHECKED_CHARS = 256
+"""Characters of a value that are checked, so that a long one costs no more."""
+
+_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
+_MIXED = r"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*[0-9])\w{10,}"
+_HEX_RUN = r"(?=(?:[a-f]*[0-9]){4})(?=(?:[0-9]*[a-f]){4})[0-9a-f]{12,}"
+_NOT_IN_A_WORD = r"[^A-Za-z0-9]+"
+# What stands where a secret would: templates, masks, numbers, paths, addresses, code.
+_OTHERS = (
+    r"\$\w+", r"\$[({].*", r"%\(?\w*\)?[sdr]", r"%\w+%", r"\{.*", r"<.*", r"\[.*", r"@\w+@", r".*\[redacted\].*",
+    r"(?i:[x*•.#_?-]{3,})", r"(.)\1*",
+    r"0x[0-9a-fA-F]{1,8}", r"(?=.*[.,:/ %TZ+-])[\d.,:/ %TZ+-]+", r"\d{1,3}",
+    r"(?:~|\.{1,2})?/[\w.@~-]+(?:/[\w.@~-]*)*", r"[A-Za-z]:\\.*",
+    r"[\w./-]+\.(?:txt|json|ya?ml|toml|pem|key|py|js|md)",
+    r"[a-z][a-z0-9+.-]{1,15}://\S*", r"arn:\S+", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"[A-Za-z_][\w.]*\(.*", r"[A-Za-z_]\w*(?:\.\w+)*\[.*",
+    r"(?:self|cls|this|os|process|env|var|args|config|settings)\..*",
+    r"[\s,;:)\]}].*", r"[+=|&?%]\s.*", r".*\s[+=%,|]", r".*\.\.\.", r".*%[sdr].*",
+    r"(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|local|example|invalid|test)(?::\d+)?(?:/.*)?",
+)  # fmt: skip
+_OTHER = "|".join(_OTHERS)
+_OTHER_WORDS = frozenset(
+    (
+        "admin_password any array auto base64 bearer bool boolean bytearray bytes cancel changeme char default "
+        "denied dict digest disabled email empty enabled encrypted enter expired false file float forgotten hash "
+        "hashed hidden hmac incorrect int integer invalid jwt list login masked md5 missing never nil no none null "
+        "number oauth oauth2 object off on optional password_hash plain plaintext prompt redacted required "
+        "secretstr select sha1 sha256 sha512 str string submit tbd text todo true type undefined unknown unset uuid "
+        "valid varchar void yes"
+    ).split()
+)
+_PLACEHOLDER_WORDS = frozenset(
+    (
+        "a access account actual admin an and api app auth authorization client code confirm confirmation cookie "
+        "credential credentials current db dummy enter env example fake field file get goes here id insert is key "
+        "my name new of old or pass passphrase passwd password path placeholder private public put pwd real "
+        "redacted replace reset root sample secret service session set some super test the this to token type url "
+        "use user username value with your"
+    ).split()
+)
+_SAYS_PLACEHOLDER = frozenset(
+    (
+        "api apikey auth authorization cookie credential credentials dummy example fake here key passphrase passwd "
+        "password placeholder pwd replace sample secret token username your"
+    ).split()
+)
+PROSE = frozenset(
+    (
+        "a an and argument as at be by can cannot enter flag for from has if in is it may must no not of on option "
+        "or parameter please should so that the then this to value was when with you your"
+    ).split()
+)
+_MIN_RANDOM_CHARS, _MIN_UNNUMBERED_CHARS = 8, 16
+_PIN_CHARS = 4
+
+
+@cache
+def compiled(expression: str, flags: int = 0) -> re.Pattern[str]:
+    """The pattern, compiled at its first use; importing this package compiles next to none."""
+    return re.compile(expression, flags)
+
+
+def is_secret_value(value: str, strength: int) -> bool:
+    """Whether a value counts as a secret under a name of this strength.
+
+    Args:
+        value: The text of the value without its quotes; its first 256 characters are checked.
+        strength: What the name says, from `WEAK` to `CERTAIN`.
+    """
+    head = value[:MAX_CHECKED_CHARS]
+    if strength == CERTAIN:
+        return bool(head) and "[redacted]" not in head
+    if is_other(head):
+        return False
+    words = head.split()
+    if len(words) > 1:
+        return _is_secret_phrase(words, strength)
+    if looks_random(head) or compiled(_MIXED).fullmatch(head):
+        return True
+    if strength == WEAK or len(head) < _PIN_CHARS:
+        return strength == WEAK and holds_user_and_password(head)
+    return strength == STRONG or (
+        len(head) > _PIN_CHARS and not compiled(r"[A-Za-z_]+(?:[.-][A-Za-z_]*)*\W?").fullmatch(head)
+    )
+
+
+def is_secret_number(value: float, strength: int, key: str) -> bool:
+    """Whether a number counts as a secret under a name: a PIN or a password of digits, but no count of passwords."""
+    if strength == CERTAIN:
+        return not isinstance(value, bool)
+    return strength >= LIKELY and type(value) is int and value >= 10 ** (_PIN_CHARS - 1) and not key.endswith("s")
+
+
+def is_other(value: str) -> bool:
+    """Whether a value is certainly no secret: empty, a type, a placeholder, a path, a date, an expression."""
+    low = value.strip().lower()
+    if not low or low in _OTHER_WORDS or compiled(_OTHER, re.DOTALL).fullmatch(value):
+        return True
+    words = [*filter(None, compiled(_NOT_IN_A_WORD).split(low))]
+    return _PLACEHOLDER_WORDS.issuperset(words) and not _SAYS_PLACEHOLDER.isdisjoint(words)
+
+
+def looks_random(value: str) -> bool:
+    """Whether a word mixes its letters, cases and digits as keys do and names do not."""
+    if len(value) < _MIN_RANDOM_CHARS:
+        return False
+    head = value[:MAX_CHECKED_CHARS]
+    mixed = sum(len(part) for part in compiled(_NOT_IN_A_WORD).split(head) if _is_mixed(part))
+    return mixed >= _MIN_RANDOM_CHARS or compiled(_UUID).search(head) is not None
+
+
+def holds_user_and_password(value: str) -> bool:
+    """Whether a text is the Base64 of `user:password`, as in RFC 7617."""
+    if not compiled(r"[A-Za-z0-9+/_-]{8,}={0,2}").fullmatch(value):
+        return False
+    bare = value.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        decoded = binascii.a2b_base64(bare[: len(bare) // 4 * 4])
+        user, colon, password = decoded.decode("ascii").partition(":")
+    except ValueError:
+        return False
+    return bool(colon and password) and (user + password).isprintable()
+
+
+def _is_mixed(part: str) -> bool:
+    """Whether letters and digits without a sign between them are random; a part of a few characters says little."""
+    size = len(part)
+    if size < 4 or part.isdigit():  # noqa: PLR2004
+        return False
+    words = len(compiled(_WORDS).findall(part))
+    if part.isalpha():
+        return size >= _MIN_UNNUMBERED_CHARS and 4 * words >= size
+    return (words >= (4 if size >= _MIN_RANDOM_CHARS else 3) and 4 * words >= size) or bool(
+        compiled(_HEX_RUN).fullmatch(part)
+    )
+
+
+def _is_secret_phrase(words: list[str], strength: int) -> bool:
+    """Whether words between quotes are a secret: one of them is random, or they are a passphrase and no sentence."""
+    if strength == WEAK and len(words) > 4:  # noqa: PLR2004
+        return False
+    if any(looks_random(word) and not is_other(word) for word in words):
+        return True
+    plain = all(word.isalpha() and word.islower() and word not in PROSE for word in words)
+    return strength == STRONG and plain and len(words) > 2 and _SAYS_PLACEHOLDER.isdisjoint(words)  # noqa: PLR2004
