@@ -211,7 +211,7 @@ def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None
 
 # Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), 3986 (URLs), 6750 and 7617 (bearer,
 # basic); curl(1), netrc(5); Telegram's and Discord's developer pages; the pages in `TOKEN_SHAPES`.
-RULES = (
+SHAPE_RULES = (
     _rule(
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -219,6 +219,19 @@ RULES = (
     ),
     _rule(r"Private-Lines: \d{1,4}[\r\n\\rn]{1,6}(?P<secret>[A-Za-z0-9+/=\r\n\\]+)", "private-lines"),
     _rule(r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){1,4}", "eyj", accepts=lambda t: "." in t),
+    _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":aa"),
+    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=_looks_random),
+    _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
+    _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
+    *(
+        _rule(shape.expression(), *map(str.lower, shape.prefixes), accepts=_looks_random if shape.random else None)
+        for shape in TOKEN_SHAPES
+    ),
+)
+"""What its shape alone gives away, whatever stands around it."""
+
+RULES = (
+    *SHAPE_RULES,
     _rule(r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", "://"),
     _rule(r"://(?P<secret>[^\s/?#\"'<>:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,128}+)@(?=[\w.-]+[:/?#])", "://"),
     _rule(r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)", "bearer", accepts=_has_digit_or_length),
@@ -234,12 +247,4 @@ RULES = (
         "-u",
     ),
     _rule(r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login"),
-    _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":aa"),
-    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=_looks_random),
-    _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
-    _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
-    *(
-        _rule(shape.expression(), *map(str.lower, shape.prefixes), accepts=_looks_random if shape.random else None)
-        for shape in TOKEN_SHAPES
-    ),
 )

@@ -15,7 +15,7 @@ from io import StringIO
 from itertools import groupby
 
 from llm_common.redaction.assignments import NamedSecrets
-from llm_common.redaction.patterns import REDACTED, RULES, WINDOW_CHARS, Rule, Span
+from llm_common.redaction.patterns import REDACTED, RULES, SHAPE_RULES, WINDOW_CHARS, Rule, Span
 from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 
 _SECRET_WORDS = frozenset(
@@ -107,6 +107,14 @@ class Redactor:
         read = self.text(text[: max_chars + _MAX_CUT_CHARS])
         is_whole = len(text) <= max_chars + _MAX_CUT_CHARS
         return read[: max_chars if is_whole else min(max_chars, len(read) - _MAX_CUT_CHARS)]
+
+    def shapes(self, text: str) -> str:
+        """The text with the keys replaced that their shape alone gives away.
+
+        Leaves alone what only a name or the words around it give away, so that source code stays source code.
+        """
+        candidates = self._candidates(text.encode("utf-8", "surrogatepass"))
+        return _replaced(text, merge(*(rule.spans(text) for rule in candidates if rule in SHAPE_RULES)))
 
     def args(self, args: Mapping[str, object]) -> dict[str, Json]:
         """A plain copy of the arguments, redacted; see `data`.

@@ -42,6 +42,13 @@ def test_a_shape_is_recognised_anywhere_in_a_text(sample: Sample) -> None:
         assert not [secret for secret in sample.secrets if secret and secret in redacted]
 
 
+def test_shapes_alone_leave_names_and_their_values() -> None:
+    code = f'api_key = "{TOKENS[0].secrets[0]}"\npassword = "correct horse 42!"\n'
+    shown = DEFAULT_REDACTOR.shapes(code)
+    assert shown == f'api_key = "{REDACTED}"\npassword = "correct horse 42!"\n'
+    assert DEFAULT_REDACTOR.shapes(shown) == shown
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name.replace(" ", "_"))
 def test_half_a_surrogate_pair_hides_no_secret(sample: Sample) -> None:
     for odd in ("\ud800", "\udfff\ud800"):
