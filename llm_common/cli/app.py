@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from llm_common import __version__
-from llm_common.cli.terminal import print_text, show_progress
+from llm_common.cli.terminal import InertErrorGroup, print_text, show_progress
 from llm_common.errors import ConfigError
 
 # Commands import what only they need when they run: `--help` answers at once.
@@ -23,6 +23,7 @@ _FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
 app = typer.Typer(
     name="llm-common",
+    cls=InertErrorGroup,
     help="Decides what an agent's next model call gets to see.",
     no_args_is_help=True,
     add_completion=False,

@@ -11,6 +11,7 @@ from llm_common.folders.exclusion import is_binary, is_hidden
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 from llm_common.folders.secret_names import usually_holds_secrets
 from llm_common.ranking.lexical import LexicalIndex, query_terms
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.tools.registry import ToolRegistry
 
 _MAX_SEEN = 20_000
@@ -32,9 +33,10 @@ class Workspace:
     """The text files of a folder, found once and read at most once each.
 
     In a git checkout these are the files that git tracks or would track; elsewhere, every file below the folder except
-    those that `.gitignore` files exclude. Skips, and counts in `skipped`: hidden files, files that usually hold secrets,
-    binary files, files over 512 KB, links that lead out of the folder, and files beyond 5,000 or beyond 24 MB of text.
-    A hidden or generated folder counts as one. Looks at the first 20,000 files of a very large folder.
+    those that `.gitignore` files exclude. Skips, and counts in `skipped`: hidden files and folders, generated folders,
+    files that usually hold secrets, binary files, files over 512 KB, links that lead out of the folder, and files
+    beyond 5,000 or beyond 24 MB of text. Looks at the first 20,000 files of a very large folder. Keys and tokens that
+    their shape gives away are redacted.
 
     Args:
         root: An existing folder.
@@ -70,7 +72,7 @@ class Workspace:
                 self.skipped += 1
                 continue
             bytes_left -= len(content)
-            self._texts[path] = content.decode("utf-8", errors="replace")
+            self._texts[path] = DEFAULT_REDACTOR.shapes(content.decode("utf-8", errors="replace"))
 
     def _content(self, file: ListedFile) -> bytes | None:
         """The bytes of a file worth showing, else None."""

@@ -26,6 +26,7 @@ _MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
 _CODE, _TEST, _RECENT = 0.2, -0.1, 0.2
 _TEST_LOSS = 0.6  # commits change tests with the code; a question that names no tests is seldom answered by one
 _WEEK_H = 168.0
+_MAX_TIME_S = 253_402_300_799.0  # the end of the year 9999; file systems keep later times, `datetime` does not
 _INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
@@ -80,15 +81,14 @@ def read_file(path: str, place: ContainedFile) -> ContextFile | None:
     content = place.read(max_bytes=MAX_FILE_BYTES)
     if content is None or is_binary(content.data):
         return None
+    changed_s = min(max(content.mtime_s, 0.0), _MAX_TIME_S)
     return ContextFile(
         id=path,
         path=path,
         name=PurePosixPath(path).name,
         content=DEFAULT_REDACTOR.shapes(content.data.decode("utf-8", errors="replace")),
         language=language_of(path),
-        metadata=FileMetadata(
-            size=len(content.data), last_modified=datetime.fromtimestamp(max(content.mtime_s, 0.0), tz=UTC)
-        ),
+        metadata=FileMetadata(size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)),
     )
 
 

@@ -30,7 +30,7 @@ def test_hidden_generated_binary_and_huge_files_are_left_out(tmp_path: Path) -> 
     }
     workspace = Workspace(write(tmp_path, files))
     assert workspace.paths == ("kept.txt",)
-    assert workspace.skipped == 4
+    assert workspace.skipped == 6
 
 
 def test_text_that_is_not_utf8_is_still_text(tmp_path: Path) -> None:
