@@ -35,7 +35,7 @@ _NAMES: Final = _any_of(
     # Environments.
     r"\.envrc",
     r"\.env(?:[._-].+)?",
-    r".+\.env(?:[._-](?:ci|dev|enc|live|local|prod|stag|test)\w*)*",
+    r".+\.env(?:[._-](?:ci|dev|enc|live|local|prod|stag|test)[a-z\d]*)*",
     r"env\.(?:ci|dev|live|local|private|prod|secret|stag|test)\w*",
     # Private keys.
     r"(?:.+[._-])?id_(?:dsa|ecdsa|ed25519|rsa)(?:_sk)?(?:[._-](?!pub$).+)?",
