@@ -21,6 +21,7 @@ class ListedFile:
     """A regular file below a folder: its path there with forward slashes, its size, its time of change.
 
     Attributes:
+        mtime_ns: Nanoseconds since 1970, at least 1.
         target: The path of the file that a link leads to, below the same folder; None for what is no link.
     """
 
@@ -67,7 +68,7 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
         except OSError:
             return None
         inside = stat.S_ISREG(status.st_mode) and path.isprintable() and is_inside(path.rpartition("/")[0])
-        return ListedFile(path, status.st_size, status.st_mtime_ns, target) if inside else None
+        return ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target) if inside else None
 
     for path in paths:
         yield path, regular_file(path)
