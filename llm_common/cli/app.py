@@ -137,6 +137,8 @@ def pack(
     leaves this machine, and no model is asked.
 
     What git ignores is left out, and so are hidden, binary and generated files and those that usually hold secrets.
+    Keys and tokens that their shape gives away are redacted in the rest.
+
     An index on disk, readable by you alone, makes the next question fast.
     """
     from llm_common.cli.pack_view import pack_as_json, show_pack
@@ -163,7 +165,7 @@ def pack(
             console.width = max(console.width, _FILE_COLUMNS)
         show_pack(packed, console, explain=explain)
     if not packed.text:
-        typer.echo("Nothing was packed: no file has to do with the question.", err=True)
+        typer.echo("Nothing was packed: no file was left to search; name other paths or options.", err=True)
         raise typer.Exit(1)
 
 

@@ -36,15 +36,20 @@ def print_text(text: str, output: Path | None) -> None:
         output: The file to write; None prints.
 
     Raises:
-        typer.BadParameter: The file cannot be written.
+        typer.BadParameter: The file or stdout cannot be written.
+        BrokenPipeError: The reader of stdout is gone.
     """
-    if output is None:
-        typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
-        return
     try:
-        output.write_text(f"{text}\n", encoding="utf-8")
+        if output:
+            output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+        else:
+            typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
+    except BrokenPipeError:
+        raise  # the reader has what it wanted
     except OSError as exc:
-        raise typer.BadParameter(f"{output} cannot be written: {exc.strerror}") from exc
+        raise typer.BadParameter(
+            f"{output or 'stdout'} cannot be written ({exc.strerror}); write to another file with --output"
+        ) from exc
 
 
 class InertErrorGroup(TyperGroup):

@@ -89,9 +89,7 @@ def _segments(glob: str) -> Iterator[list[str]]:
     """
     tokens: list[str] = []
     end = 0
-    for match in _TOKEN.finditer(glob):
-        if match.start() != end:
-            break
+    while match := _TOKEN.match(glob, end):
         end = match.end()
         if match["slash"]:
             yield tokens

@@ -66,7 +66,7 @@ _LAST_WORDS: Final = _any_of(
     r"(?!.*(?:change|common|confirm|forgot|lost|reset|strong|update|weak))(?:.+[._ -])?passwords?",
     r"(?:.+[._ -])?(?:access|api|auth|bearer|bot|oauth|refresh|session)[_-]?tokens?",
     r"(?:.+[._ -])?(?:access|api|auth|deploy|encryption|master|private|root|secret|service|signing|ssh)[_-]?keys?",
-    r"(?!.*(?:foreign|primary|public))(?:.+[._ -])?key",
+    r"(?!.*(?:partition|primary|public|sort))(?:.+[._ -])?key",
 )
 _ANY_WORD: Final = re.compile(r"(?:.*[._ -])?(?:creds|secrets?)(?:[._ -].*)?")
 
