@@ -54,12 +54,18 @@ def swap_file_for_pipe(tree: Path) -> None:
     os.mkfifo(tree / "a.py")
 
 
+def swap_file_for_large(tree: Path) -> None:
+    (tree / "a.py").write_text("port\n" * 300_000)
+
+
 def swap_folder_for_link(tree: Path) -> None:
     (tree / "sub").rename(tree.parent / "moved")
     (tree / "sub").symlink_to("../out")
 
 
-@pytest.mark.parametrize("swap", [swap_file_for_link, swap_file_for_loop, swap_file_for_pipe, swap_folder_for_link])
+@pytest.mark.parametrize(
+    "swap", [swap_file_for_link, swap_file_for_loop, swap_file_for_pipe, swap_file_for_large, swap_folder_for_link]
+)
 @pytest.mark.parametrize("step", ["Reading what changed", "Weighing the best files"])
 def test_a_swap_after_listing_is_left_out_f_164_a_20(tree: Path, swap: Callable[[Path], None], step: str) -> None:
     swaps = [swap]
