@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from llm_common import __version__
-from llm_common.cli.terminal import print_text, show_progress
+from llm_common.cli.terminal import InertErrorGroup, print_text, show_progress
 from llm_common.errors import ConfigError
 
 # Commands import what only they need when they run: `--help` answers at once.
@@ -23,6 +23,7 @@ _FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
 app = typer.Typer(
     name="llm-common",
+    cls=InertErrorGroup,
     help="Decides what an agent's next model call gets to see.",
     no_args_is_help=True,
     add_completion=False,
@@ -136,6 +137,8 @@ def pack(
     leaves this machine, and no model is asked.
 
     What git ignores is left out, and so are hidden, binary and generated files and those that usually hold secrets.
+    Keys and tokens that their shape gives away are redacted in the rest.
+
     An index on disk, readable by you alone, makes the next question fast.
     """
     from llm_common.cli.pack_view import pack_as_json, show_pack
@@ -162,7 +165,7 @@ def pack(
             console.width = max(console.width, _FILE_COLUMNS)
         show_pack(packed, console, explain=explain)
     if not packed.text:
-        typer.echo("Nothing was packed: no file has to do with the question.", err=True)
+        typer.echo("Nothing was packed: no file was left to search; name other paths or options.", err=True)
         raise typer.Exit(1)
 
 

@@ -1,6 +1,5 @@
 """An exploration for people and for programs: the same facts as tables and as one JSON document."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_common.cli.exploration import Exploration
-from llm_common.cli.terminal import safe_text
+from llm_common.cli.terminal import as_inert_json, safe_text
 
 _MAX_ARG_CHARS = 60
 
@@ -23,7 +22,7 @@ def as_json(exploration: Exploration, *, store: Path | None) -> str:
     """
     facts = asdict(exploration)
     facts["plan"] = exploration.plan.model_dump()
-    return json.dumps(facts | {"store": str(store) if store else None}, indent=2, ensure_ascii=False, default=str)
+    return as_inert_json(facts | {"store": str(store) if store else None})
 
 
 def show(exploration: Exploration, *, store: Path | None) -> None:

@@ -1,13 +1,12 @@
 """A folder pack for people and for programs: a table of what was chosen, and one JSON document."""
 
-import json
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.terminal import safe_text
+from llm_common.cli.terminal import as_inert_json, safe_text
 from llm_common.folders import FolderPack
 
 _REASONS = {
@@ -47,7 +46,7 @@ def pack_as_json(pack: FolderPack, *, explain: bool) -> str:
     }
     if explain:
         document["explain"] = pack.bundle.explain()
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return as_inert_json(document)
 
 
 def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
@@ -63,6 +62,7 @@ def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
         f"{len(pack.files)} files, {pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})",
         style="bold",
         highlight=False,
+        markup=False,  # the name of an extra stands in brackets
     )
     others = ", ".join(f"{number:,} {reason}" for reason, number in sorted(pack.left_out.items()))
     weighed = len(pack.files) + len(pack.dropped)

@@ -1,21 +1,31 @@
-"""Text and progress on a terminal: the text of files cannot drive it."""
+"""Text and progress on a terminal: no text of a file, a path or an argument can drive it."""
 
+import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, those that change the direction of text (Unicode's Bidi_Control), and halves of characters.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def safe_text(value: str, *, style: str = "") -> Text:
-    """The text with its control characters replaced, and nothing in it read as markup."""
+    """The text with its control characters replaced, those of its direction too, and nothing read as markup."""
     return Text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", value), style=style)
+
+
+def as_inert_json(document: Mapping[str, object]) -> str:
+    """The document as indented JSON, in which every character that could drive a terminal is escaped."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_text(text: str, output: Path | None) -> None:
@@ -26,15 +36,44 @@ def print_text(text: str, output: Path | None) -> None:
         output: The file to write; None prints.
 
     Raises:
-        typer.BadParameter: The file cannot be written.
+        typer.BadParameter: The file or stdout cannot be written.
+        BrokenPipeError: The reader of stdout is gone.
     """
-    if output is None:
-        typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
-        return
     try:
-        output.write_text(f"{text}\n", encoding="utf-8")
+        if output:
+            output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+        else:
+            typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
+    except BrokenPipeError:
+        raise  # the reader has what it wanted
     except OSError as exc:
-        raise typer.BadParameter(f"{output} cannot be written: {exc.strerror}") from exc
+        raise typer.BadParameter(
+            f"{output or 'stdout'} cannot be written ({exc.strerror}); write to another file with --output"
+        ) from exc
+
+
+class InertErrorGroup(TyperGroup):
+    """Commands whose usage errors quote arguments and paths by `safe_text`."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """The context of a call; see `TyperGroup`."""
+        with _inert_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """The result of a command; see `TyperGroup`."""
+        with _inert_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _inert_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as exc:
+        if hasattr(exc, "format_message"):  # a usage error; its class is click's or typer's, by the version of typer
+            vars(exc)["message"] = safe_text(str(vars(exc).get("message") or "")).plain
+        raise
 
 
 @contextmanager

@@ -6,9 +6,12 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import is_binary, is_hidden
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
+from llm_common.folders.secret_names import usually_holds_secrets
 from llm_common.ranking.lexical import LexicalIndex, query_terms
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.tools.registry import ToolRegistry
 
 _MAX_SEEN = 20_000
@@ -30,9 +33,10 @@ class Workspace:
     """The text files of a folder, found once and read at most once each.
 
     In a git checkout these are the files that git tracks or would track; elsewhere, every file below the folder except
-    those that `.gitignore` files exclude and those in generated folders. Skips, and counts in `skipped`: hidden files
-    and folders (they may hold secrets), binary files, files over 512 KB, links that lead out of the folder, and files
-    beyond 5,000 or beyond 24 MB of text. Looks at the first 20,000 files of a very large folder.
+    those that `.gitignore` files exclude. Skips, and counts in `skipped`: hidden files and folders, generated folders,
+    files that usually hold secrets, binary files, files over 512 KB, links that lead out of the folder, and files
+    beyond 5,000 or beyond 24 MB of text. Looks at the first 20,000 files of a very large folder. Keys and tokens that
+    their shape gives away are redacted.
 
     Args:
         root: An existing folder.
@@ -68,17 +72,15 @@ class Workspace:
                 self.skipped += 1
                 continue
             bytes_left -= len(content)
-            self._texts[path] = content.decode("utf-8", errors="replace")
+            self._texts[path] = DEFAULT_REDACTOR.shapes(content.decode("utf-8", errors="replace"))
 
     def _content(self, file: ListedFile) -> bytes | None:
         """The bytes of a file worth showing, else None."""
-        if file.size > _MAX_FILE_BYTES or is_hidden(file.path):
+        paths = (file.path, file.target or file.path)
+        if is_hidden(file.path) or any(map(usually_holds_secrets, paths)):
             return None
-        try:
-            content = (self.root / file.path).read_bytes()
-        except OSError:
-            return None
-        return None if is_binary(content) else content
+        content = ContainedFile(self.root, file.path).read(max_bytes=_MAX_FILE_BYTES)
+        return None if content is None or is_binary(content.data) else content.data
 
 
 class WorkspaceTools:

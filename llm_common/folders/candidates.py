@@ -8,12 +8,14 @@ from pathlib import Path, PurePosixPath
 from llm_common.context.mentions import MentionFinder, is_code, is_test
 from llm_common.context.pool import ContextFile, FileMetadata
 from llm_common.context.request import Score, Scores
+from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
 from llm_common.folders.folder_search import FolderSearch, path_stub
 from llm_common.folders.languages import language_of
 from llm_common.folders.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
 from llm_common.ranking.lexical import query_terms
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
 _MIN_SHARE = 0.4  # of the best score: files with less share only a common word
@@ -24,11 +26,12 @@ _MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
 _CODE, _TEST, _RECENT = 0.2, -0.1, 0.2
 _TEST_LOSS = 0.6  # commits change tests with the code; a question that names no tests is seldom answered by one
 _WEEK_H = 168.0
+_MAX_TIME_S = 253_402_300_799.0  # the end of the year 9999; file systems keep later times, `datetime` does not
 _INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
 def candidate_files(
-    query: str, search: FolderSearch, named: Mapping[str, Path], *, now: datetime
+    query: str, search: FolderSearch, named: Mapping[str, ContainedFile], *, now: datetime
 ) -> tuple[tuple[ContextFile, ...], Scores]:
     """The files worth weighing for a query, each once, with text, outline, size and time of change, and their scores.
 
@@ -66,28 +69,26 @@ def candidate_files(
     }
 
 
-def read_file(path: str, place: Path) -> ContextFile | None:
+def read_file(path: str, place: ContainedFile) -> ContextFile | None:
     """A text file without its outline; None when it cannot be read, is binary or holds over 1 MB.
+
+    Keys and tokens that their shape gives away are redacted.
 
     Args:
         path: The path to show; also its id.
         place: Where it is.
     """
-    try:
-        status = place.stat()
-        content = place.read_bytes() if place.is_file() and status.st_size <= MAX_FILE_BYTES else None
-    except OSError:
+    content = place.read(max_bytes=MAX_FILE_BYTES)
+    if content is None or is_binary(content.data):
         return None
-    if content is None or is_binary(content):
-        return None
-    changed = datetime.fromtimestamp(max(status.st_mtime, 0.0), tz=UTC)
+    changed_s = min(max(content.mtime_s, 0.0), _MAX_TIME_S)
     return ContextFile(
         id=path,
         path=path,
         name=PurePosixPath(path).name,
-        content=content.decode("utf-8", errors="replace"),
+        content=DEFAULT_REDACTOR.shapes(content.data.decode("utf-8", errors="replace")),
         language=language_of(path),
-        metadata=FileMetadata(size=status.st_size, last_modified=changed),
+        metadata=FileMetadata(size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)),
     )
 
 
@@ -97,17 +98,17 @@ def readme_rank(path: str) -> int:
     return _INTRODUCTIONS.index(stem) if stem in _INTRODUCTIONS else len(_INTRODUCTIONS)
 
 
-def _distinct(places: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
-    """The places without later names of the same file."""
+def _distinct(places: Iterable[tuple[str, ContainedFile]]) -> Iterator[tuple[str, ContainedFile]]:
+    """The places without later names of the same file, and without those that are no longer in their folder."""
     seen: set[Path] = set()
     for path, place in places:
-        real = place.resolve()
-        if real not in seen:
-            seen.add(real)
+        real = place.real_path()
+        if real is not None and place.root / real not in seen:
+            seen.add(place.root / real)
             yield path, place
 
 
-def _with_outlines(places: Iterable[tuple[str, Path]], query: str) -> Iterator[ContextFile]:
+def _with_outlines(places: Iterable[tuple[str, ContainedFile]], query: str) -> Iterator[ContextFile]:
     parsed = 0
     for path, place in places:
         if file := read_file(path, place):

@@ -4,8 +4,12 @@ import re
 from pathlib import PurePosixPath
 from typing import Literal
 
-SkipReason = Literal["hidden", "secret", "generated", "binary", "too large", "unreadable"]
-"""Why a file is not searched."""
+from llm_common.folders.secret_names import usually_holds_secrets
+
+SkipReason = Literal[
+    "hidden", "secret", "generated", "binary", "too large", "unreadable", "hidden folder", "generated folder"
+]
+"""Why a file or folder is not searched."""
 
 MAX_FILE_BYTES = 1024 * 1024
 """Larger files are data or generated: no megabyte in one file is written by hand."""
@@ -14,12 +18,9 @@ _SNIFFED_BYTES = 8192
 _HEAD_BYTES = 1000
 _MINIFIED_BYTES = 4096
 _MINIFIED_LINE_BYTES = 400
-_SECRETS = re.compile(
-    r"\.env(\..+)?|\.netrc|\.npmrc|\.pypirc|\.htpasswd|id_(rsa|dsa|ecdsa|ed25519)|.+\.(pem|key|p12|pfx|jks|keystore|kdbx)"
-    r"|(credentials|secrets?)(\.(json|ya?ml|toml|ini))?",
-    re.IGNORECASE,
+_GENERATED_FOLDERS = frozenset(
+    {"__pycache__", "build", "coverage", "dist", "env", "node_modules", "site-packages", "target", "vendor", "venv"}
 )
-_SAMPLE = re.compile(r"\.env\.(example|sample|template|dist)", re.IGNORECASE)
 _GENERATED = re.compile(
     r"(package-lock|npm-shrinkwrap)\.json|.+[.-]lock|.*-lock\.ya?ml|go\.(work\.)?sum|.*\.lockfile|bun\.lockb|packages\.lock\.json"
     r"|.+[.-]min\.(m?js|css)|.+\.bundle\.js|.+\.map|.+\.snap"
@@ -33,17 +34,21 @@ _GENERATED_NOTE = re.compile(
 
 
 def skip_reason_by_name(path: str, *, hidden: bool, generated: bool) -> SkipReason | None:
-    """Why a file is skipped whatever it holds, or None.
+    """Why a file or folder is skipped whatever it holds, or None.
 
     Files that usually hold secrets (`.env`, keys, credentials) are always skipped.
 
     Args:
-        path: Relative, with forward slashes.
+        path: Relative, with forward slashes; a folder ends with one.
         hidden: True accepts hidden files and folders.
         generated: True accepts files that a tool wrote: lock files, minified and compiled sources, snapshots.
     """
     name = PurePosixPath(path).name
-    if _SECRETS.fullmatch(name) and not _SAMPLE.fullmatch(name):
+    if path.endswith("/"):
+        if is_hidden(path) and not hidden:
+            return "hidden folder"
+        return "generated folder" if name in _GENERATED_FOLDERS else None
+    if usually_holds_secrets(path):
         return "secret"
     if is_hidden(path) and not hidden:
         return "hidden"

@@ -4,44 +4,43 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-from llm_common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.exclusion import skip_reason_by_name
+from llm_common.folders.ignore_rules import IgnoreRules
 
 _GIT_TIMEOUT_S = 20.0
 _MAX_IGNORE_BYTES = 1024 * 1024
-_SKIPPED_FOLDERS = frozenset(
-    {"__pycache__", "build", "coverage", "dist", "env", "node_modules", "site-packages", "target", "vendor", "venv"}
-)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A regular file below a folder: its path there with forward slashes, its size, its time of change."""
+    """A regular file below a folder: its path there with forward slashes, its size, its time of change.
+
+    Attributes:
+        mtime_ns: Nanoseconds since 1970, at least 1.
+        target: The path of the file that a link leads to, below the same folder; None for what is no link.
+    """
 
     path: str
     size: int
     mtime_ns: int
+    target: str | None = field(default=None, compare=False)
 
 
 def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
     """Paths below a folder, relative to it, with forward slashes, in a fixed order.
 
     In a git checkout these are the files that git tracks or would track. Elsewhere: every file except those that
-    `.gitignore` files exclude and those in folders that tools generate. Opens no file but `.gitignore` files.
+    `.gitignore` files exclude. A folder that is not entered, since it is hidden or tools generate it, is one path that
+    ends with a slash. Opens no file but `.gitignore` files.
 
     Args:
         root: An existing folder, resolved.
         hidden: True walks hidden folders too, where git is not asked; never `.git`.
-
-    Raises:
-        ConfigError: A folder outside of git has a `.gitignore` file, and the extra `cli` is not installed.
     """
     yield from _git_paths(root) or _walked_paths(root, hidden=hidden)
 
@@ -58,17 +57,18 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
 
     @cache
     def is_inside(folder: str) -> bool:
-        return (root / folder).resolve().is_relative_to(root)
+        return ContainedFile(root, folder).real_path() is not None
 
     def regular_file(path: str) -> ListedFile | None:
+        target = None
         try:
             status = (root / path).lstat()
-            if stat.S_ISLNK(status.st_mode) and (root / path).resolve().is_relative_to(root):
+            if stat.S_ISLNK(status.st_mode) and (target := ContainedFile(root, path).real_path()):
                 status = (root / path).stat()
         except OSError:
             return None
         inside = stat.S_ISREG(status.st_mode) and path.isprintable() and is_inside(path.rpartition("/")[0])
-        return ListedFile(path, status.st_size, status.st_mtime_ns) if inside else None
+        return ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target) if inside else None
 
     for path in paths:
         yield path, regular_file(path)
@@ -89,53 +89,31 @@ def _git_paths(root: Path) -> list[str]:
 
 
 def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
-    specs: dict[str, GitIgnoreSpec] = {}  # by the folder that holds the `.gitignore` file
+    rules: dict[str, IgnoreRules] = {}  # by the folder that holds the `.gitignore` file
 
     def is_ignored(path: str) -> bool:
         """As in git, the nearest file decides, and in it the last rule that matches; a folder ends with a slash."""
         folder = path.rstrip("/")
         while folder:
             folder = folder.rpartition("/")[0]
-            spec = specs.get(folder)
-            verdict = spec.check_file(path[len(folder) :].lstrip("/")).include if spec else None
+            verdict = rules[folder].verdict(path[len(folder) :].lstrip("/")) if folder in rules else None
             if verdict is not None:
                 return verdict
         return False
 
-    def is_entered(folder: str) -> bool:
-        name = PurePosixPath(folder).name
-        if name == ".git" or name in _SKIPPED_FOLDERS or (name.startswith(".") and not hidden):
-            return False
-        return not is_ignored(f"{folder}/")
-
     for folder, folders, files in os.walk(root):
         prefix = "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"
-        if spec := _ignore_spec(root / prefix / ".gitignore"):
-            specs[prefix.removesuffix("/")] = spec
-        folders[:] = sorted(name for name in folders if is_entered(prefix + name))
+        if content := ContainedFile(root, f"{prefix}.gitignore").read(max_bytes=_MAX_IGNORE_BYTES):
+            rules[prefix.removesuffix("/")] = IgnoreRules(content.data.decode("utf-8", errors="replace"))
+        entered = []
+        for path in (f"{prefix}{name}/" for name in sorted(folders) if name != ".git"):
+            if is_ignored(path):
+                continue
+            if skip_reason_by_name(path, hidden=hidden, generated=False):
+                yield path
+            elif (root / path).is_symlink():
+                yield path.removesuffix("/")
+            else:
+                entered.append(PurePosixPath(path).name)
+        folders[:] = entered
         yield from (path for name in sorted(files) if not is_ignored(path := prefix + name))
-
-
-def _ignore_spec(file: Path) -> "GitIgnoreSpec | None":
-    """The rules of a `.gitignore` file; None when it is missing or cannot be read. Skips lines that are no rule."""
-    try:
-        if not file.is_file() or file.stat().st_size > _MAX_IGNORE_BYTES:
-            return None
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    try:
-        from pathspec import GitIgnoreSpec  # noqa: PLC0415 - an extra, which folders without such files do not need
-    except ModuleNotFoundError as exc:
-        raise ConfigError(
-            "reading .gitignore files needs an extra: pip install 'llm-common[cli]'", variable="pathspec"
-        ) from exc
-
-    def is_rule(line: str) -> bool:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            return False
-        return True
-
-    return GitIgnoreSpec.from_lines(filter(is_rule, lines))

@@ -1,13 +1,14 @@
 """`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
 
 Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the folder,
-and files that usually hold secrets.
+and files that usually hold secrets. In what is packed, keys and tokens that their shape gives away are redacted.
 
 An index on disk, readable by its owner alone, holds the words of the files: the next call reads only what changed.
 Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
 """
 
 import glob
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from llm_common.context.request import ContextSelectionRequest, allocate_budget
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import candidate_files, read_file
+from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
 from llm_common.folders.tree_index import ProgressCallback
@@ -66,8 +68,8 @@ class FolderPack:
         counter: What counted the tokens, in words.
         intent: What kind of request the question was classified as.
         searched: Number of files that were searched.
-        read: Number of files that were read because the index did not hold them as they are now.
-        left_out: Number of files that were not searched, by reason.
+        read: Number of the searched files that were read because the index did not hold them as they are now.
+        left_out: Number of files that were not searched, by reason; a folder that was not entered counts as one.
         notes: Problems that cost time but did not change the result, such as a damaged index.
         seconds: Wall time by step.
         bundle: The choice as the context packer made it, with its full account.
@@ -135,13 +137,14 @@ def pack_folder(
 
     Raises:
         ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
-            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, or a
-            `.gitignore` file outside of git without the extra `cli`.
+            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5.
     """
     _check(query, budget_tokens, exclude)
     folders, files = _resolve(paths or (Path(),))
     patterns = [
-        each if isinstance(each, str) else "/" + glob.escape(_shown(each.resolve(), folders)) for each in exclude
+        # Not `Path.resolve`, which raises for a circle of links.
+        each if isinstance(each, str) else "/" + glob.escape(_shown(Path(os.path.realpath(each)), folders))
+        for each in exclude
     ]
     file_filter = FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
     indexes = IndexCache(cache_dir or default_cache_dir())
@@ -165,7 +168,7 @@ def pack_folder(
 def _pack(
     query: str,
     folders: Mapping[str, Path],
-    files: Mapping[str, Path],
+    files: Mapping[str, ContainedFile],
     found: FolderSearch,
     *,
     budget_tokens: int,
@@ -221,7 +224,7 @@ def _counter(counter: TokenCounter | None) -> tuple[TokenCounter, str]:
         return UpperBoundCounter(), "an upper bound; for exact counts pip install 'llm-common[tokens]'"
 
 
-def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Path]]:
+def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, ContainedFile]]:
     """The folders by the prefix of their shown paths, and the other files by their shown path, all resolved.
 
     Drops a folder that lies within another one. A shown path can be opened from the working directory. Paths below a
@@ -240,9 +243,12 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Pa
     folders: dict[str, Path] = {}
     for root in outermost:
         folders[_prefix(root, folders, alone=len(outermost) == 1)] = root
-    files = {_shown(path, folders): path for path in resolved.values() if path not in roots}
+    files: dict[str, ContainedFile] = {}
     for given, path in resolved.items():
-        if path not in roots and read_file(str(given), path) is None:
+        if path in roots:
+            continue
+        place = files[_shown(path, folders)] = ContainedFile(path.parent, path.name)
+        if read_file(str(given), place) is None:
             raise ConfigError(
                 f"{path} is no text file of at most 1 MB; leave it out", variable="paths", value=str(given)
             )

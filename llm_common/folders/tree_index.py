@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
 from llm_common.folders.file_listing import ListedFile
 from llm_common.folders.symbols import defined_names
@@ -98,8 +99,8 @@ class TreeIndex:
                 raise fts5_is_missing() from exc
             raise
 
-    def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback) -> int:
-        """Updates the index to hold exactly these files, and returns how many had to be read.
+    def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback) -> list[str]:
+        """Updates the index to hold exactly these files, and returns the paths of those that it did not hold so.
 
         Does not open a file whose size and time of change are the same, nor index one again that holds the same bytes.
         Each batch of files is one transaction: an interruption leaves a whole index with the batches done so far.
@@ -131,7 +132,7 @@ class TreeIndex:
                 for file in _changed(batch, known):  # another process may have been faster
                     self._upsert(root, file, known.get(file.path), split)
         progress("Reading what changed", len(stale), len(stale))
-        return len(stale)
+        return [file.path for file in stale]
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
         """The files that share a word with the query, best first, ties in the order of their paths.
@@ -168,10 +169,10 @@ class TreeIndex:
         reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
         # Time 0 makes the next refresh read the file again.
         mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _CLOCK_TICK_NS else 0
-        try:
-            content = b"" if reason else (root / file.path).read_bytes()
-        except OSError:
-            content, reason, mtime_ns = b"", "unreadable", 0
+        read = None if reason else ContainedFile(root, file.path).read(max_bytes=MAX_FILE_BYTES)
+        if not reason and read is None:
+            reason, mtime_ns = "unreadable", 0
+        content = read.data if read else b""
         digest = hashlib.sha256(content + bool(reason).to_bytes()).digest()
         if known and known.sha256 == digest:
             times = (mtime_ns, file.size, file.path)

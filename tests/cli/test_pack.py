@@ -85,7 +85,7 @@ def test_an_empty_folder_gives_nothing_and_ends_with_1(cache: Path, tmp_path: Pa
     (tmp_path / "empty").mkdir()
     result = run(cache, "anything", tmp_path / "empty", code=1)
     assert result.stdout.strip() == ""
-    assert "Nothing was packed" in result.stderr
+    assert "Nothing was packed: no file was left to search" in result.stderr
 
 
 def test_people_get_text_on_stdout_and_a_table_on_stderr(cache: Path, tree: Path) -> None:
@@ -125,14 +125,39 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
         (["   ", "."], "empty"),
         (["q", ".", "--budget", "10"], "256"),
         (["q", "logo.png"], "no text file"),
-        (["q", ".", "-o", "absent/x.md"], "cannot be"),
+        (
+            ["q", ".", "-o", "absent/x.md"],
+            "absent/x.md cannot be written (No such file or directory)",
+        ),
+        (["q", ".", "-o", "circle"], "write to another file with --output"),
     ],
 )
 def test_wrong_usage_is_named_and_ends_with_2(
     cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tree)
+    (tree / "circle").symlink_to("circle")
     assert message in " ".join(run(cache, *arguments, code=2).output.replace("│", " ").split())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_behind_stdout_is_named(cache: Path, tree: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    assert "stdout cannot be written" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_is_gone_ends_the_command_quietly(cache: Path, tree: Path) -> None:
+    command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
+    read, write_end = os.pipe()
+    os.close(read)
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert result.returncode == 1
+    assert result.stderr == ""
 
 
 def test_a_damaged_index_is_noted(cache: Path, tree: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from llm_common.cli.workspace import Workspace
 from tests.folders.tree import git, write
+from tests.secret_samples import LETTERS, made_of
 
 
 def test_text_files_are_found_below_the_folder_in_order(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_hidden_generated_binary_and_huge_files_are_left_out(tmp_path: Path) -> 
     }
     workspace = Workspace(write(tmp_path, files))
     assert workspace.paths == ("kept.txt",)
-    assert workspace.skipped == 4
+    assert workspace.skipped == 6
 
 
 def test_text_that_is_not_utf8_is_still_text(tmp_path: Path) -> None:
@@ -74,6 +75,22 @@ def test_links_that_leave_the_folder_are_not_followed(tmp_path: Path) -> None:
     (inside / "same").symlink_to(inside / "real.txt")
     (inside / "broken").symlink_to(inside / "nothing")
     assert Workspace(inside).paths == ("real.txt", "same")
+
+
+def test_what_may_hold_secrets_is_left_out_or_redacted_f_165_a_11(tmp_path: Path) -> None:
+    key = f"ghp_{made_of(LETTERS, 36)}"
+    workspace = Workspace(write(tmp_path / "tree", {"prod.env": "KEY=1", "a.py": f'use("{key}")'}))
+    assert (workspace.paths, workspace.skipped) == (("a.py",), 1)
+    assert workspace.text("a.py") == 'use("[redacted]")'
+    (tmp_path / "tree/notes.txt").symlink_to("prod.env")
+    assert Workspace(tmp_path / "tree").paths == ("a.py",)
+
+
+def test_loops_of_links_are_left_out_f_162_a_09(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "up").symlink_to(".")
+    workspace = Workspace(write(tmp_path, {"a.txt": "a"}))
+    assert (workspace.paths, workspace.skipped) == (("a.txt",), 2)
 
 
 def test_a_fifo_is_not_read(tmp_path: Path) -> None:

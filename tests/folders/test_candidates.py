@@ -9,6 +9,7 @@ import pytest
 
 from llm_common.context.request import Score
 from llm_common.folders.candidates import candidate_files
+from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.folder_search import FolderSearch
 from tests.folders.tree import write
 
@@ -29,7 +30,7 @@ def weigh(
     for path in ranked:
         changed = (NOW - (ages or {}).get(path, LONG_AGO)).timestamp()
         os.utime(tree / path, (changed, changed))
-    search = FolderSearch(places={path: tree / path for path in ranked}, scores=dict(ranked))
+    search = FolderSearch(places={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked))
     files, scores = candidate_files(query, search, {}, now=NOW)
     assert len(scores) == len(files)
     return {file.path: scores["file", file.path] for file in files}

@@ -28,13 +28,18 @@ from llm_common.folders.exclusion import skip_reason_by_content, skip_reason_by_
         ("static/app.js.map", "generated"),
         ("api/user_pb2.py", "generated"),
         ("api/user.pb.go", "generated"),
+        ("node_modules/", "generated folder"),
+        ("a/site-packages/", "generated folder"),
+        (".venv/", "hidden folder"),
+        ("src/", None),
+        ("credentials/", None),
     ],
 )
 def test_a_name_may_speak_against_a_file(path: str, reason: str | None) -> None:
     assert skip_reason_by_name(path, hidden=False, generated=False) == reason
 
 
-@pytest.mark.parametrize("path", [".github/ci.yml", ".env.example", "yarn.lock"])
+@pytest.mark.parametrize("path", [".github/ci.yml", ".env.example", "yarn.lock", ".venv/"])
 def test_hidden_and_generated_files_come_in_when_asked_for(path: str) -> None:
     assert skip_reason_by_name(path, hidden=True, generated=True) is None
 

@@ -42,7 +42,7 @@ def test_ignore_files_are_read_as_git_reads_them(tmp_path: Path) -> None:
 
 def test_hidden_folders_are_walked_when_asked_but_never_gits_own(tmp_path: Path) -> None:
     write(tmp_path, {".github/ci.yml": "", ".git/config": "", "a.py": ""})
-    assert list(list_paths(tmp_path)) == ["a.py"]
+    assert list(list_paths(tmp_path)) == [".github/", "a.py"]
     assert list(list_paths(tmp_path, hidden=True)) == ["a.py", ".github/ci.yml"]
 
 

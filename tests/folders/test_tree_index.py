@@ -37,7 +37,7 @@ def index(tmp_path: Path) -> Iterator[TreeIndex]:
 
 
 def refresh(index: TreeIndex, tree: Path) -> int:
-    return index.refresh(tree, listed(tree), progress=lambda *_: None)
+    return len(index.refresh(tree, listed(tree), progress=lambda *_: None))
 
 
 def found(index: TreeIndex, query: str) -> list[str]:

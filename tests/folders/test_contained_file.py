@@ -1,0 +1,111 @@
+"""`ContainedFile`: what is read of a folder that changes, and what never is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_common.folders.contained_file import ContainedFile
+from tests.folders.tree import write
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path, {"out/secret": "secret", "in/sub/a.txt": "inside", "in/large": "x" * 101, "in/full": "x" * 100})
+    root = tmp_path / "in"
+    (root / "same").symlink_to("sub/a.txt")
+    (root / "also").symlink_to("sub")
+    (root / "loop").symlink_to("loop")
+    (root / "absolute").symlink_to(tmp_path / "out/secret")
+    (root / "relative").symlink_to("../out/secret")
+    (root / "folder").symlink_to("../out")
+    os.mkfifo(root / "pipe")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("sub/a.txt", b"inside"),
+        ("same", b"inside"),
+        ("also/a.txt", b"inside"),
+        ("full", b"x" * 100),
+        ("large", None),
+        ("absent", None),
+        ("sub", None),
+        ("loop", None),
+        ("loop/a.txt", None),
+        ("pipe", None),
+        ("absolute", None),
+        ("relative", None),
+        ("folder/secret", None),
+        ("../out/secret", None),
+        ("nul\0", None),
+    ],
+)
+def test_a_regular_file_of_the_folder_is_read_f_164(root: Path, path: str, expected: bytes | None) -> None:
+    content = ContainedFile(root, path).read(max_bytes=100)
+    assert (content and content.data) == expected
+
+
+def test_the_time_of_change_comes_with_the_bytes(root: Path) -> None:
+    os.utime(root / "full", (7.5, 7.5))
+    content = ContainedFile(root, "full").read(max_bytes=100)
+    assert content
+    assert content.mtime_s == 7.5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that is longer than its size says")
+def test_a_file_that_grows_is_not_read_over_the_limit() -> None:
+    process = Path("/proc").resolve() / str(os.getpid())
+    assert (process / "status").stat().st_size == 0
+    assert ContainedFile(process, "status").read(max_bytes=10) is None
+
+
+# At the instant of an `os.open`, before it is done, the file or its folder is swapped.
+SWAPPED_WHILE_OPENING = """
+import os, sys
+from pathlib import Path
+from llm_common.folders.contained_file import ContainedFile
+
+root = Path(sys.argv[1])
+swaps = {
+    "a.txt": lambda: (root / "sub/a.txt").unlink() or (root / "sub/a.txt").symlink_to(root.parent / "out/secret"),
+    "b.txt": lambda: (root / "sub/b.txt").unlink() or os.mkfifo(root / "sub/b.txt"),
+    "deep": lambda: (root / "deep").rename(root / "gone") or (root / "deep").symlink_to(root.parent / "out"),
+}
+
+def swap(event, args):
+    if event == "open" and (change := swaps.pop(args[0], None)):
+        change()
+
+sys.addaudithook(swap)
+for path in ("sub/a.txt", "sub/b.txt", "deep/secret"):
+    print(ContainedFile(root, path).read(max_bytes=100))
+print(*swaps, len(os.listdir("/dev/fd")))
+print(ContainedFile(root, "sub/c.txt").read(max_bytes=100).data, len(os.listdir("/dev/fd")))
+"""
+
+
+def test_a_swap_while_a_file_is_opened_leads_nowhere_f_164_a_20(root: Path) -> None:
+    write(root, {"sub/b.txt": "b", "sub/c.txt": "c", "deep/secret": "inside"})
+    command = [sys.executable, "-c", SWAPPED_WHILE_OPENING, str(root)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
+    assert lines[:3] == ["None"] * 3
+    assert lines[3].split() == lines[4].split()[1:]  # all swaps were made, and no descriptor stays open
+    assert lines[4].startswith("b'c'")
+
+
+def test_a_system_without_openat_reads_the_same_f_164(root: Path) -> None:
+    program = (
+        "import os, sys\nfrom importlib import reload\nfrom pathlib import Path\n"
+        "from llm_common.folders import contained_file\n"
+        "del os.O_NOFOLLOW, os.O_NONBLOCK, os.O_DIRECTORY, os.O_CLOEXEC\nos.supports_dir_fd.clear()\n"
+        "for path in ('sub/a.txt', 'same', 'relative', 'folder/secret', 'large'):\n"
+        "    content = reload(contained_file).ContainedFile(Path(sys.argv[1]), path).read(max_bytes=100)\n"
+        "    print(content and content.data)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program, str(root)], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == ["b'inside'", "b'inside'", "None", "None", "None"]

@@ -1,0 +1,178 @@
+"""Folders that somebody else wrote: loops of links, swaps after listing, rules that take hours, files with keys."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from llm_common.folders import pack_folder
+from tests.folders.tree import git, write
+from tests.secret_samples import LETTERS, made_of
+
+PIT = "secret of another folder"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    write(tmp_path, {"out/a.py": PIT})
+    return write(tmp_path / "tree", {"a.py": "the port\n", "sub/a.py": "sub port\n", "b.py": "another port\n"})
+
+
+@pytest.mark.parametrize("checkout", ["none", "untracked", "tracked"])
+def test_loops_of_links_are_left_out_and_counted_f_162_a_09(tree: Path, checkout: str) -> None:
+    for name, target in {"l": "l", "x": "y", "y": "x", "sub/up": "..", "sub/l": "../sub/l", ".gitignore": "l"}.items():
+        (tree / name).symlink_to(target)
+    if checkout != "none":
+        git(tree, "init", "-q")
+    if checkout == "tracked":
+        git(tree, "add", ".")
+    pack = pack_folder("port", tree, hidden=True, exclude=[tree / "l"])
+    assert pack.searched == 3
+    assert pack.left_out == {"no plain file": 6}
+
+
+def swap_file_for_link(tree: Path) -> None:
+    (tree / "a.py").unlink()
+    (tree / "a.py").symlink_to("../out/a.py")
+
+
+def swap_file_for_loop(tree: Path) -> None:
+    (tree / "a.py").unlink()
+    (tree / "a.py").symlink_to("a.py")
+
+
+def swap_file_for_pipe(tree: Path) -> None:
+    (tree / "a.py").unlink()
+    os.mkfifo(tree / "a.py")
+
+
+def swap_file_for_large(tree: Path) -> None:
+    (tree / "a.py").write_text("port\n" * 300_000)
+
+
+def swap_folder_for_link(tree: Path) -> None:
+    (tree / "sub").rename(tree.parent / "moved")
+    (tree / "sub").symlink_to("../out")
+
+
+@pytest.mark.parametrize(
+    "swap", [swap_file_for_link, swap_file_for_loop, swap_file_for_pipe, swap_file_for_large, swap_folder_for_link]
+)
+@pytest.mark.parametrize("step", ["Reading what changed", "Weighing the best files"])
+def test_a_swap_after_listing_is_left_out_f_164_a_20(tree: Path, swap: Callable[[Path], None], step: str) -> None:
+    swaps = [swap]
+
+    def progress(current: str, _done: int, _total: int) -> None:
+        if current == step and swaps:
+            swaps.pop()(tree)
+
+    pack = pack_folder("port", tree, progress=progress)
+    gone = "sub/a.py" if swap is swap_folder_for_link else "a.py"
+    assert {file.path for file in pack.files} == {"a.py", "sub/a.py", "b.py"} - {gone}
+    assert PIT not in pack.text
+    assert pack.left_out == ({"unreadable": 1} if step == "Reading what changed" else {})
+
+
+def test_a_named_file_that_is_swapped_is_left_out_f_164_a_20(tree: Path) -> None:
+    def progress(*_: object) -> None:
+        swap_file_for_pipe(tree)
+
+    assert pack_folder("port", tree / "a.py", progress=progress).files == ()
+
+
+def test_a_swapped_file_is_read_again_once_it_is_back_f_164(tree: Path) -> None:
+    pack_folder("port", tree, progress=lambda *_: None)
+    (tree / "b.py").write_text("b port\n")
+    times = (tree / "b.py").stat()
+    swaps = [tree / "b.py"]
+
+    def progress(*_: object) -> None:
+        if swaps:
+            swaps.pop().rename(tree.parent / "kept")
+
+    assert pack_folder("port", tree, progress=progress).left_out == {"unreadable": 1}
+    (tree.parent / "kept").rename(tree / "b.py")
+    os.utime(tree / "b.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert "b.py" in {file.path for file in pack_folder("port", tree).files}
+
+
+@pytest.mark.parametrize("checkout", [False, True])
+def test_a_rule_that_backtracks_takes_no_time_f_163_a_10(tree: Path, checkout: bool) -> None:
+    write(tree, {".gitignore": "*a*a*a*a*a*a*b\n", "a" * 100: "port\n", "b" * 9 + "a" * 90 + "b": "port\n"})
+    if checkout:
+        git(tree, "init", "-q")
+    begin = time.perf_counter()
+    assert pack_folder("port", tree).searched == 4
+    assert time.perf_counter() - begin < 2
+
+
+# The names that the folders of projects hold keys under, with and without a dot.
+SECRETS = """
+    prod.env app.env secrets.env env.production aws_credentials credentials.csv service-account.json gcp-key.json
+    client_secret_12.json firebase-adminsdk-a1.json kubeconfig terraform.tfstate terraform.tfvars htpasswd id_rsa.bak
+    deploy_key server.key.old wp-config.php local.settings.json passwords.txt token.txt .env
+"""
+HIDDEN_SECRETS = ".git-credentials .pgpass .bash_history .dockercfg .envrc .npmrc .aws/config"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_files_of_secrets_are_left_out_and_counted_f_165_a_11(tree: Path, hidden: bool) -> None:
+    names = [*SECRETS.split(), *HIDDEN_SECRETS.split()]
+    write(tree, dict.fromkeys(names, f"port {PIT}\n"))
+    pack = pack_folder("port", tree, hidden=hidden)
+    assert PIT not in pack.text
+    assert pack.searched == 3
+    folders = {} if hidden else {"hidden folder": 1}
+    assert pack.left_out == {"secret": len(names) - len(folders), **folders}
+
+
+def test_a_link_to_a_file_of_secrets_is_one_f_165(tree: Path) -> None:
+    write(tree, {"prod.env": PIT})
+    (tree / "notes.txt").symlink_to("prod.env")
+    (tree / "real.txt").symlink_to("a.py")
+    pack = pack_folder("port secret", tree)
+    assert PIT not in pack.text
+    assert pack.left_out == {"secret": 2}
+    assert pack.searched == 4
+
+
+def test_keys_in_what_is_packed_are_redacted_f_165_a_11(tree: Path) -> None:
+    key = f"ghp_{made_of(LETTERS, 36)}"
+    code = f'token = next(tokens)\npassword: str = field()\ndef port(key="{key}"):\n    ...\n'
+    write(tree, {"src/keys.py": code, "named.env": f"port {key}\n", "long.py": "x = 1\n" * 3_000 + code})
+    pack = pack_folder("port key", tree, tree / "named.env")
+    assert {"src/keys.py", "named.env", "long.py"} <= {file.path for file in pack.files}
+    assert key not in pack.text
+    assert 'token = next(tokens)\npassword: str = field()\ndef port(key="[redacted]")' in pack.text
+    outlined = pack_folder("port key", tree / "long.py", budget_tokens=256)
+    assert key not in outlined.text
+
+
+def test_no_more_files_are_read_anew_than_are_searched_u_b10(tree: Path) -> None:
+    binary = {f"{number}.bin": b"\0port" for number in range(5)}
+    write(tree, {**binary, "node_modules/x.js": "port", "deep/site-packages/y.py": "port", ".venv/z.py": "port"})
+    pack = pack_folder("port", tree)
+    assert (pack.searched, pack.read) == (3, 3)
+    assert pack.left_out == {"binary": 5, "generated folder": 2, "hidden folder": 1}
+
+
+def test_a_skipped_folder_that_git_ignores_is_not_counted_u_b10(tree: Path) -> None:
+    write(tree, {".gitignore": "node_modules/\n", "node_modules/x.js": "port", "vendor/y.py": "port", ".git/z": "port"})
+    assert pack_folder("port", tree).left_out == {"hidden": 1, "generated folder": 1}
+
+
+@pytest.mark.parametrize("time_s", [300_000_000_000, 0, -10_000_000_000])
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a file system that keeps such times")
+def test_a_time_of_change_beyond_the_calendar_is_taken(time_s: int) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        write(Path(folder), {"a.py": "port"})
+        os.utime(Path(folder, "a.py"), (time_s, time_s))
+        assert [file.path for file in pack_folder("port", folder).files] == ["a.py"]
