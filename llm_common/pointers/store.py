@@ -14,11 +14,11 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
-from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.pointers.listing import PointerIndex, PointerListing
 from llm_common.pointers.maintenance import GcReport, Maintenance, StoreReport
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.pointers.records import LockedRecords, PointerRecords, Transaction
+from llm_common.pointers.records import LockedRecords, PointerRecords, Transaction, meta_name, parse_meta
 from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
 from llm_common.pointers.save import Call, Saver, describe, redacted_result
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
@@ -179,6 +179,26 @@ class ContextPointerStore:
                 listing = listing.model_copy(update={"pointers": alive})
             current.set_attribute("pointers", len(listing.pointers))
         return listing
+
+    def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
+        """Whether the store still has a pointer: neither expired, nor evicted, nor erased, by any process.
+
+        Reads the pointer's record alone, so that a cache of results can ask before each answer. A record that is
+        damaged counts as gone. The result is not looked at.
+
+        Raises:
+            InvalidIdError: `query_id` is not allowed.
+            PointerNotFoundError: `pointer_id` has the form of no id, though of hexadecimal digits.
+            UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to another user.
+            StoreError: The folder cannot be read.
+        """
+        check_query_id(query_id)
+        [meta] = self.records.blobs.get_many(query_id, [meta_name(check_pointer_id(pointer_id))])
+        try:
+            stored = parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
+        except CorruptPointerError:
+            return False
+        return not has_expired(stored, self._clock.now())
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
         """The result as plain data: what `json.loads(json.dumps(result))` gives for a result that was plain JSON.

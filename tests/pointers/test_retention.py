@@ -27,6 +27,7 @@ from llm_common.errors import (
     StoreError,
     StoreFullError,
     ToolFailedError,
+    UnsafePathError,
 )
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import LockedRecords, Transaction
@@ -115,6 +116,26 @@ async def test_time_to_live_is_enforced_on_every_read_s0_21(open_store: Open, cl
         assert caught.value.reason == "expired"
     clock.move(60)
     assert store.list(query_id="q") == [long, ever]
+
+
+async def test_what_is_gone_is_not_stored_any_more_f_160_s0_21(open_store: Open, clock: Clock) -> None:
+    store, other = open_store(max_bytes_per_query=1_000), open_store()
+    brief = await save(store, "brief", ttl_s=60)
+    erased, kept = await save(store, "erased"), await save(store, "kept", "x" * 600)
+
+    def is_stored(pointer: ContextPointer) -> bool:
+        return store.is_stored(query_id="q", pointer_id=pointer.pointer_id)
+
+    assert all(map(is_stored, (brief, erased, kept)))
+    clock.move(61)
+    other.delete(query_id="q", pointer_ids=[erased.pointer_id])
+    assert [is_stored(one) for one in (brief, erased, kept)] == [False, False, True]
+    await save(other, "other")
+    await save(store, "larger", "x" * 900)  # evicts the others
+    assert not is_stored(kept)
+    assert not store.is_stored(query_id="never-there", pointer_id=kept.pointer_id)
+    with pytest.raises(UnsafePathError):
+        store.is_stored(query_id="q", pointer_id="../x")
 
 
 async def test_saving_again_begins_a_new_time_s0_21(open_store: Open, clock: Clock) -> None:
