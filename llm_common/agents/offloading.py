@@ -1,6 +1,5 @@
 """Offloading: replaces a long result by a pointer and a preview for the query."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session import ToolContextManager
 from llm_common.context.packing.forms import RankedPassages
@@ -117,14 +117,14 @@ class OffloadTurn:
             UnserialisableError: JSON cannot stand for the result.
         """
         if isinstance(result, ContextReading):
-            self._spend(await asyncio.to_thread(self._counter.count, result.rendered))
+            self._spend(await in_thread(self._counter.count, result.rendered))
             return True
         limits = [limit for limit in (self._policy.threshold(tool_name), self._room()) if limit is not None]
         if not limits:
             self._spend(0)
             return True
         count = partial(_tokens_within, result, min(limits), self._counter)
-        tokens = await asyncio.to_thread(count)
+        tokens = await in_thread(count)
         room = self._room()  # other calls may have taken some meanwhile
         if tokens is None or (room is not None and tokens > room):
             return False
@@ -142,7 +142,7 @@ class OffloadTurn:
         granted = self._policy.preview_tokens if room is None else min(self._policy.preview_tokens, room)
         self._spend(granted)  # before the await: no other call may take it
         make = partial(_preview, pointer, result, self._query, granted, self._counter)
-        offloaded, tokens = await asyncio.to_thread(make)
+        offloaded, tokens = await in_thread(make)
         if self._left is not None:
             self._left += granted - tokens
         return offloaded

@@ -1,6 +1,5 @@
 """`ToolContextManager`: one session's tool results on disk, with their pointers."""
 
-import asyncio
 import hashlib
 import logging
 import secrets
@@ -14,6 +13,7 @@ from typing import Any, Literal, Self, overload
 
 from cachetools import LRUCache
 
+from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import (
     ContextPointer,
     ContextRelevanceSelector,
@@ -167,7 +167,7 @@ class ToolContextManager:
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        pointers = await asyncio.to_thread(self.list_pointers, query_id)
+        pointers = await in_thread(self.list_pointers, query_id)
         for pointer in pointers:
             self._keep(pointer)
         return _copies(pointers)
@@ -203,7 +203,7 @@ class ToolContextManager:
             StoreError: The store cannot be read at all.
         """
         wanted = [self._pointers.get(entry) if isinstance(entry, str) else entry for entry in pointers]
-        found = await asyncio.to_thread(lambda: [self._load(pointer) for pointer in wanted])
+        found = await in_thread(lambda: [self._load(pointer) for pointer in wanted])
         loaded = [context for context in found if context is not None]
         if len(loaded) < len(wanted):
             _log.warning("left out %d stored results that are missing or damaged", len(wanted) - len(loaded))
@@ -298,7 +298,7 @@ class ToolContextManager:
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
             # No tombstones: the session itself records what it erased.
-            await asyncio.to_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
+            await in_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
             self._erased |= removed
             self._stored[query_id] -= removed
 
@@ -336,11 +336,9 @@ class ToolContextManager:
     async def _selected_text(
         self, query: str, query_id: str, selector: ContextRelevanceSelector, max_chars: int
     ) -> str:
-        candidates = await asyncio.to_thread(self.list_pointers, query_id)
+        candidates = await in_thread(self.list_pointers, query_id)
         chosen = await selector.select(query=query, pointers=candidates)
-        return await asyncio.to_thread(
-            lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
-        )
+        return await in_thread(lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars))
 
 
 class ResultCache:
