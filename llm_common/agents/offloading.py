@@ -44,15 +44,30 @@ class OffloadPolicy:
 
     Attributes:
         threshold_tokens: A longer result is offloaded.
-        preview_tokens: Most tokens of a preview.
+        preview_tokens: Most tokens of a preview. Under about 200 there is only room for size and pointer, in one line.
         turn_tokens: Most tokens of the results and previews of one turn together; None: no limit.
         tools: Thresholds of single tools by name: 0 always offloads, None never offloads for length alone.
+
+    Raises:
+        TypeError: A limit is not an int.
+        ValueError: A limit is negative.
     """
 
     threshold_tokens: int = 2_000
     preview_tokens: int = 400
     turn_tokens: int | None = 8_000
     tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        limits: dict[str, object] = {f"tools[{name!r}]": limit for name, limit in self.tools.items()}
+        limits["turn_tokens"] = self.turn_tokens
+        limits = {name: limit for name, limit in limits.items() if limit is not None}
+        limits |= {"threshold_tokens": self.threshold_tokens, "preview_tokens": self.preview_tokens}
+        for name, limit in limits.items():
+            if not isinstance(limit, int) or isinstance(limit, bool):
+                raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
+            if limit < 0:
+                raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
 
     def threshold(self, tool_name: str) -> int | None:
         """The threshold of a tool, or None."""
@@ -221,8 +236,11 @@ def _preview(
         tokens = counter.count(shown)
         room = min(room * (limit_tokens - frame) // max(tokens - frame, 1), room * 9 // 10)
     if tokens > limit_tokens:
-        shown = f"{heading_of(pointer)}: {len(text):,} characters are stored; no room here"
-        tokens = counter.count(shown)
+        stored = f"{heading_of(pointer)}: {len(text):,} characters are stored; "
+        shown = f"{stored}read them with {READER_NAME} and the id {pointer.pointer_id}"
+        if (tokens := counter.count(shown)) > limit_tokens:
+            shown = f"{stored}no room here"
+            tokens = counter.count(shown)
     if tokens > limit_tokens:
         shown, tokens = "", 0
     return Offloaded(

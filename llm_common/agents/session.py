@@ -60,7 +60,7 @@ class ToolContextManager:
     empty, and `resume` adds what an earlier session saved. Getters return copies. Calls may be saved concurrently from
     one event loop. `clear`, or the end of an `async with` block with `clear_on_exit`, removes this session's files.
 
-    Results in memory save reading, not asking: what the store no longer has is loaded from neither.
+    Before a result is taken from memory the store is asked: what it no longer has is not loaded.
 
     Args:
         base_dir: Folder of a `FileContextPointerStore`; None takes that store's own default.
@@ -466,8 +466,8 @@ def _store_in(base_dir: Path | str | None) -> FileContextPointerStore:
         return FileContextPointerStore(base_dir)
     except StoreError as exc:  # the system is not POSIX
         raise StoreError(
-            f"{exc.message}: ToolContextManager(pointer_store=...) takes an InMemoryContextPointerStore() or an "
-            "ObjectContextPointerStore, both from llm_common.agents"
+            f"{exc.message}: pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore() or an "
+            "ObjectContextPointerStore, both of llm_common.agents"
         ) from exc
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from traceback import format_exception_only
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
@@ -153,7 +154,9 @@ def third_party_code(tool: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        raise ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool) from exc
+        error = ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool)
+        error.reason = "".join(format_exception_only(exc)).strip()
+        raise error from exc
 
 
 def _object_schema(text: str, *, tool: str) -> dict[str, Any]:

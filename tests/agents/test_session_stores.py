@@ -147,7 +147,7 @@ asyncio.run(main())
     ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     hint, works = ran.stdout.splitlines()
     assert "needs a POSIX system" in hint
-    assert "ToolContextManager(pointer_store=...) takes an InMemoryContextPointerStore()" in hint
+    assert "pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore()" in hint
     assert works == "1"
 
 
