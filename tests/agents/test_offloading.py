@@ -205,6 +205,8 @@ async def test_a_result_that_fills_the_room_exactly_stays_whole_m_n12(
     tmp_path: Path, limit: str, spare: int, is_whole: bool
 ) -> None:
     result = "snow and ice " * 40
-    limits = {"threshold_tokens": 10_000, "turn_tokens": 10_000} | {limit: COUNTER.count(result) + spare}
+    limits: dict[str, Any] = {"threshold_tokens": 10_000, "turn_tokens": 10_000} | {
+        limit: COUNTER.count(result) + spare
+    }
     shown, _ = await offloaded(tmp_path, result, **limits)
     assert (shown is result) is is_whole
