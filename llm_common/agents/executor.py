@@ -401,8 +401,9 @@ class AgenticExecutor:
                 tool_name=call.tool, args=call.args, result=output, task_id=str(task_id), query_id=query_id
             )
         except (LLMCommonError, OSError) as exc:
-            _log.warning("an output was not saved: %s", type(exc).__name__)
-            text = f"the output of tool {call.tool!r} was not saved ({type(exc).__name__})"
+            reason = f": {exc.message}" if isinstance(exc, LLMCommonError) else ""  # the library's own text is harmless
+            _log.warning("an output was not saved (%s)%s", type(exc).__name__, reason)
+            text = f"the output of tool {call.tool!r} was not saved ({type(exc).__name__}){reason}"
             return {"saved": False, "save_error": text}, None
         if not isinstance(pointer, ContextPointer):  # a third-party context manager
             return {"saved": True}, None
