@@ -1,9 +1,10 @@
-"""Lazy exports: a package's public names, each imported on first use (PEP 562)."""
+"""Lazy exports: a package's public names, each imported on first use (PEP 562); and where a name is that it lacks."""
 
 import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import getsource
 
 
@@ -27,9 +28,37 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], list[str]]:
 
     def get(name: str) -> object:
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise missing_name(package, name)
         value: object = getattr(import_module(module_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
+    _EXPORTS[package] = frozenset(module_of)
     return get, sorted(module_of)
+
+
+def missing_name(package: str, name: str) -> Exception:
+    """The error for a name that a package lacks: an `ImportError` if another public package has it.
+
+    `from package import name` replaces the text of an `AttributeError`, and leaves that of an `ImportError`.
+
+    Args:
+        package: Where the name was looked for.
+        name: The name.
+    """
+    unknown = AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+    if name.startswith("_") or find_spec(f"{package}.{name}") is not None:  # a submodule is about to be imported
+        return unknown
+    for place in _PUBLIC:
+        public = getattr(import_module(place), "__all__", ())
+        if name in _EXPORTS.get(place, public):
+            text = f"cannot import name {name!r} from {package!r}: it is in {place}; write from {place} import {name}"
+            return ImportError(text, name=package)
+    return unknown
+
+
+# Where applications import from; a package that exports lazily is known here once it is imported.
+_PUBLIC = tuple(
+    f"llm_common.{name}" for name in ("agents", "core", "context", "memory", "errors", "folders", "prompt", "testing")
+)
+_EXPORTS: dict[str, frozenset[str]] = {}

@@ -26,11 +26,12 @@ The tree; a name in brackets is a built-in base, a name after a dot is an attrib
     ├── ToolError                           .tool
     │   ├── UnknownToolError
     │   ├── ToolArgumentsError
-    │   └── ToolFailedError
+    │   └── ToolFailedError                 .reason
+    ├── NoThreadError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
 A message names the problem and the remedy. Facts are attributes, so that callers never parse a message. The words of
-a model, a server or a tool (`.body`, `.reply`) are attributes only, because they may hold user data.
+a model, a server or a tool (`.body`, `.reply`, `.reason`) are attributes only, because they may hold user data.
 """
 
 from typing import Literal
@@ -51,6 +52,7 @@ __all__ = [
     "LockTimeoutError",
     "MalformedReplyError",
     "ModelNotFoundError",
+    "NoThreadError",
     "PointerNotFoundError",
     "ResultTooLargeError",
     "StoreError",
@@ -258,7 +260,17 @@ class ToolArgumentsError(ToolError):
 
 
 class ToolFailedError(ToolError):
-    """The tool ran and raised."""
+    """The tool ran and raised.
+
+    Attributes:
+        reason: Class and text of what it raised; may hold user data. "" if the message says all.
+    """
+
+    reason: str = ""
+
+
+class NoThreadError(LLMCommonError):
+    """The system starts no further thread; the work did not run."""
 
 
 class TokenBudgetError(LLMCommonError):

@@ -1,8 +1,10 @@
+import asyncio
 import subprocess
 import sys
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from llm_common import _telemetry
 
@@ -20,8 +22,19 @@ def test_a_span_records_an_exception_by_its_class_alone(exported: InMemorySpanEx
         raise ValueError("private words")
     (finished,) = exported.get_finished_spans()
     assert dict(finished.attributes or {}) == {"error.type": "ValueError"}
-    assert not finished.events
+    assert finished.status.status_code is StatusCode.ERROR
+    assert [(event.name, dict(event.attributes or {})) for event in finished.events] == [
+        ("exception", {"exception.type": "ValueError"})
+    ]
     assert "private" not in finished.to_json()
+
+
+def test_a_cancelled_span_is_no_error(exported: InMemorySpanExporter) -> None:
+    with pytest.raises(asyncio.CancelledError), _telemetry.span("llm_common.test"):
+        raise asyncio.CancelledError
+    (finished,) = exported.get_finished_spans()
+    assert dict(finished.attributes or {}) == {"error.type": "CancelledError"}
+    assert finished.status.status_code is StatusCode.UNSET
 
 
 def test_a_provider_that_is_set_later_gets_the_later_spans() -> None:

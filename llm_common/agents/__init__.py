@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,
     )
+    from llm_common.pointers.store import (
+        ContextPointerStore as ContextPointerStore,
+        InMemoryContextPointerStore as InMemoryContextPointerStore,
+    )
     from llm_common.prompt import (
         ContextBuilder as ContextBuilder,
         PromptBundle as PromptBundle,

@@ -9,19 +9,29 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import aclosing
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llm_common._telemetry import span
 from llm_common.agents.answering import Answer, Answering
+from llm_common.agents.call_failures import (
+    LOSING_REASONS,
+    describe_failure,
+    describe_refusal,
+    describe_returned_failure,
+    error_type,
+)
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import ConfigError, LLMCommonError, ToolError, ToolFailedError
+from llm_common.errors import ConfigError, LLMCommonError, ToolFailedError, UnserialisableError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.reading import ContextReading
-from llm_common.selection.results import SelectsTools
+from llm_common.pointers.store import ContextPointerStore
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
+from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
+from llm_common.text.display import one_line
 from llm_common.tools.pointer_arguments import PointerArgumentsTool
 from llm_common.tools.read_back import LoadsPayload, ReadBackTool
 from llm_common.tools.registry import ToolRegistry
@@ -30,6 +40,10 @@ from llm_common.tools.tool import ToolResult, third_party_code
 _log = logging.getLogger(__name__)
 
 _NO_TOOLS_CALLED = "No tools called"
+_MAX_READABLE = 20  # results that a choice is told of
+_MAX_READABLE_CHARS = 120
+_MAX_LOGGED = 5
+PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str]
 
 
 class StreamEvent(BaseModel):
@@ -42,6 +56,7 @@ class StreamEvent(BaseModel):
     | `tool_result` | `tool`, `args`, `task`, `output`, `saved`, `pointer_id`: a call that succeeded |
     | `text` | text: a task that needs no tools |
     | `error` | `error` (a text) and `task`; `tool` and `args` for a call that failed, `tool` for a failed save |
+    | `error` | for a proposed call that was refused also `tool` and `reason`, of the `DroppedCall` |
     | `sources` | list of sources, when there are any, after the last task |
     | `answer` | the `Answer`, at the end of `answer_stream` |
     """
@@ -56,9 +71,10 @@ class AgenticExecutor:
     """Runs the tasks of a plan in order, and the tool calls of a task concurrently.
 
     Every output is saved through the context manager. A task fails, and ends the run, if its tools could not be chosen
-    or all of them failed. If only some failed, the task succeeds and its `error` lists them. Errors name tools and
-    error classes, never arguments or outputs. Cancelling a run, or closing its stream, cancels the running tools and
-    waits for them. One executor may serve several runs at once.
+    or all of them failed. If only some failed, the task succeeds and its `error` lists them, with the calls that were
+    refused. The error of a tool is its class and its text, in one line, without secrets and without the texts of the
+    call's arguments; it is also logged. Cancelling a run, or closing its stream, cancels the running tools and waits
+    for them. One executor may serve several runs at once.
 
     Args:
         client: Asked by the default selector; may be None when `selector` is given.
@@ -69,10 +85,12 @@ class AgenticExecutor:
         max_parallel: Most calls of one task that run at the same time.
         offload: Which saved outputs are replaced by an `Offloaded` with a preview; one task is one turn. None leaves
             every output whole.
-        read_back: Adds the tool `read_context` for this session's outputs. What it returns is not saved.
+        read_back: Adds the tool `read_context` for this session's outputs. What it returns is not saved. Offered to
+            the selector once there is an output; the ids of the newest are then in the selector's context.
         pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
 
     Raises:
+        TypeError: The registry has no `execute`, or the context manager is a store.
         ValueError: Neither a client nor a selector, or `max_parallel` under 1.
         ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see `session_registry`.
     """
@@ -95,6 +113,11 @@ class AgenticExecutor:
             if client is None:
                 raise ValueError("give a client or a selector")
             selector = ToolSelector(client)
+        if not callable(getattr(tool_registry, "execute", None)):
+            kind = type(tool_registry).__name__
+            raise TypeError(f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry")
+        if isinstance(context_manager, ContextPointerStore):
+            raise TypeError("context_manager is a store; pass ToolContextManager(pointer_store=...) over it")
         self.client = client
         self.registry = session_registry(
             tool_registry,
@@ -107,21 +130,28 @@ class AgenticExecutor:
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
+        self._passes_query = "query" in inspect.signature(self._resolve_tools).parameters  # a subclass may do without
+        self._names_outputs = read_back or bool(pointer_arguments)
+        known = isinstance(context_manager, ToolContextManager)  # other managers have none
+        self._redactor = context_manager.redactor if known else DEFAULT_REDACTOR
 
     async def run_stream(
-        self, plan: ExecutionPlan, query_id: str, *, query: str | None = None
+        self, plan: PlanLike, query_id: str, *, query: str | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run; results of parallel calls come in the order they finish.
 
         Close the stream (`contextlib.aclosing`) if you leave it early: this ends the running tools at once.
 
         Args:
-            plan: Tasks in the order in which they run.
+            plan: Tasks in the order in which they run; a list of tasks or descriptions will do.
             query_id: The query that the outputs are stored under; an id that the store allows.
             query: The user's question, for the selector.
 
         Yields:
             Events. Failures of tools, of choosing and of saving are `error` events, never raised.
+
+        Raises:
+            TypeError: `plan` is no plan; the text says what to pass.
         """
         async with aclosing(self._run_plan(plan, query_id, query)) as items:
             async for item in items:
@@ -129,7 +159,7 @@ class AgenticExecutor:
                     yield item
 
     async def answer_stream(
-        self, query: str, *, plan: ExecutionPlan | None = None, answering: Answering | None = None
+        self, query: str, *, plan: PlanLike | None = None, answering: Answering | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run for the query, then one `answer` event with the `Answer`.
 
@@ -140,10 +170,11 @@ class AgenticExecutor:
 
         Raises:
             ValueError: The executor has no client.
+            TypeError: `plan` is no plan; the text says what to pass.
         """
         if self.client is None:
             raise ValueError("an answer needs a client; give the executor one")
-        plan = plan or ExecutionPlan(tasks=[PlannedTask(id=1, description=query)])
+        plan = query if plan is None else plan
         query_id = self.context_manager.hash_query(query)
         results: list[SubTaskResult] = []
         async with aclosing(self._run_plan(plan, query_id, query)) as items:
@@ -157,7 +188,7 @@ class AgenticExecutor:
         )
         yield StreamEvent(type="answer", data=answer)
 
-    async def run(self, query: str, *, plan: ExecutionPlan | None = None, answering: Answering | None = None) -> Answer:
+    async def run(self, query: str, *, plan: PlanLike | None = None, answering: Answering | None = None) -> Answer:
         """The answer from the plan's tool outputs; arguments as for `answer_stream`.
 
         Returns:
@@ -165,31 +196,35 @@ class AgenticExecutor:
 
         Raises:
             ValueError: The executor has no client.
+            TypeError: `plan` is no plan; the text says what to pass.
         """
         async with aclosing(self.answer_stream(query, plan=plan, answering=answering)) as events:
             [answer] = [event.data async for event in events if event.type == "answer"]
         assert isinstance(answer, Answer)
         return answer
 
-    async def execute_plan(
-        self, plan: ExecutionPlan, query_id: str, *, query: str | None = None
-    ) -> list[SubTaskResult]:
+    async def execute_plan(self, plan: PlanLike, query_id: str, *, query: str | None = None) -> list[SubTaskResult]:
         """The results of the tasks that ran, in order; arguments as for `run_stream`."""
         async with aclosing(self._run_plan(plan, query_id, query)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
-    async def execute_task(self, task: PlannedTask, query_id: str, *, query: str | None = None) -> SubTaskResult:
+    async def execute_task(self, task: PlannedTask | str, query_id: str, *, query: str | None = None) -> SubTaskResult:
         """The result of one task: those of its calls, or "No tools called"."""
-        [result] = await self.execute_plan(ExecutionPlan(tasks=[task]), query_id, query=query)
+        [result] = await self.execute_plan([task], query_id, query=query)
         return result
 
     async def execute_tool_calls(
-        self, tool_calls: Sequence[ToolCall], task_id: int, query_id: str, *, query: str | None = None
+        self,
+        tool_calls: Sequence[ToolCall | Mapping[str, Any]],
+        task_id: int,
+        query_id: str,
+        *,
+        query: str | None = None,
     ) -> list[dict[str, Any]]:
         """The results of the calls, in call order; never raises what a tool raises.
 
         Args:
-            tool_calls: The calls; at most `max_parallel` run at the same time.
+            tool_calls: The calls, or mappings of `tool` and `args`; at most `max_parallel` run at the same time.
             task_id: The task of the calls.
             query_id: The query that the outputs are stored under.
             query: Decides what the previews of offloaded outputs show.
@@ -197,16 +232,20 @@ class AgenticExecutor:
         Returns:
             Per call a dict with `tool` and `args`; `output` if the tool returned; `error` if it failed; `saved`, and
             `pointer_id` or `save_error`, if there was an output to save.
+
+        Raises:
+            TypeError: An entry is no call; the text says what to pass.
         """
-        async with aclosing(self._finished_calls(tool_calls, task_id, query_id, query)) as finished:
+        calls = [_call_of(entry) for entry in tool_calls]
+        async with aclosing(self._finished_calls(calls, task_id, query_id, query)) as finished:
             by_index = {index: result async for index, result in finished}
         return [by_index[index] for index in sorted(by_index)]
 
     async def _run_plan(
-        self, plan: ExecutionPlan, query_id: str, query: str | None
+        self, plan: PlanLike, query_id: str, query: str | None
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of the tasks, each task's result after its events, and then the sources."""
-        for task in plan.tasks:
+        for task in ExecutionPlan.of(plan).tasks:
             failed = False
             async with aclosing(self._run_task(task, query_id, query)) as items:
                 async for item in items:
@@ -222,7 +261,15 @@ class AgenticExecutor:
         self, task: PlannedTask, query_id: str, query: str | None
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         yield StreamEvent(type="thinking", data=f"Processing: {task.description}")
-        selection = await self._selector.select_detailed(task=task, tool_registry=self.registry, query=query)
+        chosen = await (self._resolve_tools(task, query=query) if self._passes_query else self._resolve_tools(task))
+        selection = chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
+        refused = [(dropped, describe_refusal(dropped, self._redactor)) for dropped in selection.dropped]
+        if refused:
+            listed = "; ".join(text for _, text in refused[:_MAX_LOGGED])
+            _log.warning("task %d: %d proposed calls were refused: %s", task.id, len(refused), listed)
+        for dropped, text in refused:
+            facts = {"task": task.id, "tool": dropped.tool, "reason": dropped.reason, "error": text}
+            yield StreamEvent(type="error", data=facts)
         if selection.failed:
             text = f"no tools could be chosen for task {task.id} (status {selection.status}): {selection.problem}"
             yield StreamEvent(type="error", data={"task": task.id, "status": selection.status, "error": text})
@@ -244,13 +291,32 @@ class AgenticExecutor:
                     facts = {"tool": result["tool"], "task": task.id, "error": result["save_error"]}
                     yield StreamEvent(type="error", data=facts)
         results = [by_index[index] for index in sorted(by_index)]
-        errors = [result[key] for result in results for key in ("error", "save_error") if key in result]
+        errors = [text for dropped, text in refused if dropped.reason in LOSING_REASONS]
+        errors += [result[key] for result in results for key in ("error", "save_error") if key in result]
         yield SubTaskResult(
             task_id=task.id,
             sub_task_id=0,
             success=not all("error" in result for result in results),
             result=results,
             error="; ".join(errors) or None,
+        )
+
+    async def _resolve_tools(
+        self, task: PlannedTask, *, query: str | None = None
+    ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
+        """The calls of a task; a subclass may return a plain list of calls."""
+        if not self._names_outputs:
+            return await self._selector.select_detailed(task=task, tool_registry=self.registry, query=query)
+        pointers = self.context_manager.get_all_pointers()[-_MAX_READABLE:]
+        if not pointers:  # a reader without an id to read would be a dead end
+            tools = [tool for tool in self.registry if not isinstance(tool, ReadBackTool)]
+            return await self._selector.select_detailed(task=task, tool_registry=ToolRegistry(tools), query=query)
+        outputs = [
+            {"pointer_id": pointer.pointer_id, "output_of": one_line(pointer.summary, max_chars=_MAX_READABLE_CHARS)}
+            for pointer in pointers
+        ]
+        return await self._selector.select_detailed(
+            task=task, tool_registry=self.registry, query=query, context={"stored_outputs": outputs}
         )
 
     async def _finished_calls(
@@ -268,32 +334,43 @@ class AgenticExecutor:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
-                    if task.cancelled():  # the tool itself raised CancelledError
-                        call = calls[index]
-                        error = f"tool {call.tool!r} cancelled itself (CancelledError)"
-                        yield index, {"tool": call.tool, "args": call.args, "error": error}
-                    else:
-                        yield index, task.result()
+                    yield index, self._outcome(calls[index], task)
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+    def _outcome(self, call: ToolCall, task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+        """The result of a finished call, also of one that raised what no `except Exception` catches."""
+        record: dict[str, Any] = {"tool": call.tool, "args": call.args}
+        if task.cancelled():  # the tool itself raised CancelledError
+            record["error"] = f"tool {call.tool!r} cancelled itself (CancelledError)"
+        elif (raised := task.exception()) is None or isinstance(raised, KeyboardInterrupt | SystemExit):
+            record = task.result()
+        else:
+            record["error"] = describe_failure(call, raised, self._redactor)
+        if "error" in record:
+            _log.warning("a tool call failed: %s", record["error"])
+        return record
 
     async def _execute_tool(
         self, call: ToolCall, task_id: int, query_id: str, turn: OffloadTurn | None
     ) -> dict[str, Any]:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
         execute: Callable[..., Awaitable[Any]] = self.registry.execute
-        with span("llm_common.tool", tool=call.tool):
+        with span("llm_common.tool", tool=call.tool) as current:
             try:
                 with third_party_code(call.tool):
                     args = copy.deepcopy(call.args)  # the tool may change them; the call is saved with its own
                     output = await (execute(call.tool, args) if self._takes_args_whole else execute(call.tool, **args))
             except ToolFailedError as exc:
-                return record | {"error": str(exc.__cause__ if isinstance(exc.__cause__, ToolError) else exc)}
-        record["output"] = output
-        if isinstance(output, ToolResult) and not output.success:
-            record["error"] = f"tool {call.tool!r} returned a failure (ToolResult)"
+                current.fail(error_type(exc))
+                return record | {"error": describe_failure(call, exc, self._redactor)}
+            record["output"] = output
+            if isinstance(output, ToolResult) and not output.success:
+                current.fail("ToolResult")
+                record["error"] = describe_returned_failure(call, output, self._redactor)
+                record["output"] = await self._as_stored(output)
         if isinstance(output, ContextReading):  # stored already
             if turn is not None:
                 await turn.keeps(call.tool, output)
@@ -304,6 +381,18 @@ class AgenticExecutor:
             record["output"] = await turn.preview(pointer, shown)
         return record | saved
 
+    async def _as_stored(self, failed: ToolResult) -> ToolResult:
+        """A returned failure without the secrets that its stored copy lacks."""
+        text = self._redactor.text(failed.error or "") or None
+        shown = failed.model_copy(update={"error": text})
+        if not isinstance(self.context_manager, ToolContextManager):
+            return shown
+        try:
+            stored = await self.context_manager.as_stored(failed)
+        except UnserialisableError:  # it will not be stored either
+            return shown
+        return shown.model_copy(update=stored) if isinstance(stored, dict) else shown
+
     async def _save(
         self, call: ToolCall, output: Any, task_id: int, query_id: str
     ) -> tuple[dict[str, Any], ContextPointer | None]:
@@ -312,8 +401,9 @@ class AgenticExecutor:
                 tool_name=call.tool, args=call.args, result=output, task_id=str(task_id), query_id=query_id
             )
         except (LLMCommonError, OSError) as exc:
-            _log.warning("an output was not saved: %s", type(exc).__name__)
-            text = f"the output of tool {call.tool!r} was not saved ({type(exc).__name__})"
+            reason = f": {exc.message}" if isinstance(exc, LLMCommonError) else ""  # the library's own text is harmless
+            _log.warning("an output was not saved (%s)%s", type(exc).__name__, reason)
+            text = f"the output of tool {call.tool!r} was not saved ({type(exc).__name__}){reason}"
             return {"saved": False, "save_error": text}, None
         if not isinstance(pointer, ContextPointer):  # a third-party context manager
             return {"saved": True}, None
@@ -357,6 +447,22 @@ def session_registry(
         for tool in registry
     ]
     return ToolRegistry([*tools, ReadBackTool(load)] if read_back else tools)
+
+
+def _call_of(entry: object) -> ToolCall:
+    if isinstance(entry, ToolCall):
+        return entry
+    try:
+        return ToolCall.model_validate(entry)
+    except ValidationError as exc:
+        kind = type(entry).__name__
+        raise TypeError(f"pass ToolCall(tool=..., args={{...}}) or a mapping of these, not this {kind}") from exc
+
+
+def _selection_of(chosen: Sequence[ToolCall | Mapping[str, Any]]) -> ToolSelection:
+    """The selection that a subclass means by a list of calls."""
+    calls = tuple(_call_of(entry) for entry in chosen)
+    return ToolSelection(calls=calls, status="ok" if calls else "empty", used="model")
 
 
 def _takes_two_positionals(execute: Callable[..., object]) -> bool:

@@ -1,6 +1,5 @@
 """Offloading: replaces a long result by a pointer and a preview for the query."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session import ToolContextManager
 from llm_common.context.packing.forms import RankedPassages
@@ -44,15 +44,30 @@ class OffloadPolicy:
 
     Attributes:
         threshold_tokens: A longer result is offloaded.
-        preview_tokens: Most tokens of a preview.
+        preview_tokens: Most tokens of a preview. Under about 200 there is only room for size and pointer, in one line.
         turn_tokens: Most tokens of the results and previews of one turn together; None: no limit.
         tools: Thresholds of single tools by name: 0 always offloads, None never offloads for length alone.
+
+    Raises:
+        TypeError: A limit is not an int.
+        ValueError: A limit is negative.
     """
 
     threshold_tokens: int = 2_000
     preview_tokens: int = 400
     turn_tokens: int | None = 8_000
     tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        limits: dict[str, object] = {f"tools[{name!r}]": limit for name, limit in self.tools.items()}
+        limits["turn_tokens"] = self.turn_tokens
+        limits = {name: limit for name, limit in limits.items() if limit is not None}
+        limits |= {"threshold_tokens": self.threshold_tokens, "preview_tokens": self.preview_tokens}
+        for name, limit in limits.items():
+            if not isinstance(limit, int) or isinstance(limit, bool):
+                raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
+            if limit < 0:
+                raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
 
     def threshold(self, tool_name: str) -> int | None:
         """The threshold of a tool, or None."""
@@ -117,14 +132,14 @@ class OffloadTurn:
             UnserialisableError: JSON cannot stand for the result.
         """
         if isinstance(result, ContextReading):
-            self._spend(await asyncio.to_thread(self._counter.count, result.rendered))
+            self._spend(await in_thread(self._counter.count, result.rendered))
             return True
         limits = [limit for limit in (self._policy.threshold(tool_name), self._room()) if limit is not None]
         if not limits:
             self._spend(0)
             return True
         count = partial(_tokens_within, result, min(limits), self._counter)
-        tokens = await asyncio.to_thread(count)
+        tokens = await in_thread(count)
         room = self._room()  # other calls may have taken some meanwhile
         if tokens is None or (room is not None and tokens > room):
             return False
@@ -142,7 +157,7 @@ class OffloadTurn:
         granted = self._policy.preview_tokens if room is None else min(self._policy.preview_tokens, room)
         self._spend(granted)  # before the await: no other call may take it
         make = partial(_preview, pointer, result, self._query, granted, self._counter)
-        offloaded, tokens = await asyncio.to_thread(make)
+        offloaded, tokens = await in_thread(make)
         if self._left is not None:
             self._left += granted - tokens
         return offloaded
@@ -221,8 +236,11 @@ def _preview(
         tokens = counter.count(shown)
         room = min(room * (limit_tokens - frame) // max(tokens - frame, 1), room * 9 // 10)
     if tokens > limit_tokens:
-        shown = f"{heading_of(pointer)}: {len(text):,} characters are stored; no room here"
-        tokens = counter.count(shown)
+        stored = f"{heading_of(pointer)}: {len(text):,} characters are stored; "
+        shown = f"{stored}read them with {READER_NAME} and the id {pointer.pointer_id}"
+        if (tokens := counter.count(shown)) > limit_tokens:
+            shown = f"{stored}no room here"
+            tokens = counter.count(shown)
     if tokens > limit_tokens:
         shown, tokens = "", 0
     return Offloaded(

@@ -1,8 +1,9 @@
-"""`ToolContextManager`: one session's tool results on disk, with their pointers."""
+"""`ToolContextManager`: one session's stored tool results, with their pointers."""
 
-import asyncio
 import hashlib
 import logging
+import os
+import re
 import secrets
 import threading
 from collections.abc import Awaitable, Iterable, Sequence
@@ -10,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Self, overload
 
 from cachetools import LRUCache
 
+from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import (
     ContextPointer,
     ContextRelevanceSelector,
@@ -21,7 +23,15 @@ from llm_common.agents.context_pointers import (
     format_selected_contexts,
 )
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import CorruptPointerError, InvalidIdError, PointerNotFoundError, UnsafePathError
+from llm_common.errors import (
+    CorruptPointerError,
+    InvalidIdError,
+    PointerNotFoundError,
+    StoreError,
+    UnsafePathError,
+)
+from llm_common.pointers.store import ContextPointerStore
+from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 from llm_common.text.canonical import decode_json, encode_json
 
@@ -30,6 +40,7 @@ DEFAULT_PERSIST_THRESHOLD = 32_768
 
 _MAX_CACHED_BYTES = 8_000_000
 _MAX_CHARS = 20_000
+_ID = re.compile(r"[0-9a-f]{12,16}")
 
 _log = logging.getLogger(__name__)
 
@@ -43,28 +54,34 @@ class StoredContext:
 
 
 class ToolContextManager:
-    """Every output of a session on disk, and a pointer to each, in save order.
+    """Every output of a session in a store, and a pointer to each, in save order.
 
     The manager records which pointers of the store belong to this session: a new manager on an old folder starts
     empty, and `resume` adds what an earlier session saved. Getters return copies. Calls may be saved concurrently from
     one event loop. `clear`, or the end of an `async with` block with `clear_on_exit`, removes this session's files.
 
+    Before a result is taken from memory the store is asked: what it no longer has is not loaded.
+
     Args:
-        base_dir: Folder of the store; None takes the store's own default.
-        pointer_store: A ready store instead of a folder.
+        base_dir: Folder of a `FileContextPointerStore`; None takes that store's own default.
+        pointer_store: Any ready store instead: files with settings, an object store, or memory.
         persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all (LRU); 0 keeps none.
         clear_on_exit: Whether the end of an `async with` block clears.
+
+    Raises:
+        StoreError: The system is not POSIX, which a folder needs; the text names stores that work there.
+        TypeError: `pointer_store` is not a `ContextPointerStore`.
     """
 
     def __init__(
         self,
         base_dir: Path | str | None = None,
-        pointer_store: FileContextPointerStore | None = None,
+        pointer_store: ContextPointerStore | None = None,
         *,
         persist_threshold: int = DEFAULT_PERSIST_THRESHOLD,
         clear_on_exit: bool = False,
     ) -> None:
-        self._store = pointer_store or FileContextPointerStore(base_dir)
+        self._store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
         self._session_id = f"session_{secrets.token_hex(8)}"
         self._clear_on_exit = clear_on_exit
         self._pointers: dict[str, ContextPointer] = {}
@@ -73,14 +90,25 @@ class ToolContextManager:
         self._cache = ResultCache(max_item_bytes=persist_threshold, max_bytes=_MAX_CACHED_BYTES)
 
     @property
-    def pointer_store(self) -> FileContextPointerStore:
+    def pointer_store(self) -> ContextPointerStore:
         """The store underneath."""
         return self._store
 
     @property
+    def redactor(self) -> Redactor:
+        """What takes secrets out of what the store is given."""
+        return self._store.redactor
+
+    @property
     def context_dir(self) -> Path:
-        """Folder of the store."""
-        return self._store.base_dir
+        """Folder of the store.
+
+        Raises:
+            StoreError: The store is not one of files.
+        """
+        if isinstance(self._store, FileContextPointerStore):
+            return self._store.base_dir
+        raise StoreError(f"{type(self._store).__name__} has no folder; use a FileContextPointerStore for one")
 
     @property
     def session_id(self) -> str:
@@ -167,15 +195,27 @@ class ToolContextManager:
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        pointers = await asyncio.to_thread(self.list_pointers, query_id)
+        pointers = await in_thread(self.list_pointers, query_id)
         for pointer in pointers:
             self._keep(pointer)
         return _copies(pointers)
 
-    def load_result(self, *, pointer: ContextPointer) -> Any:
-        """The result behind a pointer, from memory or as the store's `load_result`."""
-        cached = self._cache.get(_key(pointer))
-        return self._store.load_result(pointer=pointer) if cached is None else decode_json(cached)
+    def load_result(self, *, pointer: ContextPointer | str) -> Any:
+        """The result behind a pointer, from memory or as the store's `load_result`.
+
+        Args:
+            pointer: A pointer, or the id or `result_path` of one of this session's.
+
+        Raises:
+            PointerNotFoundError: There is no such pointer, or its result is gone.
+            StoreError: The result cannot be read.
+            TypeError: `pointer` is something else.
+        """
+        found = self._find(pointer)
+        if found is None:
+            raise self._missing(pointer)
+        cached = self._cached(found)
+        return self._store.load_result(pointer=found) if cached is None else decode_json(cached)
 
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """A pointer of this session with its result as stored bytes, for `ReadBackTool`.
@@ -186,27 +226,36 @@ class ToolContextManager:
         """
         pointer = self._pointers.get(pointer_id)
         if pointer is None:
-            reason: Literal["erased", "unknown"] = "erased" if pointer_id in self._erased else "unknown"
-            raise PointerNotFoundError("This session has no such pointer; use an id that it gave", reason=reason)
-        cached = self._cache.get(_key(pointer))
+            raise self._missing(pointer_id)
+        cached = self._cached(pointer)
         if cached is None:
             return self._store.load_payload(pointer_id, query_id=pointer.query_id)
         return pointer, cached
 
-    async def load_contexts(self, pointers: Iterable[ContextPointer | str]) -> list[StoredContext]:
+    async def load_contexts(
+        self, pointers: Iterable[ContextPointer | str | Path] | ContextPointer | str | Path
+    ) -> list[StoredContext]:
         """The results of the pointers in order, without missing and damaged ones.
 
         Args:
-            pointers: Pointers, or ids of this session's pointers; an unknown id counts as missing.
+            pointers: Pointers, or ids or paths (`result_path`) of this session's pointers; also a single one. An id
+                or path that the session does not know counts as missing: `resume` adds those of an earlier session.
 
         Raises:
             StoreError: The store cannot be read at all.
+            TypeError: An entry is something else.
         """
-        wanted = [self._pointers.get(entry) if isinstance(entry, str) else entry for entry in pointers]
-        found = await asyncio.to_thread(lambda: [self._load(pointer) for pointer in wanted])
+        entries = [pointers] if isinstance(pointers, ContextPointer | str | Path) else pointers
+        wanted = [self._find(entry) for entry in entries]
+        found = await in_thread(lambda: [self._load(pointer) for pointer in wanted])
         loaded = [context for context in found if context is not None]
         if len(loaded) < len(wanted):
-            _log.warning("left out %d stored results that are missing or damaged", len(wanted) - len(loaded))
+            _log.warning(
+                "left out %d stored results that are missing or damaged; %d of them are no pointers of this session, "
+                "which resume(query_id) may add",
+                len(wanted) - len(loaded),
+                wanted.count(None),
+            )
         return loaded
 
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
@@ -298,7 +347,7 @@ class ToolContextManager:
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
             # No tombstones: the session itself records what it erased.
-            await asyncio.to_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
+            await in_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
             self._erased |= removed
             self._stored[query_id] -= removed
 
@@ -327,6 +376,34 @@ class ToolContextManager:
         self._stored.setdefault(pointer.query_id, set()).add(pointer.pointer_id)
         self._erased.discard(pointer.pointer_id)
 
+    def _find(self, entry: object) -> ContextPointer | None:
+        """The pointer itself, or the session's one with this id or path; None for one that the session lacks."""
+        if isinstance(entry, ContextPointer):
+            return entry
+        if not isinstance(entry, str | Path):
+            kind = type(entry).__name__
+            raise TypeError(
+                f"pass a ContextPointer, as save_context returns it, its id or its result_path, not a {kind}"
+            )
+        path = os.fspath(entry)
+        by_path = (pointer for pointer in self._pointers.values() if pointer.result_path == path)
+        return self._pointers.get(path) or next(by_path, None)
+
+    def _missing(self, entry: object) -> PointerNotFoundError:
+        named = f"pointer {entry}" if isinstance(entry, str) and _ID.fullmatch(entry) else "such pointer"
+        return PointerNotFoundError(
+            f"This session has no {named}; use an id that it gave",
+            reason="erased" if entry in self._erased else "unknown",
+        )
+
+    def _cached(self, pointer: ContextPointer) -> bytes | None:
+        """The result in memory while the store has it too: others may have erased, evicted or expired it."""
+        cached = self._cache.get(_key(pointer))
+        if cached is None or self._store.is_stored(query_id=pointer.query_id, pointer_id=pointer.pointer_id):
+            return cached
+        self._cache.remove(_key(pointer))
+        return None
+
     def _load(self, pointer: ContextPointer | None) -> StoredContext | None:
         with suppress(PointerNotFoundError, CorruptPointerError, InvalidIdError, UnsafePathError):
             if pointer is not None:
@@ -336,11 +413,9 @@ class ToolContextManager:
     async def _selected_text(
         self, query: str, query_id: str, selector: ContextRelevanceSelector, max_chars: int
     ) -> str:
-        candidates = await asyncio.to_thread(self.list_pointers, query_id)
+        candidates = await in_thread(self.list_pointers, query_id)
         chosen = await selector.select(query=query, pointers=candidates)
-        return await asyncio.to_thread(
-            lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
-        )
+        return await in_thread(lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars))
 
 
 class ResultCache:
@@ -372,6 +447,11 @@ class ResultCache:
         with self._lock:
             return self._results.get(key)
 
+    def remove(self, key: tuple[str, str]) -> None:
+        """Removes the result of that key, if there is one."""
+        with self._lock:
+            self._results.pop(key, None)
+
     def clear(self) -> None:
         """Removes every result."""
         with self._lock:
@@ -379,6 +459,25 @@ class ResultCache:
 
     def __len__(self) -> int:
         return len(self._results)
+
+
+def _store_in(base_dir: Path | str | None) -> FileContextPointerStore:
+    try:
+        return FileContextPointerStore(base_dir)
+    except StoreError as exc:  # the system is not POSIX
+        raise StoreError(
+            f"{exc.message}: pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore() or an "
+            "ObjectContextPointerStore, both of llm_common.agents"
+        ) from exc
+
+
+def _checked_store(store: object) -> ContextPointerStore:
+    if isinstance(store, ContextPointerStore):
+        return store
+    raise TypeError(
+        f"pointer_store takes a ContextPointerStore, not a {type(store).__name__}; pass a folder as base_dir=, or a "
+        "store from llm_common.agents, such as FileContextPointerStore(folder)"
+    )
 
 
 def _urls_named_by(result: Any) -> list[str]:

@@ -1,6 +1,5 @@
 """`ContextSelector`: chooses what a prompt holds, within a token budget."""
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +9,7 @@ from time import perf_counter
 from typing import Literal
 
 from llm_common._telemetry import span
+from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.measured_scoring import MeasuredStrategy
 from llm_common.context.packing import REFUSED, Meter, pack
@@ -124,7 +124,7 @@ class ContextSelector:
         now = request.now or datetime.now(UTC)
         asked = request.model_copy(update={"counter": self._metered(request.counter)})
         with span("llm_common.context.select") as current:
-            scores, bundle = await asyncio.to_thread(self._select, asked, pool, allocation, now, previous)
+            scores, bundle = await in_thread(self._select, asked, pool, allocation, now, previous)
             current.set_attribute("tokens", bundle.metadata.total_tokens)
         self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle

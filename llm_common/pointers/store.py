@@ -102,6 +102,11 @@ class ContextPointerStore:
         self._threads: ThreadPoolExecutor | None = None
         self._process = 0
 
+    @property
+    def redactor(self) -> Redactor:
+        """What takes the secrets out."""
+        return self._redactor
+
     async def save(
         self,
         *,

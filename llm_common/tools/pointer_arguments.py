@@ -1,9 +1,9 @@
 """Stored results as arguments: a model names the result, the tool gets its content, no prompt contains it."""
 
-import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from llm_common._threads import in_thread
 from llm_common.errors import ConfigError, StoreError, ToolArgumentsError
 from llm_common.pointers.parts import value_at
 from llm_common.text.canonical import decode_json
@@ -75,7 +75,7 @@ class PointerArgumentsTool(Tool):
             ToolFailedError: The tool raised.
         """
         if references := self._references_in(args):
-            args = {**args, **await asyncio.to_thread(self._expanded, references)}
+            args = {**args, **await in_thread(self._expanded, references)}
         return await self._tool.run(args)
 
     def _references_in(self, args: object) -> dict[str, Mapping[str, str]]:

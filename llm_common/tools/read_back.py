@@ -1,11 +1,11 @@
 """Read-back: a model reads the part of a stored result that it needs; the rest stays out of the prompt."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from llm_common._threads import in_thread
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
@@ -84,7 +84,7 @@ async def read_context(
         pointer, payload = load(pointer_id)
         return read_payload(pointer, payload, part=part, cursor=cursor, limit_tokens=limit_tokens, counter=tokens)
 
-    return await asyncio.to_thread(read)
+    return await in_thread(read)
 
 
 class ReadBackTool(Tool):

@@ -1,6 +1,5 @@
 """`Tool`: a function as an agent calls it, and the schema of its arguments, read from the function."""
 
-import asyncio
 import inspect
 import json
 import re
@@ -8,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from traceback import format_exception_only
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from llm_common._threads import in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
@@ -109,6 +110,7 @@ class Tool:
         Raises:
             ToolArgumentsError: The arguments do not fit; the function was not called. Names fields, not values.
             ToolFailedError: The function raised; the original is the cause.
+            NoThreadError: No thread can be started for the function; it was not called.
         """
         arguments, problems = self._bind(args)
         if problems:
@@ -117,7 +119,7 @@ class Tool:
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(type(self._function).__call__):
             with third_party_code(self.name):
                 return await self._function(**arguments)
-        result = await asyncio.to_thread(self._run_here, arguments)
+        result = await in_tool_thread(self._run_here, arguments)
         if inspect.isawaitable(result):
             with third_party_code(self.name):
                 return await result
@@ -152,7 +154,9 @@ def third_party_code(tool: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        raise ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool) from exc
+        error = ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool)
+        error.reason = "".join(format_exception_only(exc)).strip()
+        raise error from exc
 
 
 def _object_schema(text: str, *, tool: str) -> dict[str, Any]:

@@ -167,3 +167,46 @@ async def test_every_call_of_a_turn_is_sure_of_a_preview_s4_08() -> None:
 async def test_previews_leave_the_loop_free(tmp_path: Path, blockbuster: BlockBuster) -> None:
     shown, _ = await offloaded(tmp_path, ROWS, query="snowfall")
     assert isinstance(shown, Offloaded)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "named"),
+    [
+        ({"threshold_tokens": -1}, ValueError, "threshold_tokens is -1; pass 0 or more"),
+        ({"preview_tokens": -5}, ValueError, "preview_tokens is -5"),
+        ({"turn_tokens": -8}, ValueError, "turn_tokens is -8"),
+        ({"tools": {"search": -2}}, ValueError, r"tools\['search'\] is -2"),
+        ({"preview_tokens": "400"}, TypeError, "preview_tokens must be a whole number of tokens, not str"),
+        ({"preview_tokens": None}, TypeError, "not NoneType"),
+        ({"threshold_tokens": True}, TypeError, "not bool"),
+        ({"tools": {"search": 0.5}}, TypeError, "not float"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_limit_that_is_none_is_refused_u_b13(policy: dict[str, Any], error: type[Exception], named: str) -> None:
+    with pytest.raises(error, match=named):
+        OffloadPolicy(**policy)
+    OffloadPolicy(threshold_tokens=0, preview_tokens=0, turn_tokens=0, tools={"search": 0, "fetch": None})
+
+
+async def test_a_small_preview_says_how_to_read_the_rest_u_b13(tmp_path: Path) -> None:
+    seen = []
+    for limit in range(0, 161, 10):
+        shown, _ = await offloaded(tmp_path, ROWS, threshold_tokens=100, preview_tokens=limit)
+        assert COUNTER.count(shown.preview) <= limit
+        seen.append("id" if f"read_context and the id {shown.pointer_id}" in shown.preview else shown.preview[-12:])
+    assert seen == sorted(seen, key=["", "no room here", "id"].index)
+    assert seen.index("id") <= 6
+
+
+@pytest.mark.parametrize("limit", ["threshold_tokens", "turn_tokens"])
+@pytest.mark.parametrize(("spare", "is_whole"), [(0, True), (-1, False)], ids=["exactly", "one-too-many"])
+async def test_a_result_that_fills_the_room_exactly_stays_whole_m_n12(
+    tmp_path: Path, limit: str, spare: int, is_whole: bool
+) -> None:
+    result = "snow and ice " * 40
+    limits: dict[str, Any] = {"threshold_tokens": 10_000, "turn_tokens": 10_000} | {
+        limit: COUNTER.count(result) + spare
+    }
+    shown, _ = await offloaded(tmp_path, result, **limits)
+    assert (shown is result) is is_whole

@@ -247,9 +247,10 @@ async def test_cleared_files_cannot_be_loaded_from_memory_s4_06(tmp_path: Path) 
 
 
 async def test_clearing_that_fails_can_be_called_again_s4_06(tmp_path: Path) -> None:
-    manager = ToolContextManager(pointer_store=FileContextPointerStore(tmp_path, lock_timeout_s=0.05))
+    store = FileContextPointerStore(tmp_path, lock_timeout_s=0.05)
+    manager = ToolContextManager(pointer_store=store)
     await save(manager, "found")
-    with manager.pointer_store._files.lock("q1"), pytest.raises(StoreError):
+    with store._files.lock("q1"), pytest.raises(StoreError):
         await manager.clear()
     assert manager.size == 1
     await manager.clear()

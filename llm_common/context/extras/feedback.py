@@ -1,6 +1,5 @@
 """`AdaptiveWeights`: weights that learn which items helped, in one SQLite file."""
 
-import asyncio
 import hashlib
 import json
 import math
@@ -11,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
+from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import IntentType, Kind
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
@@ -204,7 +204,7 @@ class AdaptiveWeights:
             ):
                 return work(connection)
 
-        return await asyncio.to_thread(run)
+        return await in_thread(run)
 
 
 def _account(bundle: ContextBundle, item_id: str, kind: Kind | None) -> ItemAccount:

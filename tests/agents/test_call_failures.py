@@ -1,0 +1,349 @@
+"""Why a call failed or was refused reaches the event, the result, the log, the span and the answering model."""
+
+import asyncio
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from llm_common.agents import (
+    AgenticExecutor,
+    Answering,
+    ExecutionPlan,
+    FileContextPointerStore,
+    LexicalToolSelector,
+    PlannedTask,
+    Redactor,
+    StreamEvent,
+    SubTaskResult,
+    ToolCall,
+    ToolContextManager,
+    ToolRegistry,
+    ToolResult,
+)
+from llm_common.errors import ToolFailedError
+from llm_common.testing import ScriptedClient
+
+KEY = "ghp_" + "a1B2" * 9
+WORDS = "what my neighbour earns"
+PLAN = ExecutionPlan(tasks=[PlannedTask(id=1, description="Gather")])
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+class Unidentifiable:
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise LookupError("no class")
+
+
+class OutOfTheTree(BaseException):
+    pass
+
+
+RAISED = {
+    "generator-exit": GeneratorExit("over"),
+    "base": OutOfTheTree("over"),
+    "group": BaseExceptionGroup("several", [OutOfTheTree("over")]),
+    "wordless": WordlessError(),
+}
+
+
+def filings(ticker: str) -> str:
+    """Reads the filings of a company."""
+    raise ConnectionError(f"sec.example refused {ticker}: 503, api_key={KEY}")
+
+
+def refusing(text: str) -> ToolResult:
+    """Returns a failure."""
+    return ToolResult(success=False, data=[1], error=f"no access with token={KEY} for {text}")
+
+
+async def price(ticker: str) -> str:
+    """Reads a price."""
+    return f"{ticker} 150"
+
+
+def executor_of(
+    folder: Path, *replies: str, manager: ToolContextManager | None = None, **options: Any
+) -> AgenticExecutor:
+    registry = options.pop("registry", None) or ToolRegistry([filings, refusing, price])
+    return AgenticExecutor(ScriptedClient(replies), registry, manager or ToolContextManager(folder), **options)
+
+
+def calls(*proposed: tuple[str, dict[str, Any]]) -> str:
+    return json.dumps({"calls": [{"tool": tool, "args": args} for tool, args in proposed]})
+
+
+async def run(executor: AgenticExecutor) -> tuple[list[StreamEvent], SubTaskResult]:
+    async with aclosing(executor._run_plan(PLAN, "q1", "q")) as items:
+        found = [item async for item in items]
+    events = [item for item in found if isinstance(item, StreamEvent)]
+    [result] = [item for item in found if isinstance(item, SubTaskResult)]
+    return events, result
+
+
+def errors(events: list[StreamEvent]) -> list[dict[str, Any]]:
+    return [event.data for event in events if event.type == "error"]
+
+
+async def test_the_reason_of_a_raised_error_reaches_everyone_u_b4(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+) -> None:
+    reply = calls(("filings", {"ticker": WORDS}), ("price", {"ticker": "AAPL"}))
+    events, result = await run(executor_of(tmp_path, reply))
+    [error] = errors(events)
+    assert result.success
+    for text in (error["error"], str(result.error), caplog.text):
+        assert "filings raised ConnectionError: sec.example refused [ticker]: 503" in text
+        assert KEY not in text
+        assert WORDS not in text
+    [span] = [one for one in exported.get_finished_spans() if (one.attributes or {}).get("tool") == "filings"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert [dict(event.attributes or {}) for event in span.events] == [{"exception.type": "ConnectionError"}]
+    assert "sec.example" not in span.to_json()
+
+
+async def test_the_error_of_a_result_is_shown_as_it_is_stored_a_27_u_b4(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+) -> None:
+    executor = executor_of(tmp_path, calls(("refusing", {"text": WORDS})))
+    events, result = await run(executor)
+    [error] = errors(events)
+    [stored] = await executor.context_manager.load_contexts(executor.context_manager.get_all_pointers())
+    assert error["output"].error == stored.result["error"]
+    assert error["output"].data == [1]
+    assert KEY not in repr(events) + repr(result) + caplog.text
+    assert "'refusing' returned a failure: no access with token=" in str(result.error)
+    [span] = [one for one in exported.get_finished_spans() if one.name == "llm_common.tool"]
+    assert span.status.status_code is StatusCode.ERROR
+
+
+async def test_a_store_that_redacts_results_redacts_a_failed_one_too_a_27(tmp_path: Path) -> None:
+    def leaking() -> ToolResult:
+        """Returns a failure with data."""
+        return ToolResult(success=False, data={"password": "hunter2hunter2"}, error="no")
+
+    manager = ToolContextManager(pointer_store=FileContextPointerStore(tmp_path, redact_results=True))
+    events, _ = await run(
+        executor_of(tmp_path, calls(("leaking", {})), registry=ToolRegistry([leaking]), manager=manager)
+    )
+    [error] = errors(events)
+    assert isinstance(error["output"], ToolResult)
+    assert "hunter2" not in repr(events)
+
+
+async def test_the_redactor_of_the_store_decides_what_is_secret_u_b4(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path, redactor=Redactor(extra_patterns=("sec\\.example",)))
+    executor = executor_of(
+        tmp_path, calls(("filings", {"ticker": "A"})), manager=ToolContextManager(pointer_store=store)
+    )
+    _, result = await run(executor)
+    assert "ConnectionError: [redacted] refused A" in str(result.error)
+
+
+async def test_a_tools_own_explanation_is_kept_u_b4(tmp_path: Path) -> None:
+    class Opaque:
+        async def execute(self, name: str, args: dict[str, Any]) -> str:
+            raise ToolFailedError("the index is being rebuilt; ask again in an hour", tool=name)
+
+    [result] = await executor_of(tmp_path, registry=Opaque()).execute_tool_calls(
+        [ToolCall(tool="find", args={})], 1, "q"
+    )
+    assert result["error"] == "find: the index is being rebuilt; ask again in an hour"
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("kind", RAISED)
+async def test_whatever_a_tool_raises_only_its_call_fails_f_172(tmp_path: Path, kind: str, is_async: bool) -> None:
+    async def slow(ticker: str) -> str:
+        """Reads a price slowly."""
+        await asyncio.sleep(0.01)
+        return f"{ticker} 150"
+
+    async def raising() -> None:
+        """Raises."""
+        raise RAISED[kind]
+
+    def raising_here() -> None:
+        """Raises in a thread."""
+        raise RAISED[kind]
+
+    failing = "raising" if is_async else "raising_here"
+    registry = ToolRegistry([slow, raising, raising_here])
+    executor = executor_of(tmp_path, calls((failing, {}), ("slow", {"ticker": "AAPL"})), registry=registry)
+    events, result = await run(executor)
+    [error] = errors(events)
+    assert error["error"].startswith(f"{failing} raised ")
+    assert result.success
+    assert result.result[1]["output"] == "AAPL 150"
+
+
+async def test_a_result_without_a_class_fails_its_call_alone_f_172(tmp_path: Path) -> None:
+    async def odd() -> object:
+        """Returns an object that raises when it is asked for its class."""
+        return Unidentifiable()
+
+    executor = executor_of(
+        tmp_path, calls(("odd", {}), ("price", {"ticker": "A"})), registry=ToolRegistry([odd, price])
+    )
+    events, result = await run(executor)
+    [error] = errors(events)
+    assert error["error"] == "odd raised LookupError: no class"
+    assert result.result[1]["output"] == "A 150"
+
+
+async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path)
+    ended = asyncio.get_running_loop().create_future()
+    ended.set_exception(SystemExit(3))
+    with pytest.raises(SystemExit):
+        executor._outcome(ToolCall(tool="x", args={}), ended)  # type: ignore[arg-type]
+
+
+async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reply = calls(
+        ("pric", {"ticker": "A"}), ("price", {"ticker": "A"}), ("price", {"tick": KEY}), ("price", {"ticker": "A"})
+    )
+    events, result = await run(executor_of(tmp_path, reply))
+    refused = errors(events)
+    assert [(error["tool"], error["reason"]) for error in refused] == [
+        ("pric", "unknown_tool"),
+        ("price", "invalid_args"),
+        ("price", "repeat"),
+    ]
+    assert all("was refused" in error["error"] for error in refused)
+    assert [record.message.count("refused") for record in caplog.records] == [4]
+    assert "3 proposed calls were refused" in caplog.text
+    assert KEY not in repr(events) + caplog.text
+    assert result.success
+    assert "pric: unknown tool" in str(result.error)
+    assert "repeat" not in str(result.error)
+
+
+async def test_a_task_of_refused_calls_alone_says_which_u_b5(tmp_path: Path) -> None:
+    events, result = await run(executor_of(tmp_path, calls(("absent", {}))))
+    assert [error.get("reason") for error in errors(events)] == ["unknown_tool", None]
+    assert not result.success
+
+
+async def test_the_answering_model_is_told_what_failed_u_b4(tmp_path: Path) -> None:
+    reply = calls(("filings", {"ticker": WORDS}), ("price", {"ticker": "AAPL"}))
+    executor = executor_of(tmp_path, reply, "The filings could not be read.")
+    answer = await executor.run("What filings are there?")
+    assert answer.status == "ok"
+    assert isinstance(executor.client, ScriptedClient)
+    prompt = "\n".join(str(message.content) for message in executor.client.calls[1].messages)
+    assert "- filings raised ConnectionError: sec.example refused [ticker]: 503" in prompt
+    assert "never conclude that there is none" in prompt
+    assert KEY not in prompt
+
+
+async def test_nothing_failed_adds_nothing_to_the_prompt_u_b4(tmp_path: Path) -> None:
+    client = ScriptedClient(["Yes."])
+    results = [SubTaskResult(task_id=1, sub_task_id=0, success=True)]
+    await Answering().answer(client, ToolContextManager(tmp_path), query="Is it?", results=results)
+    assert "Failed while" not in "\n".join(str(message.content) for message in client.calls[0].messages)
+
+
+async def test_a_model_that_may_read_back_sees_the_ids_u_b6(tmp_path: Path) -> None:
+    executor = executor_of(
+        tmp_path, calls(("price", {"ticker": "AAPL"})), '{"calls": []}', "AAPL is at 150.", read_back=True
+    )
+    await executor.run("What is the price?", plan=["Read the price", "Compare it"])
+    client = executor.client
+    assert isinstance(client, ScriptedClient)
+    first, second, answering = ("\n".join(str(message.content) for message in call.messages) for call in client.calls)
+    [pointer] = executor.context_manager.get_all_pointers()
+    assert "read_context" not in first
+    assert "read_context" in second
+    assert f'"pointer_id":"{pointer.pointer_id}"' in second
+    assert "price ticker=AAPL" in second
+    assert pointer.pointer_id in answering
+
+
+async def test_an_executor_without_read_back_names_no_outputs_u_b6(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, calls(("price", {"ticker": "AAPL"})), '{"calls": []}')
+    await executor.execute_plan(["Read the price", "Compare it"], "q1")
+    assert isinstance(executor.client, ScriptedClient)
+    [pointer] = executor.context_manager.get_all_pointers()
+    assert pointer.pointer_id not in str(executor.client.calls[1].messages)
+
+
+TASK = PlannedTask(id=7, description="Gather")
+
+
+@pytest.mark.parametrize(
+    ("plan", "ids"),
+    [
+        ([TASK], [7]),
+        ((TASK, "More"), [7, 2]),
+        (TASK, [7]),
+        ("Gather", [1]),
+        ([{"description": "Gather"}, {"id": 9, "description": "More"}], [1, 9]),
+        ({"tasks": [{"id": 3, "description": "Gather"}]}, [3]),
+        ({"description": "Gather"}, [1]),
+        ([], []),
+    ],
+)
+async def test_a_list_of_tasks_is_a_plan_u_b17(tmp_path: Path, plan: Any, ids: list[int]) -> None:
+    executor = executor_of(tmp_path, *['{"calls": []}'] * len(ids), "Done.")
+    answer = await executor.run("q", plan=plan)
+    assert [result.task_id for result in answer.results] == ids
+
+
+@pytest.mark.parametrize("plan", [5, [5], [None], {"goal": "x"}, [{"id": "seven", "description": "x"}], b"Gather"])
+async def test_what_is_no_plan_is_refused_with_what_to_pass_u_b17(tmp_path: Path, plan: Any) -> None:
+    executor = executor_of(tmp_path)
+    with pytest.raises(TypeError, match="pass an ExecutionPlan, or a list of PlannedTask"):
+        await executor.run("q", plan=plan)
+    with pytest.raises(TypeError, match="pass an ExecutionPlan, or a list of PlannedTask"):
+        await executor.execute_plan(plan, "q1")
+
+
+async def test_calls_may_be_mappings_u_b17(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path)
+    [result] = await executor.execute_tool_calls([{"tool": "price", "args": {"ticker": "A"}}], 1, "q1")
+    assert result["output"] == "A 150"
+    wrong: Any = "price"
+    with pytest.raises(TypeError, match="pass ToolCall"):
+        await executor.execute_tool_calls([wrong], 1, "q1")
+
+
+def test_a_registry_or_manager_of_another_kind_is_refused_u_b17(tmp_path: Path) -> None:
+    wrong: Any = [price]
+    with pytest.raises(TypeError, match="which list lacks; pass a ToolRegistry"):
+        AgenticExecutor(ScriptedClient([]), wrong, ToolContextManager(tmp_path))
+    store: Any = FileContextPointerStore(tmp_path)
+    with pytest.raises(TypeError, match=r"pass ToolContextManager\(pointer_store=...\) over it"):
+        AgenticExecutor(ScriptedClient([]), ToolRegistry([price]), store)
+
+
+@pytest.mark.parametrize("with_query", [True, False], ids=["query", "task-alone"])
+@pytest.mark.parametrize("as_mapping", [True, False], ids=["mappings", "calls"])
+async def test_a_subclass_may_resolve_tools_to_a_list_u_b18(tmp_path: Path, with_query: bool, as_mapping: bool) -> None:
+    facts = {"tool": "price", "args": {"ticker": "A"}}
+    chosen: list[Any] = [facts if as_mapping else ToolCall(**facts)]  # type: ignore[arg-type]
+
+    class TakesQuery(AgenticExecutor):
+        async def _resolve_tools(self, task: PlannedTask, *, query: str | None = None) -> list[Any]:
+            return chosen if task.id == 1 else []
+
+    class TakesTask(AgenticExecutor):
+        async def _resolve_tools(self, task: PlannedTask) -> list[Any]:  # type: ignore[override]
+            return chosen if task.id == 1 else []
+
+    kind = TakesQuery if with_query else TakesTask
+    executor = kind(None, ToolRegistry([price]), ToolContextManager(tmp_path), selector=LexicalToolSelector())
+    first, second = await executor.execute_plan(["Gather", "More"], "q1", query="q")
+    assert first.result[0]["output"] == "A 150"
+    assert second.result == "No tools called"

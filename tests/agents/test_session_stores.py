@@ -1,0 +1,183 @@
+"""`ToolContextManager` over any store: what the store lost is lost, and what callers may pass for a pointer."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from llm_common._threads import in_thread
+from llm_common.agents import (
+    AgenticExecutor,
+    ContextPointer,
+    ContextPointerStore,
+    ExecutionPlan,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+    LexicalToolSelector,
+    ObjectContextPointerStore,
+    PlannedTask,
+    ReadBackTool,
+    ToolContextManager,
+    ToolRegistry,
+    format_selected_contexts,
+)
+from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
+from llm_common.errors import PointerNotFoundError, StoreError, ToolFailedError
+
+CANARY = "canary-of-an-erased-result"
+STORES: dict[str, Callable[[Path], ContextPointerStore]] = {
+    "files": FileContextPointerStore,
+    "memory": lambda _: InMemoryContextPointerStore(),
+    "objects": lambda _: ObjectContextPointerStore(obstore.store.MemoryStore()),
+}
+
+
+async def save(manager: ToolContextManager, result: Any = CANARY, **changes: Any) -> ContextPointer:
+    call: dict[str, Any] = {"tool_name": "search", "args": {"query": "a"}, "query_id": "q1"}
+    return await manager.save_context(**(call | {"result": result} | changes))
+
+
+async def by_store(manager: ToolContextManager, pointer: ContextPointer) -> None:
+    manager.pointer_store.delete(query_id=pointer.query_id)
+
+
+async def by_process(manager: ToolContextManager, pointer: ContextPointer) -> None:
+    program = (
+        "from llm_common.agents import FileContextPointerStore as Store\n"
+        f"assert Store({str(manager.context_dir)!r}).delete(query_id={pointer.query_id!r}) == 1"
+    )
+    await in_thread(subprocess.run, [sys.executable, "-c", program], check=True)
+
+
+async def by_quota(manager: ToolContextManager, pointer: ContextPointer) -> None:
+    other = FileContextPointerStore(manager.context_dir, max_bytes_per_query=900)
+    await other.save(query_id=pointer.query_id, task_id=None, tool_name="b", args={}, result="x" * 890)
+
+
+async def by_lifetime(manager: ToolContextManager, pointer: ContextPointer) -> None:
+    other = FileContextPointerStore(manager.context_dir, ttl_s=1e-9)  # the same call, saved by another session
+    await other.save(query_id="q1", task_id=None, tool_name="search", args={"query": "a"}, result=CANARY)
+
+
+@pytest.mark.parametrize(
+    ("lose", "reason"),
+    [(by_store, "erased"), (by_process, "erased"), (by_quota, "erased"), (by_lifetime, "expired")],
+    ids=["same-store", "other-process", "quota", "ttl"],
+)
+async def test_what_the_store_lost_is_shown_by_nothing_f_160(
+    tmp_path: Path, lose: Callable[[ToolContextManager, ContextPointer], Awaitable[None]], reason: str
+) -> None:
+    manager = ToolContextManager(tmp_path)
+    pointer = await save(manager)
+    assert CANARY in format_selected_contexts(pointers=[pointer], store=manager)
+    await lose(manager, pointer)
+    with pytest.raises(PointerNotFoundError) as caught:
+        manager.load_result(pointer=pointer)
+    assert caught.value.reason == reason
+    assert CANARY not in format_selected_contexts(pointers=[pointer], store=manager)
+    with pytest.raises(ToolFailedError):
+        await ReadBackTool(manager.load_payload).run({"pointer_id": pointer.pointer_id})
+    assert await manager.load_contexts([pointer]) == []
+    request = ContextSelectionRequest(intent=classify_intent("a?"), token_budget=4_000)
+    pool = DataPoolSnapshot(tool_outputs=(pointer,))
+    assert CANARY not in (await ContextSelector(store=manager).select(request, pool)).render()
+    assert len(manager._cache) == 0
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_session_and_an_executor_work_over_any_store_u_b3(tmp_path: Path, kind: str) -> None:
+    def weather(city: str) -> str:
+        """Report the weather of a city."""
+        return f"Snow in {city}"
+
+    manager = ToolContextManager(pointer_store=STORES[kind](tmp_path))
+    executor = AgenticExecutor(None, ToolRegistry([weather]), manager, selector=LexicalToolSelector())
+    plan = ExecutionPlan(tasks=[PlannedTask(id=1, description='Report the weather of the city "Oslo"')])
+    [result] = await executor.execute_plan(plan, "q1")
+    assert result.success
+    [context] = await manager.load_contexts(manager.get_all_pointers())
+    assert context.result == "Snow in Oslo"
+    other = ToolContextManager(pointer_store=manager.pointer_store)
+    assert await other.resume("q1") == manager.get_all_pointers()
+    manager.pointer_store.delete(query_id="q1")
+    assert await manager.load_contexts([context.pointer]) == []
+    await manager.clear()
+
+
+@pytest.mark.parametrize(("kind", "has_folder"), [("files", True), ("memory", False), ("objects", False)])
+def test_only_a_store_of_files_has_a_folder_u_b3(tmp_path: Path, kind: str, has_folder: bool) -> None:
+    manager = ToolContextManager(pointer_store=STORES[kind](tmp_path))
+    if has_folder:
+        assert manager.context_dir == tmp_path
+    else:
+        with pytest.raises(StoreError, match="has no folder; use a FileContextPointerStore"):
+            _ = manager.context_dir
+
+
+@pytest.mark.parametrize("wrong", ["folder", Path("folder"), {}, object()], ids=["text", "path", "dict", "object"])
+def test_what_is_no_store_is_refused_with_what_to_pass_u_b17(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="pass a folder as base_dir="):
+        ToolContextManager(pointer_store=wrong)
+
+
+def test_without_posix_the_hint_names_a_store_that_works() -> None:
+    program = """
+import asyncio, sys
+from llm_common.agents import ToolContextManager  # and with it what others wrote
+for name in [name for name in sys.modules if name.startswith("llm_common")]:
+    del sys.modules[name]
+sys.platform = "win32"
+from llm_common.agents import InMemoryContextPointerStore, ToolContextManager
+from llm_common.errors import StoreError
+try:
+    ToolContextManager()
+except StoreError as exc:
+    print(exc)
+async def main():
+    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
+    await manager.save_context("search", {}, [1], query_id="q")
+    print(manager.load_relevant_contexts("q").count("### search"))
+asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    hint, works = ran.stdout.splitlines()
+    assert "needs a POSIX system" in hint
+    assert "pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore()" in hint
+    assert works == "1"
+
+
+async def test_pointers_may_be_named_by_id_and_by_path_u_b17_s4_05(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = ToolContextManager(tmp_path)
+    first, second = await save(manager, 1), await save(manager, 2)
+    named: list[Any] = [first.result_path, Path(second.result_path), second.pointer_id, first]
+    assert [context.result for context in await manager.load_contexts(named)] == [1, 2, 2, 1]
+    for single in (first, first.pointer_id, first.result_path):
+        assert [context.result for context in await manager.load_contexts(single)] == [1]
+        assert manager.load_result(pointer=single) == 1
+    assert caplog.text == ""
+    assert await ToolContextManager(tmp_path).load_contexts([first.result_path]) == []
+    assert "resume(query_id) may add" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [5, None, {"pointer_id": "0" * 12}], ids=["number", "none", "dict"])
+async def test_what_is_no_pointer_is_refused_with_what_to_pass_u_b17(tmp_path: Path, wrong: Any) -> None:
+    manager = ToolContextManager(tmp_path)
+    with pytest.raises(TypeError, match="pass a ContextPointer, as save_context returns it"):
+        await manager.load_contexts([wrong])
+    with pytest.raises(TypeError, match="its id or its result_path"):
+        manager.load_result(pointer=wrong)
+
+
+async def test_a_miss_of_the_session_names_the_id_and_no_other_text(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    for missing, named in (("0123456789ab", True), (json.dumps({"api_key": "k"}), False)):
+        with pytest.raises(PointerNotFoundError) as caught:
+            manager.load_payload(missing)
+        assert (missing in str(caught.value)) is named
