@@ -12,7 +12,14 @@ class LLMClient(ABC):
 
     An `async with` block closes the client's connections. Subclassing is optional: the selectors take any object with a
     matching `chat_completion`.
+
+    Attributes:
+        default_model: Name of the model that answers a call which names none; None if the client does not say.
+        provider: Name of the endpoint's provider, such as `zai` or `openai`; None if the client does not say.
     """
+
+    default_model: str | None = None
+    provider: str | None = None
 
     @abstractmethod
     async def chat_completion(

@@ -97,6 +97,12 @@ async def test_an_answer_comes_back_whole_with_the_servers_own_figures(adapter: 
     assert got.cost_usd == (None if adapter.name == "pydantic_ai" else 0.0125)
 
 
+async def test_an_adapter_names_its_model_and_its_provider_f_179(adapter: Adapter) -> None:
+    async with adapter.client("http://127.0.0.1:9/v1") as client:
+        assert client.default_model == f"{adapter.prefix}test-model"
+        assert client.provider in {"custom", "litellm", "langchain", "pydantic-ai"}
+
+
 async def test_tokens_and_dollars_of_fifty_calls_equal_the_servers(adapter: Adapter) -> None:
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:

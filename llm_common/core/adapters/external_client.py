@@ -28,6 +28,9 @@ class ExternalClient(LLMClient):
         refuses: Types of `response_format` that the wrapped object is known not to take.
     """
 
+    default_model: str
+    provider: str
+
     def __init__(
         self,
         *,
@@ -38,8 +41,7 @@ class ExternalClient(LLMClient):
         refuses: frozenset[str] = frozenset(),
     ) -> None:
         self.prefers_json_schema = prefers_json_schema
-        self._model = model
-        self._provider = provider
+        self.default_model, self.provider = model, provider
         self._timeout_s = timeout_s
         self._refuses = refuses
         self._refused: dict[str, frozenset[str]] = {}
@@ -77,8 +79,8 @@ class ExternalClient(LLMClient):
             raise ValueError("answers come whole; leave `stream` out")
         wanted = ChatRequest.of(
             messages,
-            model=model or self._model,
-            provider=self._provider,
+            model=model or self.default_model,
+            provider=self.provider,
             temperature=temperature,
             max_tokens=max_tokens,
             options=options,
@@ -93,7 +95,7 @@ class ExternalClient(LLMClient):
                 model=request.model,
                 usage=bill.usage,
                 cost_usd=bill.cost_usd,
-                provider=self._provider,
+                provider=self.provider,
                 latency_ms=round((monotonic() - started) * 1000),
                 metadata=request.metadata,
             )
@@ -120,7 +122,7 @@ class ExternalClient(LLMClient):
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
         with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
-        charge = charged(payload, model=request.model, provider=self._provider)
+        charge = charged(payload, model=request.model, provider=self.provider)
         if charge is not None:
             bill.add(charge[0], cost_usd=charge[1])
         raise_stated_error(payload)

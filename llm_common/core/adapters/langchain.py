@@ -56,7 +56,7 @@ class LangChainClient(ExternalClient):
         messages = options.pop("messages")
         if "max_completion_tokens" in options:
             options["max_tokens"] = options.pop("max_completion_tokens")
-        if options["model"] == self._model:
+        if options["model"] == self.default_model:
             del options["model"]
         model: Any = self._with_fields(options)
         if tools := options.pop("tools", None):

@@ -80,11 +80,12 @@ class PydanticAIClient(ExternalClient):
         return _payload_of(await model.request(history, settings, parameters))
 
     def _named(self, name: str) -> SupportsRequest:
-        if name == self._model:
+        if name == self.default_model:
             return self._own_model
         if self._model_for is None:
             raise ModelNotFoundError(
-                f"this client has the one model {self._model}; give `model_for` to let calls name others", status=404
+                f"this client has the one model {self.default_model}; give `model_for` to let calls name others",
+                status=404,
             )
         return self._model_for(name)
 

@@ -65,6 +65,7 @@ class OpenAICompatibleClient(LLMClient):
 
     def __init__(self, config: LLMConfig, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._config = config
+        self.default_model, self.provider = config.default_model, config.provider
         self._url = checked_base_url(config.base_url, variable="base_url") + "/chat/completions"
         self._headers = _headers(config.api_key)
         self._transport = transport

@@ -5,6 +5,7 @@ import pytest
 from llm_common.core import OpenAICompatibleClient, config_for_provider, config_from_env
 from llm_common.core.http.providers import PROVIDERS
 from llm_common.errors import ConfigError
+from llm_common.testing import ScriptedClient
 
 
 @pytest.fixture
@@ -50,7 +51,14 @@ def test_the_environment_names_an_endpoint(
     assert config.base_url == (base_url or PROVIDERS[provider].base_url)
     assert config.default_model == (model or PROVIDERS[provider].default_model)
     assert config.api_key.get_secret_value() == key
-    assert OpenAICompatibleClient.from_env().config == config
+    client = OpenAICompatibleClient.from_env()
+    assert client.config == config
+    assert (client.default_model, client.provider) == (config.default_model, config.provider)
+
+
+def test_a_client_that_says_nothing_names_no_model_f_179() -> None:
+    client = ScriptedClient([])
+    assert (client.default_model, client.provider) == (None, None)
 
 
 def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
