@@ -11,7 +11,14 @@ from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.scan import stem
 from llm_common.selection.argument_filling import fill_arguments
 from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
-from llm_common.selection.results import ChoosesTools, ToolSelection, ToolSelectionConfig
+from llm_common.selection.results import (
+    ChoosesTools,
+    ToolSelection,
+    ToolSelectionConfig,
+    check_query,
+    check_task,
+    checked_config,
+)
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.validation import Problem
 
@@ -32,10 +39,11 @@ class LexicalToolSelector(ChoosesTools):
 
     Raises:
         ConfigError: An environment variable cannot be used.
+        TypeError: `config` is no `ToolSelectionConfig`.
     """
 
     def __init__(self, config: ToolSelectionConfig | None = None) -> None:
-        self.config = config or ToolSelectionConfig.from_env()
+        self.config = checked_config(config)
 
     async def select_detailed(
         self,
@@ -54,8 +62,13 @@ class LexicalToolSelector(ChoosesTools):
             context: Known values by parameter name; they take precedence over the texts.
 
         Returns:
-            A selection; a failure of the registry is its `status`. Only cancellation is raised.
+            A selection; a failure of the registry is its `status`, never raised.
+
+        Raises:
+            TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
+        check_task(task)
+        check_query(query or "")
         try:
             catalogue = await read_catalogue(tool_registry)
         except (ToolFailedError, UnserialisableError) as exc:

@@ -18,10 +18,11 @@ from llm_common._env import (
     read_text,
 )
 from llm_common._telemetry import span
+from llm_common.core.client import check_client
 from llm_common.core.decision import CallOptions, Decision, Prompt, SelectionCache, Verdict, closed_object, decide
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
 from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
@@ -31,6 +32,7 @@ from llm_common.selection.results import (
     DroppedId,
     PointerChoice,
     RelevanceSelection,
+    check_query,
 )
 from llm_common.text.display import excerpt_text, fence_nonce, fenced, one_line, printable, to_json
 
@@ -90,8 +92,11 @@ class LexicalRelevanceSelector:
         Returns:
             At most `max_selected` pointers, best first. None, with the status `empty`, if no candidate shares a word
             with the query: recency alone never chooses.
+
+        Raises:
+            TypeError: `query` is no text, or `pointers` holds something else, such as ids.
         """
-        candidates = _distinct(pointers)
+        candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
             return RelevanceSelection(status="no_candidates", used="lexical", choices=_explained(candidates, []))
         with span("pointers.select", used="lexical", candidates=len(candidates)) as current:
@@ -132,6 +137,7 @@ class ContextRelevanceSelector:
     Raises:
         ValueError: `max_selected` is negative, or `timeout_s` or `deadline_s` is not positive.
         ConfigError: A variable, read when the selector is made, has an unusable value.
+        TypeError: `client` has no `chat_completion`.
     """
 
     def __init__(
@@ -147,6 +153,7 @@ class ContextRelevanceSelector:
         deadline_s: float | None = None,
         cache: SelectionCache | None = None,
     ) -> None:
+        check_client(client)
         if timeout_s is None:
             timeout_s = read_float(CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S) or 0.0
         self._client = client
@@ -178,8 +185,11 @@ class ContextRelevanceSelector:
 
         Returns:
             The selection. Failures of the client and of the reply are its `status`, never raised.
+
+        Raises:
+            TypeError: `query` is no text, or `pointers` holds something else, such as ids.
         """
-        candidates = _distinct(pointers)
+        candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
             return RelevanceSelection(status="no_candidates", used="model", choices=_explained(candidates, []))
         with span("pointers.select", used="model", candidates=len(candidates)) as current:
@@ -333,9 +343,14 @@ def _judge(reply: _Reply, shown: Sequence[ContextPointer]) -> Verdict[_Chosen]:
     return Verdict(choice, len(chosen))
 
 
-def _distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
-    """The pointers in order, each id once; the last pointer of an id counts."""
-    return list({pointer.pointer_id: pointer for pointer in pointers}.values())
+def _candidates(query: object, pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
+    """The pointers in order, each id once; the last pointer of an id counts.
+
+    Raises:
+        TypeError: The query is no text, or the pointers are something else.
+    """
+    check_query(query)
+    return list({pointer.pointer_id: pointer for pointer in as_pointers(pointers)}.values())
 
 
 def _explained(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._telemetry import span
+from llm_common.core.client import check_client
 from llm_common.core.decision import Decision, Prompt, SelectionCache, Verdict, closed_object, decide
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ToolFailedError, UnserialisableError
@@ -18,6 +19,9 @@ from llm_common.selection.results import (
     ChoosesTools,
     ToolSelection,
     ToolSelectionConfig,
+    check_query,
+    check_task,
+    checked_config,
 )
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json
@@ -53,6 +57,9 @@ class ToolSelector(ChoosesTools):
     The client is called once per selection, or twice if the first reply was not usable and a fallback model is set.
     One selector may serve many selections at once.
 
+    Without a configured model it asks for `glm-4.5-air` at z.ai, and of a client that does not name its `provider`; at
+    any other provider for the client's own default.
+
     Args:
         client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, it gets up to 500
             tool names as an enum.
@@ -61,14 +68,16 @@ class ToolSelector(ChoosesTools):
 
     Raises:
         ConfigError: An environment variable cannot be used.
+        TypeError: `client` has no `chat_completion`, or `config` is no `ToolSelectionConfig`.
     """
 
     def __init__(
         self, client: SupportsChat, config: ToolSelectionConfig | None = None, *, cache: SelectionCache | None = None
     ) -> None:
+        check_client(client)
         self._client = client
         self._cache = cache
-        self.config = config or ToolSelectionConfig.from_env()
+        self.config = checked_config(config)
 
     async def select_detailed(
         self,
@@ -92,9 +101,13 @@ class ToolSelector(ChoosesTools):
             context: Known facts; anything that has a JSON form.
 
         Returns:
-            A selection; failures of the model, the client, the registry or the context are its `status`. Only
-            cancellation is raised.
+            A selection; failures of the model, the client, the registry or the context are its `status`, never raised.
+
+        Raises:
+            TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
+        check_task(task)
+        check_query(query or "")
         with span("llm_common.select_tools") as current:
             selection = await self._select(task, tool_registry, query, context)
             current.set_attribute("status", selection.status)
@@ -107,7 +120,7 @@ class ToolSelector(ChoosesTools):
     async def _select(
         self, task: PlannedTask, registry: OffersTools, query: str | None, context: dict[str, Any] | None
     ) -> ToolSelection:
-        options = self.config.call_options(self._cache)
+        options = self.config.call_options(self._cache, client=self._client)
         ends_at = options.ends_at()
         try:
             async with asyncio.timeout_at(ends_at):
