@@ -27,6 +27,7 @@ The tree; a name in brackets is a built-in base, a name after a dot is an attrib
     │   ├── UnknownToolError
     │   ├── ToolArgumentsError
     │   └── ToolFailedError
+    ├── NoThreadError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
 A message names the problem and the remedy. Facts are attributes, so that callers never parse a message. The words of
@@ -51,6 +52,7 @@ __all__ = [
     "LockTimeoutError",
     "MalformedReplyError",
     "ModelNotFoundError",
+    "NoThreadError",
     "PointerNotFoundError",
     "ResultTooLargeError",
     "StoreError",
@@ -227,6 +229,10 @@ class ToolArgumentsError(ToolError):
 
 class ToolFailedError(ToolError):
     """The tool ran and raised."""
+
+
+class NoThreadError(LLMCommonError):
+    """The system starts no further thread; the work did not run."""
 
 
 class TokenBudgetError(LLMCommonError):

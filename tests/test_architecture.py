@@ -47,6 +47,7 @@ FACES = {
 
 # Code of others runs in these places only, and may raise anything there.
 BROAD_CATCHES = {
+    "_threads.py": 1,  # an application's tool; raised again where it was called
     "core/external_errors.py": 1,  # an application's client
     "tools/tool.py": 1,  # an application's tool, registry or memory
     "text/canonical.py": 1,  # methods of a caller's objects

@@ -8,13 +8,16 @@ import re
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
 import llm_common
 from llm_common import errors
+from llm_common._threads import in_tool_thread
 from llm_common.agents import FileContextPointerStore, PromptBundle, TokenBudget, ToolRegistry, fit
 from llm_common.core.http.transport import error_of_exception
 from llm_common.core.http.wire import error_of_status
@@ -199,6 +202,10 @@ class Objects:
         with translate_os_errors("write"):
             raise OSError(5, CANARY, CANARY)
 
+    async def no_thread(self) -> object:
+        with patch.object(Thread, "start", side_effect=RuntimeError(CANARY)):
+            return await in_tool_thread(measure, CANARY)
+
 
 async def raised(error: errors.LLMCommonError) -> object:
     raise error
@@ -226,6 +233,7 @@ REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
     "LLMRateLimitError": lambda _: raised(error_of_status(429, CANARY, retry_after="2")),
     "ModelNotFoundError": lambda _: raised(error_of_status(404, CANARY)),
     "ContextTooLongError": lambda _: raised(error_of_status(413, CANARY)),
+    "NoThreadError": lambda use: use.no_thread(),
     "TokenBudgetError": lambda _: asyncio.to_thread(
         fit,
         PromptBundle(tools_json_schema=f"[{CANARY}]" * 40, budget=TokenBudget(max_input_tokens=50)),

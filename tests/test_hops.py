@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 TOOL = Path(__file__).parent.parent / "tools" / "hops.py"
-MAX_FILES = {"save": 13, "select outputs, HTTP": 14, "run, HTTP": 50}
+MAX_FILES = {"save": 13, "select outputs, HTTP": 15, "run, HTTP": 51}
 
 
 def test_a_call_can_be_followed_through_few_files() -> None:

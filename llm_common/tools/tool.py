@@ -1,6 +1,5 @@
 """`Tool`: a function as an agent calls it, and the schema of its arguments, read from the function."""
 
-import asyncio
 import inspect
 import json
 import re
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from llm_common._threads import in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
@@ -109,6 +109,7 @@ class Tool:
         Raises:
             ToolArgumentsError: The arguments do not fit; the function was not called. Names fields, not values.
             ToolFailedError: The function raised; the original is the cause.
+            NoThreadError: No thread can be started for the function; it was not called.
         """
         arguments, problems = self._bind(args)
         if problems:
@@ -117,7 +118,7 @@ class Tool:
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(type(self._function).__call__):
             with third_party_code(self.name):
                 return await self._function(**arguments)
-        result = await asyncio.to_thread(self._run_here, arguments)
+        result = await in_tool_thread(self._run_here, arguments)
         if inspect.isawaitable(result):
             with third_party_code(self.name):
                 return await result

@@ -1,0 +1,109 @@
+"""Tools that hang hold threads that nothing else needs."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from threading import Event, Thread, current_thread
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from llm_common._threads import MAX_TOOL_THREADS, _work_threads, in_thread, in_tool_thread
+from llm_common.errors import NoThreadError
+
+InThread = Callable[..., Awaitable[Any]]
+BOTH = pytest.mark.parametrize("run", [in_thread, in_tool_thread])
+
+
+@pytest.fixture
+def hung() -> Iterator[Event]:
+    """What hung tools wait for; set in the end, so that the other tests get their threads."""
+    end = Event()
+    yield end
+    end.set()
+
+
+@BOTH
+async def test_work_runs_in_a_named_thread_with_its_context(run: InThread) -> None:
+    request = ContextVar[str]("request")
+    request.set("r1")
+    assert await run(lambda a, *, b: (a, b, request.get()), 1, b=2) == (1, 2, "r1")
+    assert (await run(current_thread)).name.startswith("llm-common-")
+    with pytest.raises(ZeroDivisionError):
+        await run(lambda: 1 / 0)
+    with pytest.raises(KeyboardInterrupt):
+        await run(_interrupt)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def test_hung_tools_leave_work_its_threads_f_161(hung: Event) -> None:
+    calls = [asyncio.create_task(in_tool_thread(hung.wait)) for _ in range(MAX_TOOL_THREADS)]
+    ran: list[int] = []
+    waits = asyncio.create_task(in_tool_thread(ran.append, 1))
+    await asyncio.sleep(0.05)
+    assert await in_thread(abs, -1) == 1
+    assert not waits.done()
+    waits.cancel()
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, waits, return_exceptions=True)
+    assert await in_thread(abs, -2) == 2
+    hung.set()
+    assert await in_tool_thread(abs, -3) == 3
+    assert ran == []  # its caller gave up before it had a thread
+
+
+@BOTH
+async def test_no_thread_is_an_error_that_passes_f_157(run: InThread) -> None:
+    ran: list[int] = []
+    _work_threads.cache_clear()  # else an idle thread takes the work
+    no_more = patch.object(Thread, "start", side_effect=RuntimeError("can't start new thread"))
+    with no_more, pytest.raises(NoThreadError, match="nothing ran"):
+        await run(ran.append, 1)
+    await run(ran.append, 2)
+    assert ran == [2]
+
+
+@BOTH
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: Event) -> None:
+    busy = asyncio.create_task(in_tool_thread(hung.wait))
+    await run(abs, -1)
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.set_event_loop(None)
+            asyncio.events._set_running_loop(None)
+            os._exit(asyncio.new_event_loop().run_until_complete(run(abs, -7)))
+        finally:
+            os._exit(1)
+    _, status = await in_thread(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    hung.set()
+    await busy
+
+
+def test_a_program_ends_though_a_tool_hangs_f_161() -> None:
+    program = """
+import asyncio, threading
+from llm_common.agents import ToolRegistry
+async def main():
+    registry = ToolRegistry()
+    registry.register(hang)
+    try:
+        await asyncio.wait_for(registry.execute("hang", {}), 0.1)
+    except TimeoutError:
+        print("given up")
+def hang() -> None:
+    threading.Event().wait()
+asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=30)
+    assert ran.stdout == "given up\n"
