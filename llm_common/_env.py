@@ -61,6 +61,9 @@ MODEL = Variable("LLM_COMMON_MODEL", "", "default model of the client; else the 
 TIMEOUT_S = Variable("LLM_COMMON_TIMEOUT_S", "60", "seconds for one model call, retries included")
 MAX_TOKENS = Variable("LLM_COMMON_MAX_TOKENS", "", "most tokens of an answer; else the endpoint's own limit")
 COST_LIMIT_USD = Variable("LLM_COMMON_COST_LIMIT_USD", "", "dollars that one client may spend")
+UNKNOWN_PRICE = Variable(
+    "LLM_COMMON_UNKNOWN_PRICE", "refuse", "a model without a known price under a limit: `refuse`, or count as `dearest`"
+)
 ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
 OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
@@ -85,6 +88,7 @@ VARIABLES: tuple[Variable, ...] = (
     TIMEOUT_S,
     MAX_TOKENS,
     COST_LIMIT_USD,
+    UNKNOWN_PRICE,
     ZAI_API_KEY,
     OPENROUTER_API_KEY,
     OPENAI_API_KEY,
@@ -158,6 +162,18 @@ def read_flag(variable: Variable) -> bool:
     if word not in _TRUE | _FALSE:
         raise _bad(variable, text, "true or false")
     return word in _TRUE
+
+
+def read_choice(variable: Variable, words: tuple[str, ...]) -> str | None:
+    """The value in lower case, one of these words, or None if neither the variable nor a default is set.
+
+    Raises:
+        ConfigError: The value is another word.
+    """
+    text = read_text(variable)
+    if text is not None and text.lower() not in words:
+        raise _bad(variable, text, " or ".join(words))
+    return text and text.lower()
 
 
 def _bad(variable: Variable, text: str, wanted: str) -> ConfigError:

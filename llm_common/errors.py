@@ -4,13 +4,13 @@ The tree; a name in brackets is a built-in base, a name after a dot is an attrib
 
     LLMCommonError
     ├── ConfigError (ValueError)            .variable .value
-    ├── LLMError                            .usage .cost_usd
+    ├── LLMError                            .model .host .usage .cost_usd
     │   ├── LLMTimeoutError                 .timeout_s
     │   ├── LLMConnectionError
     │   ├── LLMStatusError                  .status .body .retry_after_s
     │   │   ├── LLMAuthError
     │   │   ├── LLMRateLimitError
-    │   │   ├── ModelNotFoundError
+    │   │   ├── ModelNotFoundError          .chosen_by
     │   │   └── ContextTooLongError
     │   ├── MalformedReplyError             .reply .reason
     │   └── CostLimitError                  .spent_usd .limit_usd
@@ -67,6 +67,9 @@ __all__ = [
 ]
 
 
+_MAX_NAME_CHARS = 100
+
+
 class LLMCommonError(Exception):
     """Base of every error of llm-common; pickles and copies with its attributes."""
 
@@ -98,15 +101,37 @@ class ConfigError(LLMCommonError, ValueError):
 
 
 class LLMError(LLMCommonError):
-    """A model call gave nothing usable. A client attaches the usage and the cost if the endpoint charged the call.
+    """A model call gave nothing usable; the text begins with the model and the host.
+
+    A client attaches the usage and the cost if the endpoint charged the call.
 
     Attributes:
+        model: Name of the model that was asked, or None.
+        host: Host of the endpoint, with its port if the address names one; or None.
         usage: The `LLMUsage` of the call, or None.
         cost_usd: Its cost in dollars, or None.
     """
 
+    model: str | None = None
+    host: str | None = None
     usage: object = None
     cost_usd: float | None = None
+
+    def __str__(self) -> str:
+        where = " at ".join(repr(name)[1:-1][:_MAX_NAME_CHARS] for name in (self.model, self.host) if name)
+        return f"{where}: {self.message}" if where else self.message
+
+    def locate(self, *, model: str | None, host: str | None, chosen_by: str | None = None) -> None:
+        """Attaches the names that the error does not have yet.
+
+        Args:
+            model: As in the attribute.
+            host: As in the attribute.
+            chosen_by: The variable or argument that named the model, for a `ModelNotFoundError`.
+        """
+        self.model, self.host = self.model or model, self.host or host
+        if isinstance(self, ModelNotFoundError):
+            self.chosen_by = self.chosen_by or chosen_by
 
 
 class LLMTimeoutError(LLMError):
@@ -146,7 +171,13 @@ class LLMRateLimitError(LLMStatusError):
 
 
 class ModelNotFoundError(LLMStatusError):
-    """The endpoint does not serve this model (404)."""
+    """The endpoint does not serve this model (404); `.chosen_by` is what named the model, or None."""
+
+    chosen_by: str | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}; its name came from {self.chosen_by}" if self.chosen_by else text
 
 
 class ContextTooLongError(LLMStatusError):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import stamina
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 from opentelemetry import trace
@@ -44,10 +43,10 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_waits() -> Iterator[None]:
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries follow at once; how often is still the client's own limit."""
-    with stamina.set_testing(True, attempts=10, cap=True):
-        yield
+    monkeypatch.setattr("llm_common.core.http.transport._WAIT_INITIAL_S", 0.0)
+    monkeypatch.setattr("llm_common.core.http.transport._WAIT_JITTER_S", 0.0)
 
 
 @pytest.fixture(scope="session")

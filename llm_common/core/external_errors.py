@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from inspect import getattr_static
 from typing import Final
 
+from llm_common.core.http.providers import host_of
 from llm_common.core.http.wire import error_of_status
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
 
@@ -41,7 +42,11 @@ def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
     except LLMError:
         raise
     except Exception as exc:  # a third-party client may raise anything
-        raise _error_of(list(_causes(exc, handled)), client, timeout_s=timeout_s) from exc
+        causes = list(_causes(exc, handled))
+        error = _error_of(causes, client, timeout_s=timeout_s)
+        requests = (_fact(cause, name) for cause in causes for name in ("request", "_request"))
+        error.locate(model=None, host=next(filter(None, (host_of(_fact(sent, "url")) for sent in requests)), None))
+        raise error from exc
 
 
 def _causes(exc: BaseException, handled: BaseException | None) -> Iterator[BaseException]:

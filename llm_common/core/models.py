@@ -3,9 +3,11 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+_PER_MILLION = 1_000_000
 
 
 class MessageRole(StrEnum):
@@ -66,6 +68,23 @@ class LLMResponse(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
+class TokenPrices(BaseModel):
+    """Dollars for a million tokens; without a price for cached tokens they cost what others do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: float = Field(ge=0, allow_inf_nan=False)
+    completion: float = Field(ge=0, allow_inf_nan=False)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    def cost_usd(self, usage: LLMUsage) -> float:
+        """The cost of a call; cached tokens of the prompt have their own price."""
+        cached = min(usage.cached_tokens, usage.prompt_tokens)
+        fresh = usage.prompt_tokens - cached
+        cached_price = self.prompt if self.cached is None else self.cached
+        return (fresh * self.prompt + cached * cached_price + usage.completion_tokens * self.completion) / _PER_MILLION
+
+
 class LLMConfig(BaseModel):
     """The endpoint of a client, and its limits.
 
@@ -79,7 +98,13 @@ class LLMConfig(BaseModel):
         timeout_s: Deadline of one call in seconds, retries and waits included.
         max_attempts: Most HTTP requests of one call.
         max_response_bytes: A longer answer, after decompression, is refused.
-        cost_limit_usd: Dollars that the client may spend in total; None sets no limit.
+        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. A request that could pass it is
+            not sent. Four things can still pass it: an answer of more than 1,000 tokens where no `max_tokens` is set,
+            prompt tokens that are not in the request (an image given by its address, a tool of the endpoint), a call
+            that timed out here and was charged there, and prices that differ from those that the client knows.
+        prices: Dollars by the model's name as calls give it, for models whose price the library does not know.
+        unknown_price: What a limit does about a model without a known price: `refuse` sends nothing; `dearest` counts
+            it as the dearest known model, or as the dearest reply so far if that cost more.
         prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the allowed names as an enum, instead
             of any JSON object. For endpoints that decode under a grammar, such as OpenAI, llama.cpp and vLLM. Off by
             default: z.ai and DeepSeek support no schema, OpenRouter's providers differ, and the schema costs tokens.
@@ -97,5 +122,7 @@ class LLMConfig(BaseModel):
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     max_attempts: int = Field(default=2, ge=1, le=10)
     max_response_bytes: int = Field(default=5_000_000, ge=1)
-    cost_limit_usd: float | None = Field(default=None, ge=0)
+    cost_limit_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    prices: dict[str, TokenPrices] = Field(default_factory=dict)
+    unknown_price: Literal["refuse", "dearest"] = "refuse"
     prefers_json_schema: bool = False

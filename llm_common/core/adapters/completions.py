@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from llm_common.core.adapters.external_client import ExternalClient
+from llm_common.core.http.providers import host_of
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import MalformedReplyError
 
@@ -39,7 +40,13 @@ class OpenAISDKClient(ExternalClient):
         timeout_s: float = 60.0,
         prefers_json_schema: bool = False,
     ) -> None:
-        super().__init__(model=model, provider=provider, timeout_s=timeout_s, prefers_json_schema=prefers_json_schema)
+        super().__init__(
+            model=model,
+            provider=provider,
+            timeout_s=timeout_s,
+            prefers_json_schema=prefers_json_schema,
+            host=host_of(getattr(client, "base_url", "")),
+        )
         self._client = client
 
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:

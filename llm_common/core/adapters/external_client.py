@@ -9,6 +9,7 @@ from typing import Any
 from llm_common.core.client import LLMClient
 from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
+from llm_common.core.http.providers import profile_of
 from llm_common.core.http.wire import ChatRequest, charged, raise_stated_error, read_response
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
@@ -26,6 +27,7 @@ class ExternalClient(LLMClient):
         timeout_s: Deadline of one call in seconds, the wrapped object's retries included.
         prefers_json_schema: As in `LLMConfig`.
         refuses: Types of `response_format` that the wrapped object is known not to take.
+        host: Host of the endpoint for errors, where the wrapped object tells it.
     """
 
     default_model: str
@@ -39,11 +41,13 @@ class ExternalClient(LLMClient):
         timeout_s: float,
         prefers_json_schema: bool,
         refuses: frozenset[str] = frozenset(),
+        host: str | None = None,
     ) -> None:
         self.prefers_json_schema = prefers_json_schema
         self.default_model, self.provider = model, provider
         self._timeout_s = timeout_s
         self._refuses = refuses
+        self._host = host
         self._refused: dict[str, frozenset[str]] = {}
 
     async def chat_completion(
@@ -87,7 +91,11 @@ class ExternalClient(LLMClient):
         )
         started = monotonic()
         bill = Bill()
-        with bill.attached_to_errors(), external_errors(type(self).__name__, timeout_s=self._timeout_s):
+        chosen_by = None if model else "the argument `model` of the client"
+        with (
+            bill.attached_to_errors(model=wanted.model, host=self._host, chosen_by=chosen_by),
+            external_errors(type(self).__name__, timeout_s=self._timeout_s),
+        ):
             async with asyncio.timeout(self._timeout_s):
                 request, payload = await self._answer(wanted, bill)
             return read_response(
@@ -122,7 +130,7 @@ class ExternalClient(LLMClient):
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
         with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
-        charge = charged(payload, model=request.model, provider=self.provider)
+        charge = charged(payload, profile_of(request.model).prices.get(self.provider))
         if charge is not None:
             bill.add(charge[0], cost_usd=charge[1])
         raise_stated_error(payload)

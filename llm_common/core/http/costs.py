@@ -1,16 +1,15 @@
 """The spending of a client, and its limit."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from llm_common.core.http.providers import profile_of
-from llm_common.core.models import LLMUsage
+from llm_common._env import CONTEXT_SELECTION_MODEL, TOOL_SELECTION_MODEL, UNKNOWN_PRICE
+from llm_common.core.models import LLMUsage, TokenPrices
 from llm_common.errors import CostLimitError, LLMError
 
 _ANSWER_TOKENS = 1_000
-_log = logging.getLogger(__name__)
+_BY_CALL = f"the call's `model`, a selector's from {TOOL_SELECTION_MODEL.name} or {CONTEXT_SELECTION_MODEL.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +50,47 @@ class Bill:
         self.usage = usage if self.usage is None else self.usage + usage
 
     @contextmanager
-    def attached_to_errors(self) -> Iterator[None]:
-        """A block that attaches the bill to its LLMErrors."""
+    def attached_to_errors(self, *, model: str, host: str | None, chosen_by: str | None) -> Iterator[None]:
+        """A block whose LLMErrors get the bill, and the names that `LLMError.locate` takes.
+
+        None for `chosen_by` means the call itself.
+        """
         try:
             yield
         except LLMError as exc:
             exc.usage, exc.cost_usd = self.usage, self.cost_usd
+            exc.locate(model=model, host=host, chosen_by=chosen_by or _BY_CALL)
             raise
 
 
-def expected_cost_usd(body: bytes, *, model: str, provider: str, max_tokens: int | None) -> float | None:
-    """The most that a request should cost in dollars, or None for an unknown price.
+def expected_cost_usd(body: bytes, *, prices: TokenPrices, max_tokens: int | None) -> float:
+    """The most that a request should cost in dollars.
 
     No token is shorter than a byte: the size of the request bounds its tokens. Expects 1,000 tokens of an answer
     without `max_tokens`.
     """
-    usage = LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
-    return profile_of(model).cost_usd(usage, provider=provider)
+    return prices.cost_usd(LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS))
 
 
 class CostLedger:
     """Adds up costs and refuses a call that could exceed the limit.
 
     The expected cost of a request is reserved before it is sent, which keeps concurrent calls within the limit too.
-    Three cases can still exceed it: an answer that is longer than expected, the first call of a model with an unknown
-    price, and a call that timed out here but was billed.
+    What can still exceed it: see `LLMConfig.cost_limit_usd`.
 
     Args:
         limit_usd: None sets no limit.
+
+    Attributes:
+        totals: What was charged.
+        max_reply_usd: Cost of the most expensive reply so far.
     """
 
     def __init__(self, limit_usd: float | None) -> None:
         self._limit_usd = limit_usd
         self._reserved_usd = 0.0
-        self._max_reply_usd = 0.0
+        self._assumed_usd = 0.0  # for replies that no one priced
+        self.max_reply_usd = 0.0
         self.totals = UsageTotals()
 
     @contextmanager
@@ -92,32 +98,45 @@ class CostLedger:
         """A block in which one request is sent and charged.
 
         Args:
-            expected_usd: The most that it should cost; None, an unknown price, expects the cost of the most expensive
-                reply so far.
+            expected_usd: The most that it should cost; None for an unknown price.
 
         Raises:
-            CostLimitError: It could exceed the limit; the block did not run.
+            CostLimitError: It could exceed the limit, or has no known price under a limit; the block did not run.
         """
-        expected = self._max_reply_usd if expected_usd is None else expected_usd
-        taken_usd = self.totals.cost_usd + self._reserved_usd
-        if self._limit_usd is not None and (taken_usd >= self._limit_usd or taken_usd + expected > self._limit_usd):
-            raise CostLimitError(
-                f"nothing was sent: ${taken_usd:.4f} of ${self._limit_usd:.4f} are spent or reserved, and this call "
-                f"may cost ${expected:.4f}; raise cost_limit_usd, set max_tokens, or make a new client",
-                spent_usd=self.totals.cost_usd,
-                limit_usd=self._limit_usd,
-            )
+        expected = expected_usd or 0.0
+        if self._limit_usd is not None:
+            spent_usd = self.totals.cost_usd + self._assumed_usd
+            taken_usd = spent_usd + self._reserved_usd
+            text = ""
+            if expected_usd is None:
+                text = (
+                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4f}, and the price of this model is not "
+                    "known; give it in LLMConfig.prices, or count it as the dearest known model by "
+                    f'unknown_price="dearest" or {UNKNOWN_PRICE.name}=dearest'
+                )
+            elif taken_usd >= self._limit_usd or taken_usd + expected > self._limit_usd:
+                text = (
+                    f"nothing was sent: ${taken_usd:.4f} of ${self._limit_usd:.4f} are spent or reserved, and this "
+                    f"call may cost ${expected:.4f}; raise cost_limit_usd, set max_tokens, or make a new client"
+                )
+            if text:
+                raise CostLimitError(text, spent_usd=spent_usd, limit_usd=self._limit_usd)
         self._reserved_usd += expected
         try:
             yield
         finally:
             self._reserved_usd -= expected
 
-    def charge(self, usage: LLMUsage, *, cost_usd: float | None) -> None:
-        """Records one reply; an unpriced one (None) is warned of once if there is a limit."""
-        if cost_usd is None and self._limit_usd is not None and not self.totals.unpriced_calls:
-            _log.warning("a cost limit is set, but this model has no known price: its calls cannot be limited")
-        self._max_reply_usd = max(self._max_reply_usd, cost_usd or 0.0)
+    def charge(self, usage: LLMUsage, *, cost_usd: float | None, assumed_usd: float = 0.0) -> None:
+        """Records one reply.
+
+        Args:
+            usage: Its tokens.
+            cost_usd: Its dollars, or None if unknown.
+            assumed_usd: Dollars that then count towards the limit alone.
+        """
+        self._assumed_usd += assumed_usd if cost_usd is None else 0.0
+        self.max_reply_usd = max(self.max_reply_usd, cost_usd or 0.0)
         self.totals = replace(
             self.totals,
             calls=self.totals.calls + 1,

@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import isfinite
 from time import monotonic
 from typing import Any, Self
@@ -13,12 +15,20 @@ from llm_common import __version__, _env
 from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
-from llm_common.core.http.providers import checked_base_url, config_for_provider, config_from_env
+from llm_common.core.http.providers import (
+    checked_base_url,
+    config_for_provider,
+    config_from_env,
+    dearest_of,
+    host_of,
+    profile_of,
+)
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
-    HTTPX_ERRORS,
     RetryPolicy,
-    attempts_of,
+    SupportsRequests,
+    httpx_errors,
+    package_of,
     read_body,
     translated,
 )
@@ -34,6 +44,7 @@ from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
 from llm_common.errors import (
     ConfigError,
     LLMConnectionError,
+    LLMError,
     LLMStatusError,
     LLMTimeoutError,
     MalformedReplyError,
@@ -57,26 +68,34 @@ class OpenAICompatibleClient(LLMClient):
 
     Args:
         config: Endpoint, key, limits.
-        transport: Replaces the network, for tests.
+        transport: Replaces the network, for tests: an `httpx.MockTransport`, or another async transport of httpx or
+            httpx2.
 
     Raises:
         ConfigError: `base_url` or `api_key` cannot be used.
+        TypeError: The transport is none.
     """
 
-    def __init__(self, config: LLMConfig, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, config: LLMConfig, *, transport: SupportsRequests | None = None) -> None:
+        if transport is not None and not hasattr(transport, "handle_async_request"):
+            raise TypeError(
+                f"transport is a {type(transport).__name__}; pass an async transport such as httpx.MockTransport"
+            )
         self._config = config
         self.default_model, self.provider = config.default_model, config.provider
         self._url = checked_base_url(config.base_url, variable="base_url") + "/chat/completions"
         self._headers = _headers(config.api_key)
         self._transport = transport
+        self._host = host_of(config.base_url)
         self._ledger = CostLedger(config.cost_limit_usd)
+        self._dearest = dearest_of(config.prices) if config.unknown_price == "dearest" else None
         self._refused: dict[str, frozenset[str]] = {}
-        self._http: httpx.AsyncClient | None = None
+        self._http: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     @classmethod
-    def from_env(cls, *, transport: httpx.AsyncBaseTransport | None = None) -> Self:
+    def from_env(cls, *, transport: SupportsRequests | None = None) -> Self:
         """A client for the endpoint that the environment names; see `config_from_env`.
 
         Raises:
@@ -98,7 +117,7 @@ class OpenAICompatibleClient(LLMClient):
         *,
         api_key: str | SecretStr | None = None,
         model: str | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: SupportsRequests | None = None,
     ) -> Self:
         """A client for a known provider; arguments and errors: `config_for_provider`."""
         return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
@@ -165,7 +184,9 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with (
             span("llm.chat_completion", model=request.model, provider=config.provider) as current,
-            bill.attached_to_errors(),
+            bill.attached_to_errors(
+                model=request.model, host=self._host, chosen_by=None if model else f"{_env.MODEL.name} or default_model"
+            ),
         ):
             try:
                 async with asyncio.timeout(timeout_s):
@@ -192,10 +213,19 @@ class OpenAICompatibleClient(LLMClient):
             refused=self._refused.get(request.model, frozenset()),
             max_attempts=self._config.max_attempts,
             deadline=asyncio.get_running_loop().time() + timeout_s,
+            host=self._host,
         )
-        async for attempt in attempts_of(policy):
-            with attempt:
+        while True:
+            if self._closed:
+                raise LLMConnectionError("this client is closed; make a new one")
+            try:
                 payload = await self._exchange(policy.request, bill, timeout_s=timeout_s)
+                break
+            except LLMError as exc:
+                wait_s = policy.wait_s(exc)
+                if wait_s is None:
+                    raise
+            await asyncio.sleep(wait_s)
         if policy.refused:
             # Only after a success: an error that merely quotes the call would return without the option too.
             self._refused[request.model] = policy.refused
@@ -212,25 +242,32 @@ class OpenAICompatibleClient(LLMClient):
     async def _exchange(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
         """One HTTP request and the JSON object of its reply."""
         body = request.body()
+        prices = self._config.prices.get(request.model) or profile_of(request.model).prices.get(self._config.provider)
         limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
-        expected_usd = expected_cost_usd(
-            body,
-            model=request.model,
-            provider=self._config.provider,
-            max_tokens=limit if isinstance(limit, int) else None,
-        )
-        with self._ledger.reserved(expected_usd):
-            return await self._sent(body, request.model, bill, timeout_s=timeout_s)
+        expected_usd: float | None = None
+        if assumed := prices or self._dearest:
+            expected_usd = expected_cost_usd(body, prices=assumed, max_tokens=limit if isinstance(limit, int) else None)
+            expected_usd = expected_usd if prices else max(expected_usd, self._ledger.max_reply_usd)
 
-    async def _sent(self, body: bytes, model: str, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
+        def charge(payload: Mapping[str, Any]) -> None:
+            if paid := charged(payload, prices):
+                self._ledger.charge(paid[0], cost_usd=paid[1], assumed_usd=expected_usd or 0.0)
+                bill.add(paid[0], cost_usd=paid[1])
+
+        with self._ledger.reserved(expected_usd):
+            return await self._sent(body, charge, timeout_s=timeout_s)
+
+    async def _sent(
+        self, body: bytes, charge: Callable[[Mapping[str, Any]], None], *, timeout_s: float
+    ) -> dict[str, Any]:
         try:
             with translated(timeout_s=timeout_s):
                 async with self._client().stream("POST", self._url, content=body, headers=self._headers) as reply:
                     if reply.status_code != httpx.codes.OK:
-                        raise await self._refusal(reply, model, bill)
+                        raise await _refusal(reply, charge)
                     received = await read_body(reply, max_bytes=self._config.max_response_bytes)
             payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
-            self._charge(payload, model, bill)  # before the answer is read: an unusable one is billed too
+            charge(payload)  # before the answer is read: an unusable one is billed too
             raise_stated_error(payload)
         except LLMStatusError as exc:
             key = self._config.api_key.get_secret_value()  # which some endpoints repeat
@@ -238,36 +275,15 @@ class OpenAICompatibleClient(LLMClient):
             raise
         return payload
 
-    async def _refusal(self, reply: httpx.Response, model: str, bill: Bill) -> LLMStatusError:
-        content_type = reply.headers.get("content-type", "")
-        body = b""
-        try:
-            body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
-            payload = read_payload(body, content_type=content_type)
-        except (MalformedReplyError, *HTTPX_ERRORS):
-            payload = {}
-        self._charge({**payload, "error": True}, model, bill)  # the status makes it an error, whatever it holds
-        retry_after = reply.headers.get("retry-after")
-        return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after)
-
-    def _charge(self, payload: dict[str, Any], model: str, bill: Bill) -> None:
-        charge = charged(payload, model=model, provider=self._config.provider)
-        if charge is not None:
-            usage, cost_usd = charge
-            self._ledger.charge(usage, cost_usd=cost_usd)
-            bill.add(usage, cost_usd=cost_usd)
-
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self) -> Any:
         """The connections of the running loop; those of a closed loop are unusable."""
-        if self._closed:
-            raise LLMConnectionError("this client is closed; make a new one")
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             self._loop = loop
             encrypted = self._url.startswith("https:")
-            self._http = httpx.AsyncClient(
+            self._http = package_of(self._transport).AsyncClient(
                 transport=self._transport,
-                timeout=None,  # noqa: S113 - one deadline spans the whole call
+                timeout=None,  # one deadline spans the whole call
                 # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no server.
                 verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
                 trust_env=encrypted,
@@ -276,10 +292,24 @@ class OpenAICompatibleClient(LLMClient):
         return self._http
 
 
+async def _refusal(reply: httpx.Response, charge: Callable[[Mapping[str, Any]], None]) -> LLMStatusError:
+    """The error of a reply whose status is not 200."""
+    body, payload = b"", dict[str, Any]()
+    with suppress(MalformedReplyError, *httpx_errors()):
+        body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
+        payload = read_payload(body, content_type=reply.headers.get("content-type", ""))
+    charge({**payload, "error": True})  # the status makes it an error, whatever it holds
+    return error_of_status(
+        reply.status_code, body.decode(errors="replace"), retry_after=reply.headers.get("retry-after")
+    )
+
+
 def _headers(api_key: SecretStr) -> dict[str, str]:
     headers = {
         "accept": "application/json",
         "accept-encoding": ACCEPT_ENCODING,
+        # Bytes that an endpoint sends after an answer would be read as the next one on the same connection.
+        "connection": "close",
         "content-type": "application/json",
         "user-agent": f"llm-common/{__version__}",
     }

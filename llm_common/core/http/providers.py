@@ -19,6 +19,7 @@ A profile holds only what a source states. Sources, as read in November 2026:
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -26,27 +27,8 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from llm_common import _env
-from llm_common.core.models import LLMConfig, LLMUsage
+from llm_common.core.models import LLMConfig, TokenPrices
 from llm_common.errors import ConfigError
-
-_PER_MILLION = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class TokenPrices:
-    """Dollars for a million tokens, at the provider that made the model."""
-
-    provider: str
-    prompt: float
-    cached: float
-    completion: float
-
-    def cost_usd(self, usage: LLMUsage) -> float:
-        """The cost of a call; cached tokens of the prompt have their own price."""
-        cached = min(usage.cached_tokens, usage.prompt_tokens)
-        fresh = usage.prompt_tokens - cached
-        dollars = fresh * self.prompt + cached * self.cached + usage.completion_tokens * self.completion
-        return dollars / _PER_MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +39,18 @@ class ModelProfile:
         pattern: Matches the whole name in lower case, without vendor prefix (`z-ai/`) and variant (`:free`).
         structured_options: By provider, the options that keep a model from long thinking before a structured answer.
             `custom` is an endpoint known only by its address.
-        prices: None if no source was found.
+        prices: By provider; empty if no source was found.
         reasons_always: Takes no temperature, and `max_completion_tokens` instead of `max_tokens`.
     """
 
     pattern: re.Pattern[str]
     structured_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    prices: TokenPrices | None = None
+    prices: Mapping[str, TokenPrices] = field(default_factory=dict)
     reasons_always: bool = False
 
-    def cost_usd(self, usage: LLMUsage, *, provider: str) -> float | None:
-        """The cost of a call, or None if the price at that provider is unknown."""
-        if self.prices is None or self.prices.provider != provider:
-            return None
-        return self.prices.cost_usd(usage)
+
+def _at(provider: str, prompt: float, cached: float, completion: float) -> Mapping[str, TokenPrices]:
+    return {provider: TokenPrices(prompt=prompt, cached=cached, completion=completion)}
 
 
 _THINKING_OFF: Mapping[str, object] = {"thinking": {"type": "disabled"}}
@@ -80,19 +60,19 @@ _GLM = {"zai": _THINKING_OFF, "custom": _THINKING_OFF, "openrouter": _REASONING_
 _UNKNOWN = ModelProfile(re.compile(""))
 
 _PROFILES = (
-    ModelProfile(re.compile(r"glm-4\.5-air"), _GLM, TokenPrices("zai", 0.20, 0.03, 1.10)),
-    ModelProfile(re.compile(r"glm-4\.[56]"), _GLM, TokenPrices("zai", 0.60, 0.11, 2.20)),
+    ModelProfile(re.compile(r"glm-4\.5-air"), _GLM, _at("zai", 0.20, 0.03, 1.10)),
+    ModelProfile(re.compile(r"glm-4\.[56]"), _GLM, _at("zai", 0.60, 0.11, 2.20)),
     ModelProfile(re.compile(r"glm-(?:4\.[5-9]|[5-9]).*"), _GLM),
     ModelProfile(
         re.compile(r"qwen-?3(?!.*(?:instruct|thinking|coder)).*"),
         {"local": _TEMPLATE_THINKING_OFF, "custom": _TEMPLATE_THINKING_OFF, "openrouter": _REASONING_OFF},
     ),
     ModelProfile(re.compile(r"deepseek-(?:v[4-9]|flash).*"), {"custom": _THINKING_OFF, "openrouter": _REASONING_OFF}),
-    ModelProfile(re.compile(r"gpt-4\.1(?:-2025-04-14)?"), prices=TokenPrices("openai", 2.00, 0.50, 8.00)),
-    ModelProfile(re.compile(r"gpt-4\.1-mini(?:-2025-04-14)?"), prices=TokenPrices("openai", 0.40, 0.10, 1.60)),
-    ModelProfile(re.compile(r"gpt-4\.1-nano(?:-2025-04-14)?"), prices=TokenPrices("openai", 0.10, 0.025, 0.40)),
-    ModelProfile(re.compile(r"gpt-4o(?:-2024-(?:08-06|11-20))?"), prices=TokenPrices("openai", 2.50, 1.25, 10.00)),
-    ModelProfile(re.compile(r"gpt-4o-mini(?:-2024-07-18)?"), prices=TokenPrices("openai", 0.15, 0.075, 0.60)),
+    ModelProfile(re.compile(r"gpt-4\.1(?:-2025-04-14)?"), prices=_at("openai", 2.00, 0.50, 8.00)),
+    ModelProfile(re.compile(r"gpt-4\.1-mini(?:-2025-04-14)?"), prices=_at("openai", 0.40, 0.10, 1.60)),
+    ModelProfile(re.compile(r"gpt-4\.1-nano(?:-2025-04-14)?"), prices=_at("openai", 0.10, 0.025, 0.40)),
+    ModelProfile(re.compile(r"gpt-4o(?:-2024-(?:08-06|11-20))?"), prices=_at("openai", 2.50, 1.25, 10.00)),
+    ModelProfile(re.compile(r"gpt-4o-mini(?:-2024-07-18)?"), prices=_at("openai", 0.15, 0.075, 0.60)),
     ModelProfile(re.compile(r"gpt-5(?:\.\d)?-(?:chat).*")),
     ModelProfile(re.compile(r"gpt-5\.\d.*"), {"openai": {"reasoning_effort": "none"}}, reasons_always=True),
     ModelProfile(re.compile(r"gpt-5(?:-.*)?"), {"openai": {"reasoning_effort": "minimal"}}, reasons_always=True),
@@ -108,6 +88,14 @@ def profile_of(model: str) -> ModelProfile:
     """
     name = model.lower().rpartition("/")[2].partition(":")[0]
     return next((profile for profile in _PROFILES if profile.pattern.fullmatch(name)), _UNKNOWN)
+
+
+def dearest_of(given: Mapping[str, TokenPrices]) -> TokenPrices:
+    """The highest price of each kind of token: of the known models, and of those that are given."""
+    known = [*given.values(), *(prices for profile in _PROFILES for prices in profile.prices.values())]
+    return TokenPrices(
+        prompt=max(prices.prompt for prices in known), completion=max(prices.completion for prices in known)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +144,7 @@ def config_from_env() -> LLMConfig | None:
         "timeout_s": _env.read_float(_env.TIMEOUT_S, minimum=0.1, maximum=3600),
         "max_tokens": _env.read_int(_env.MAX_TOKENS, minimum=1, maximum=10_000_000),
         "cost_limit_usd": _env.read_float(_env.COST_LIMIT_USD, minimum=0, maximum=1e6),
+        "unknown_price": _env.read_choice(_env.UNKNOWN_PRICE, ("refuse", "dearest")),
     }
     given = {name: limit for name, limit in limits.items() if limit is not None}
     return LLMConfig.model_validate(_endpoint_from_env(provider) | given)
@@ -201,6 +190,15 @@ def checked_base_url(text: str, *, variable: str) -> str:
             variable=variable,
         )
     return address
+
+
+def host_of(address: object) -> str | None:
+    """The host of an address, with the port that it names; None if it has none. Never its user, path or query."""
+    with suppress(ValueError):
+        parts = urlsplit(str(address))
+        if parts.hostname:
+            return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+    return None
 
 
 def _provider_from_env() -> Provider | None:

@@ -1,13 +1,19 @@
-"""A reply's body within its limits, httpx's exceptions as ours, and whether a failed request is retried."""
+"""A reply's body within its limits, httpx's exceptions as ours, and whether a failed request is retried.
+
+httpx2 has the classes of httpx under the same names. It is used where the application uses it, and never imported.
+"""
 
 import asyncio
+import logging
+import random
+import sys
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import httpx
-import stamina
 
 from llm_common.core.http.wire import ChatRequest, is_transient
 from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
@@ -16,19 +22,36 @@ _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 # Unpacked below with a limit on the output; httpx would unpack a whole chunk, also that of a decompression bomb.
 ACCEPT_ENCODING = "gzip, deflate"
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
-_CONNECTION_ERRORS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+_HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
+_CONNECTION_ERRORS = (
+    ({"ConnectError"}, "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate"),
+    ({"ProxyError"}, "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
     (
-        (httpx.ConnectError,),
-        "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate",
-    ),
-    ((httpx.ProxyError,), "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
-    (
-        (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError),
+        {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"},
         "the request cannot be sent; check base_url and api_key",
     ),
-    ((httpx.RemoteProtocolError,), "the endpoint broke off or does not speak HTTP; try again or check base_url"),
+    ({"RemoteProtocolError"}, "the endpoint broke off or does not speak HTTP; try again or check base_url"),
 )
+_log = logging.getLogger(__name__)
+
+
+class SupportsRequests(Protocol):
+    """What is called of a transport: an `AsyncBaseTransport` of httpx or httpx2 has it."""
+
+    async def handle_async_request(self, request: Any, /) -> Any:
+        """The response to one HTTP request."""
+
+
+def package_of(transport: SupportsRequests | None) -> Any:
+    """The package whose client takes the transport: httpx, or httpx2."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(transport).__mro__}
+    return sys.modules["httpx2"] if "httpx2" in packages else httpx
+
+
+def httpx_errors() -> tuple[type[Exception], ...]:
+    """The exceptions of httpx, and those of httpx2 if the application has imported it."""
+    packages = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+    return tuple(getattr(package, name) for package in packages for name in _HTTPX_ERRORS)
 
 
 @contextmanager
@@ -36,20 +59,21 @@ def translated(*, timeout_s: float) -> Iterator[None]:
     """A block whose httpx errors are raised as `LLMError`; see `error_of_exception`."""
     try:
         yield
-    except HTTPX_ERRORS as exc:
+    except httpx_errors() as exc:
         raise error_of_exception(exc, timeout_s=timeout_s) from exc
 
 
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
     """Our error for one of httpx's, without its text, which may hold headers."""
-    if isinstance(exc, httpx.TimeoutException):
+    names = {kind.__name__ for kind in type(exc).__mro__}
+    if "TimeoutException" in names:
         return LLMTimeoutError(
             f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
         )
-    if isinstance(exc, httpx.DecodingError):
+    if "DecodingError" in names:
         return MalformedReplyError("the reply's compression is damaged; try again", reason="bad_encoding")
     for kinds, text in _CONNECTION_ERRORS:
-        if isinstance(exc, kinds):
+        if kinds & names:
             return LLMConnectionError(text)
     return LLMConnectionError("the connection broke before the answer was whole; try again")
 
@@ -85,12 +109,17 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
     """The unpacked body; holds at most `max_bytes` and one network chunk of it.
 
     Args:
-        response: Streamed, nothing read yet.
+        response: Nothing read yet; or whole, as an `httpx.MockTransport` may give it.
         max_bytes: Limit on the packed and on the unpacked size.
 
     Raises:
         MalformedReplyError: `too_large`, or `bad_encoding` for one that was not asked for, is damaged or cut short.
     """
+    if response.is_stream_consumed:  # made from a text or a value, and unpacked
+        whole: bytes = response.content
+        if len(whole) > max_bytes:
+            raise _too_large(max_bytes)
+        return whole
     unpacker = _Unpacker(_encoding(response))
     packed = 0
     body = bytearray()
@@ -99,10 +128,7 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
             packed += len(chunk)
             body += unpacker.unpack(chunk, max_bytes=max_bytes + 1 - len(body))
             if packed > max_bytes or len(body) > max_bytes:
-                raise MalformedReplyError(
-                    f"the reply is longer than {max_bytes:,} bytes; ask for less, or raise max_response_bytes",
-                    reason="too_large",
-                )
+                raise _too_large(max_bytes)
     except zlib.error as exc:
         raise _bad_encoding("the reply's compression is damaged") from exc
     if packed and not unpacker.finished:
@@ -117,13 +143,19 @@ def _encoding(response: httpx.Response) -> str:
     return encoding
 
 
+def _too_large(max_bytes: int) -> MalformedReplyError:
+    return MalformedReplyError(
+        f"the reply is longer than {max_bytes:,} bytes; ask for less, or raise max_response_bytes", reason="too_large"
+    )
+
+
 def _bad_encoding(text: str) -> MalformedReplyError:
     return MalformedReplyError(f"{text}; check the proxies between here and the model", reason="bad_encoding")
 
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """Decides after each failure of one call whether to retry, and after which wait.
+    """Decides after each failure of one call whether to retry, and after which wait; logs each retry.
 
     A retry that cannot finish before the deadline is not begun: the caller gets the true error instead of a timeout.
     An endpoint that refuses an optional field is asked again with a substitute, and in the last attempt without any.
@@ -133,6 +165,7 @@ class RetryPolicy:
         refused: Options that the endpoint is known to refuse; grows with each refusal.
         max_attempts: Requests that the call may send.
         deadline: On the running loop's clock, in seconds.
+        host: Host of the endpoint, for the log.
         request: What the next attempt sends.
     """
 
@@ -140,42 +173,40 @@ class RetryPolicy:
     refused: frozenset[str]
     max_attempts: int
     deadline: float
+    host: str | None
     request: ChatRequest = field(init=False)
     _failures: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.request = self.wanted.without(self.refused)
 
-    def __call__(self, error: Exception) -> bool | float:
-        """False: no retry. A number: retry after that many seconds. True: after stamina's exponential back-off."""
+    def wait_s(self, error: LLMError) -> float | None:
+        """Seconds until the next attempt; None for no retry."""
         self._failures += 1
-        named = self.request.named_in(error)
-        if named:
+        if self._failures >= self.max_attempts:
+            return None
+        change = ""
+        wait_s: float | None = 0.0
+        if named := self.request.named_in(error):
             self.refused |= named
             last = self._failures + 1 >= self.max_attempts
             self.request = self.wanted.bare() if last else self.wanted.without(self.refused)
-            return 0.0
+            change = f" without {', '.join(self.request.dropped)}"
+        else:
+            wait_s = self._back_off_s(error)
+        if wait_s is not None:
+            error.locate(model=self.wanted.model, host=self.host)
+            what = str(error).partition(";")[0]
+            number, most = self._failures + 1, self.max_attempts
+            _log.warning("%s; request %d of %d follows in %.1f s%s", what, number, most, wait_s, change)
+        return wait_s
+
+    def _back_off_s(self, error: LLMError) -> float | None:
+        """The wait that the endpoint asks for, else an exponential one; None if it is in vain or does not fit."""
         if not is_transient(error):
-            return False
+            return None
         asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
+        least_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2 ** (self._failures - 1)) if asked_s is None else asked_s
+        jitter_s = _WAIT_JITTER_S if asked_s is None else 0.0
         left_s = self.deadline - asyncio.get_running_loop().time()
-        if left_s <= (_WAIT_INITIAL_S + _WAIT_JITTER_S if asked_s is None else asked_s):
-            return False
-        return True if asked_s is None else asked_s
-
-
-def attempts_of(policy: RetryPolicy) -> AsyncIterator[stamina.Attempt]:
-    """The attempts of one call, each a `with` block; raises the last failure.
-
-    stamina's hooks see only our errors, whose texts repeat nothing that was sent or received.
-    """
-    return aiter(
-        stamina.retry_context(
-            on=policy,
-            attempts=policy.max_attempts,
-            timeout=None,
-            wait_initial=_WAIT_INITIAL_S,
-            wait_jitter=_WAIT_JITTER_S,
-            wait_max=_WAIT_MAX_S,
-        )
-    )
+        return None if left_s <= least_s + jitter_s else least_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret

@@ -5,6 +5,7 @@ Format: https://platform.openai.com/docs/api-reference/chat, with the cost that 
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any
 import orjson
 
 from llm_common.core.http.providers import ModelProfile, profile_of
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, TokenPrices
 from llm_common.errors import (
     ContextTooLongError,
     LLMAuthError,
@@ -35,6 +36,7 @@ _TOO_LONG = (
     "context window",
     "prompt is too long",
 )
+_STATUS = re.compile(r"[45][0-9]{2}")
 _BAD_REQUEST = frozenset({400, 422})
 _TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
 _REDIRECTS = range(300, 400)
@@ -152,17 +154,18 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     return payload
 
 
-def charged(payload: Mapping[str, Any], *, model: str, provider: str) -> tuple[LLMUsage, float | None] | None:
-    """Tokens and dollars of a reply: the reported cost, else by the model's price.
+def charged(payload: Mapping[str, Any], prices: TokenPrices | None) -> tuple[LLMUsage, float | None] | None:
+    """Tokens and dollars of a reply: the reported cost, else by the model's prices.
 
-    The cost is None for an unknown price. None for an error that reports no usage: it was not charged.
+    The cost is None for unknown prices, and for a reply without a usage. None for an error that reports no usage: it
+    was not charged.
     """
     if payload.get("error") and not isinstance(payload.get("usage"), dict):
         return None
     usage, cost = read_usage(payload), _mapping(payload.get("usage")).get("cost")
     if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
         return usage, float(cost)
-    return usage, profile_of(model).cost_usd(usage, provider=provider)
+    return usage, prices.cost_usd(usage) if prices and usage.total_tokens else None
 
 
 def raise_stated_error(payload: Mapping[str, Any]) -> None:
@@ -304,7 +307,7 @@ def _status_of(error: object) -> int:
     """The HTTP status that an error object means; 200, which it came with, if it names none."""
     facts = _mapping(error)
     for code in (facts.get("code"), facts.get("status"), facts.get("type")):
-        status = int(code) if isinstance(code, str) and code.isdecimal() and code.isascii() else code
+        status = int(code) if isinstance(code, str) and _STATUS.fullmatch(code) else code
         if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004 - the statuses of errors
             return status
         if isinstance(code, str) and code in _STATUS_OF_CODE:

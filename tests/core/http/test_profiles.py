@@ -44,12 +44,13 @@ def test_structured_options_fit_model_and_provider(model: str, provider: str, op
     ],
 )
 def test_a_price_is_known_only_where_it_is_asked(model: str, provider: str, dollars: float | None) -> None:
-    assert profile_of(model).cost_usd(USAGE, provider=provider) == (dollars and pytest.approx(dollars))
+    prices = profile_of(model).prices.get(provider)
+    assert (prices and prices.cost_usd(USAGE)) == (dollars and pytest.approx(dollars))
 
 
 def test_more_cached_than_sent_never_gives_a_discount_below_zero() -> None:
     usage = LLMUsage(prompt_tokens=10, cached_tokens=1_000)
-    cost = profile_of("glm-4.5-air").cost_usd(usage, provider="zai")
+    cost = profile_of("glm-4.5-air").prices["zai"].cost_usd(usage)
     assert cost == pytest.approx(10 * 0.03 / 1e6)
 
 
