@@ -35,7 +35,8 @@ class _NoSpan:
 def span(name: str, **attributes: Attribute) -> AbstractContextManager[Span]:
     """A span of that name for the duration of the block.
 
-    Exceptions pass through. The span records their class name only, since their texts may hold user data.
+    Exceptions pass through, and set the span's status. The span records their class name only, since their texts may
+    hold user data.
     """
     tracer = _tracer()
     return _NoSpan() if tracer is None else _recorded(tracer, name, attributes)
@@ -43,6 +44,8 @@ def span(name: str, **attributes: Attribute) -> AbstractContextManager[Span]:
 
 @contextmanager
 def _recorded(tracer: "Tracer", name: str, attributes: dict[str, Attribute]) -> Iterator[Span]:
+    from opentelemetry.trace import StatusCode  # noqa: PLC0415 - as below
+
     with tracer.start_as_current_span(
         name, attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as current:
@@ -50,6 +53,7 @@ def _recorded(tracer: "Tracer", name: str, attributes: dict[str, Attribute]) -> 
             yield current
         except BaseException as exc:
             current.set_attribute("error.type", type(exc).__name__)
+            current.set_status(StatusCode.ERROR)
             raise
 
 

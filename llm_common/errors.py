@@ -118,7 +118,8 @@ class LLMError(LLMCommonError):
     cost_usd: float | None = None
 
     def __str__(self) -> str:
-        where = " at ".join(repr(name)[1:-1][:_MAX_NAME_CHARS] for name in (self.model, self.host) if name)
+        names = (self.model and f"model {self.model}", self.host)
+        where = " at ".join(repr(name)[1:-1][:_MAX_NAME_CHARS] for name in names if name)
         return f"{where}: {self.message}" if where else self.message
 
     def locate(self, *, model: str | None, host: str | None, chosen_by: str | None = None) -> None:

@@ -17,10 +17,12 @@ class LLMClient(ABC):
     Attributes:
         default_model: Name of the model that answers a call which names none; None if the client does not say.
         provider: Name of the endpoint's provider, such as `zai` or `openai`; None if the client does not say.
+        host: Host of the endpoint, with the port that its address names; None if the client does not say.
     """
 
     default_model: str | None = None
     provider: str | None = None
+    host: str | None = None
 
     @abstractmethod
     async def chat_completion(

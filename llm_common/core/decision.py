@@ -198,6 +198,11 @@ class Decision(Generic[ChoiceT]):
         return self.verdict.feedback if self.verdict else ""
 
     @property
+    def problem(self) -> str:
+        """What is wrong, for the caller: names model and host where no reply could be read; "" if nothing is."""
+        return str(self.error) if self.error is not None else self.feedback.partition("\n")[0]
+
+    @property
     def status(self) -> SelectionStatus:
         """What came of it, in one word."""
         if self.verdict is not None and self.verdict.usable:
@@ -257,6 +262,7 @@ async def _attempt(
     left_s = ends_at - asyncio.get_running_loop().time()
     if left_s <= 0:
         error = LLMTimeoutError("The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s)
+        error.locate(model=model, host=None)
         return Decision(error=error)
     attempts: list[Attempt] = []
     try:

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from llm_common._telemetry import span
 from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
-from llm_common.core.models import LLMMessage, LLMUsage
+from llm_common.core.models import LLMMessage, LLMUsage, as_messages
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -86,7 +86,7 @@ def cost_of(attempts: Iterable[Attempt]) -> float | None:
 
 async def ask(
     client: SupportsChat,
-    messages: list[LLMMessage],
+    messages: Sequence[LLMMessage | Mapping[str, Any]],
     *,
     reply_model: type[ModelT],
     model: str | None,
@@ -103,7 +103,8 @@ async def ask(
 
     Args:
         client: What answers; its `chat_completion` gets every argument by keyword.
-        messages: The conversation, oldest first; the client gets a copy of the list.
+        messages: The conversation, oldest first, of messages or of dicts of the chat completions API; the client gets
+            a list of messages.
         reply_model: What the JSON object of the reply must validate as.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds until the call counts as failed.
@@ -123,6 +124,7 @@ async def ask(
         MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of `extract_json`, or `cut`,
             `content_filter`, `refusal`, `unknown_finish`, or `schema`.
         LLMError: Its other classes as the client raised them; itself for any other exception of the client.
+        TypeError: `messages` is not a list of messages.
     """
 
     def read(response: _ProviderResponse) -> ModelT:
@@ -135,7 +137,7 @@ async def ask(
     return await _recorded(
         client,
         read,
-        {"messages": list(messages), "model": model, "temperature": temperature},
+        {"messages": as_messages(messages), "model": model, "temperature": temperature},
         timeout_s=timeout_s,
         attempts=attempts,
         json_schema=json_schema or {},
@@ -144,7 +146,7 @@ async def ask(
 
 async def answer_text(
     client: SupportsChat,
-    messages: list[LLMMessage],
+    messages: Sequence[LLMMessage | Mapping[str, Any]],
     *,
     model: str | None,
     timeout_s: float,
@@ -157,7 +159,7 @@ async def answer_text(
 
     Args:
         client: What answers.
-        messages: The conversation, oldest first.
+        messages: As for `ask`.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds until the call counts as failed.
         max_tokens: Limit of the answer; None takes the client's default.
@@ -167,11 +169,13 @@ async def answer_text(
         LLMTimeoutError: No answer in time.
         MalformedReplyError: An answer that is empty, cut, withheld or refused, or ends before its thinking does.
         LLMError: As from `ask`.
+        TypeError: `messages` is not a list of messages.
     """
     return await _recorded(
         client,
         lambda response: without_thinking(response.content),
-        {"messages": list(messages), "model": model} | ({} if max_tokens is None else {"max_tokens": max_tokens}),
+        {"messages": as_messages(messages), "model": model}
+        | ({} if max_tokens is None else {"max_tokens": max_tokens}),
         timeout_s=timeout_s,
         attempts=attempts,
     )
@@ -206,6 +210,7 @@ async def _recorded(
             error, reason = next(code for kind, code in _CODES if isinstance(exc, kind)), _detail(exc)
             if isinstance(exc.usage, LLMUsage):
                 response = replace(response, usage=exc.usage, cost_usd=exc.cost_usd)
+            exc.locate(model=model or _stored(client, "default_model"), host=_stored(client, "host"))
             current.set_attribute("error.code", error)
             raise
         finally:
@@ -321,6 +326,12 @@ class _ProviderResponse:
 def _typed(response: object, name: str, kind: type[ValueT]) -> ValueT | None:
     value = getattr(response, name, None)
     return value if isinstance(value, kind) else None
+
+
+def _stored(client: object, name: str) -> str | None:
+    """A stored text of a third-party client, of which no property is run."""
+    value = inspect.getattr_static(client, name, None)
+    return value if isinstance(value, str) else None
 
 
 def _text_of(content: object) -> str:

@@ -90,7 +90,7 @@ class ExactCounter:
             bindings = _bindings()
         except ImportError as exc:
             raise ConfigError(
-                "exact token counts need an extra: pip install llm-common[tokens]", variable="tokens"
+                "exact token counts need an extra: pip install 'llm-common[tokens]'", variable="tokens"
             ) from exc
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 

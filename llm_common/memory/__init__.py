@@ -42,6 +42,6 @@ def __getattr__(name: str) -> object:
         from llm_common.memory.postgres import PostgresMemory  # noqa: PLC0415 - an extra
     except ImportError as exc:
         raise ConfigError(
-            "PostgresMemory needs an extra: pip install llm-common[postgres]", variable="postgres"
+            "PostgresMemory needs an extra: pip install 'llm-common[postgres]'", variable="postgres"
         ) from exc
     return PostgresMemory

@@ -102,4 +102,4 @@ def _installed_files() -> tuple[Path, Path]:
 
 
 def _missing_extra() -> ConfigError:
-    return ConfigError("static vectors need an extra: pip install llm-common[embeddings]", variable="embeddings")
+    return ConfigError("static vectors need an extra: pip install 'llm-common[embeddings]'", variable="embeddings")

@@ -17,13 +17,23 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import stamina
 
+from llm_common.errors import (
+    ConfigError,
+    InvalidIdError,
+    LockTimeoutError,
+    PointerNotFoundError,
+    StoreError,
+    StoreFullError,
+)
+
 try:
     import obstore.store
+    from obstore import exceptions
 except ImportError as exc:
-    raise ImportError('Object stores need obstore; install it with: pip install "llm-common[object-store]"') from exc
-from obstore import exceptions
+    raise ConfigError(
+        "object stores need an extra: pip install 'llm-common[object-store]'", variable="obstore"
+    ) from exc
 
-from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
 from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, check_query_id
 
 if TYPE_CHECKING:

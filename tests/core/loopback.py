@@ -96,7 +96,7 @@ class Loopback:
 
 @asynccontextmanager
 async def loopback(
-    *scripts: Script, tls: ssl.SSLContext | None = None, max_connections: int = 20
+    *scripts: Script, tls: ssl.SSLContext | None = None, max_connections: int = 400
 ) -> AsyncIterator[Loopback]:
     """A server that lives as long as the block; it hangs up on connections beyond the most that a test should need."""
     tasks: set[asyncio.Task[None]] = set()

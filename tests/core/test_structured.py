@@ -277,7 +277,8 @@ async def test_a_schema_error_names_places_and_never_values() -> None:
     with pytest.raises(MalformedReplyError) as caught:
         await asked(ScriptedClient([reply]))
     assert str(caught.value) == (
-        "The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden); ask again, or use another model"
+        "model m: The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden); ask again, or use another "
+        "model"
     )
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.reply == reply

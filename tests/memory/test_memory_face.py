@@ -16,4 +16,4 @@ except ConfigError as exc:
     print(exc)
 """
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told == "PostgresMemory needs an extra: pip install llm-common[postgres]\n"
+    assert told == "PostgresMemory needs an extra: pip install 'llm-common[postgres]'\n"

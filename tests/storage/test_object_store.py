@@ -328,10 +328,10 @@ def test_without_obstore_the_import_names_the_extra() -> None:
     program = """
 import sys
 sys.modules["obstore"] = None
-import llm_common.agents, llm_common.storage, llm_common.testing
+import llm_common.agents, llm_common.errors, llm_common.storage, llm_common.testing
 try:
     llm_common.agents.ObjectContextPointerStore
-except ImportError as exc:
+except llm_common.errors.ConfigError as exc:
     print(exc)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

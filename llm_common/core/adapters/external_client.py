@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -44,15 +44,14 @@ class ExternalClient(LLMClient):
         host: str | None = None,
     ) -> None:
         self.prefers_json_schema = prefers_json_schema
-        self.default_model, self.provider = model, provider
+        self.default_model, self.provider, self.host = model, provider, host
         self._timeout_s = timeout_s
         self._refuses = refuses
-        self._host = host
         self._refused: dict[str, frozenset[str]] = {}
 
     async def chat_completion(
         self,
-        messages: list[LLMMessage],
+        messages: Sequence[LLMMessage | Mapping[str, Any]],
         model: str | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
@@ -61,7 +60,7 @@ class ExternalClient(LLMClient):
         """The model's answer to the conversation.
 
         Args:
-            messages: The conversation, oldest first.
+            messages: The conversation, oldest first; a message may be a dict of the chat completions API.
             model: None takes the one that the client was made with.
             temperature: None leaves it to the wrapped object; not sent to models that take none.
             max_tokens: Limit of the answer in tokens; None leaves it to the wrapped object.
@@ -78,6 +77,7 @@ class ExternalClient(LLMClient):
             MalformedReplyError: An answer that is not in the format.
             LLMError: Any other exception of the wrapped object, as its cause.
             ValueError: `stream` is asked for.
+            TypeError: `messages` is not a list of messages, or `model` is not a text.
         """
         if options.pop("stream", None):
             raise ValueError("answers come whole; leave `stream` out")
@@ -93,7 +93,7 @@ class ExternalClient(LLMClient):
         bill = Bill()
         chosen_by = None if model else "the argument `model` of the client"
         with (
-            bill.attached_to_errors(model=wanted.model, host=self._host, chosen_by=chosen_by),
+            bill.attached_to_errors(model=wanted.model, host=self.host, chosen_by=chosen_by),
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
             async with asyncio.timeout(self._timeout_s):

@@ -110,14 +110,14 @@ class CostLedger:
             text = ""
             if expected_usd is None:
                 text = (
-                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4f}, and the price of this model is not "
+                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4g}, and the price of this model is not "
                     "known; give it in LLMConfig.prices, or count it as the dearest known model by "
                     f'unknown_price="dearest" or {UNKNOWN_PRICE.name}=dearest'
                 )
             elif taken_usd >= self._limit_usd or taken_usd + expected > self._limit_usd:
                 text = (
-                    f"nothing was sent: ${taken_usd:.4f} of ${self._limit_usd:.4f} are spent or reserved, and this "
-                    f"call may cost ${expected:.4f}; raise cost_limit_usd, set max_tokens, or make a new client"
+                    f"nothing was sent: ${taken_usd:.4g} of ${self._limit_usd:.4g} are spent or reserved, and this "
+                    f"call may cost ${expected:.4g}; raise cost_limit_usd, set max_tokens, or make a new client"
                 )
             if text:
                 raise CostLimitError(text, spent_usd=spent_usd, limit_usd=self._limit_usd)

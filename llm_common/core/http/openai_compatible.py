@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from time import monotonic
@@ -50,6 +50,7 @@ from llm_common.errors import (
     MalformedReplyError,
 )
 
+_DEFAULT = f"{_env.MODEL.name} or default_model"
 _MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
 
 
@@ -73,20 +74,24 @@ class OpenAICompatibleClient(LLMClient):
 
     Raises:
         ConfigError: `base_url` or `api_key` cannot be used.
-        TypeError: The transport is none.
+        TypeError: The configuration or the transport is none.
     """
 
     def __init__(self, config: LLMConfig, *, transport: SupportsRequests | None = None) -> None:
+        if not isinstance(config, LLMConfig):
+            raise TypeError(
+                f"config is a {type(config).__name__}; pass an LLMConfig, or call OpenAICompatibleClient.from_env()"
+            )
         if transport is not None and not hasattr(transport, "handle_async_request"):
             raise TypeError(
                 f"transport is a {type(transport).__name__}; pass an async transport such as httpx.MockTransport"
             )
         self._config = config
         self.default_model, self.provider = config.default_model, config.provider
+        self.host = host_of(config.base_url)
         self._url = checked_base_url(config.base_url, variable="base_url") + "/chat/completions"
         self._headers = _headers(config.api_key)
         self._transport = transport
-        self._host = host_of(config.base_url)
         self._ledger = CostLedger(config.cost_limit_usd)
         self._dearest = dearest_of(config.prices) if config.unknown_price == "dearest" else None
         self._refused: dict[str, frozenset[str]] = {}
@@ -139,7 +144,7 @@ class OpenAICompatibleClient(LLMClient):
 
     async def chat_completion(
         self,
-        messages: list[LLMMessage],
+        messages: Sequence[LLMMessage | Mapping[str, Any]],
         model: str | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
@@ -148,7 +153,7 @@ class OpenAICompatibleClient(LLMClient):
         """The model's answer to the conversation.
 
         Args:
-            messages: The conversation, oldest first.
+            messages: The conversation, oldest first; a message may be a dict of the chat completions API.
             model: Name at the endpoint; None takes `default_model`.
             temperature: None takes the configuration's; not sent to models that take none.
             max_tokens: Limit of the answer in tokens; None takes the configuration's.
@@ -170,6 +175,7 @@ class OpenAICompatibleClient(LLMClient):
             MalformedReplyError: An answer that is not in the API's format.
             CostLimitError: The call could exceed the client's limit; nothing more was sent.
             ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked for.
+            TypeError: `messages` is not a list of messages, or `model` is not a text.
         """
         config = self._config
         timeout_s = _deadline(options, default_s=config.timeout_s)
@@ -184,9 +190,7 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with (
             span("llm.chat_completion", model=request.model, provider=config.provider) as current,
-            bill.attached_to_errors(
-                model=request.model, host=self._host, chosen_by=None if model else f"{_env.MODEL.name} or default_model"
-            ),
+            bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
         ):
             try:
                 async with asyncio.timeout(timeout_s):
@@ -213,7 +217,7 @@ class OpenAICompatibleClient(LLMClient):
             refused=self._refused.get(request.model, frozenset()),
             max_attempts=self._config.max_attempts,
             deadline=asyncio.get_running_loop().time() + timeout_s,
-            host=self._host,
+            host=self.host,
         )
         while True:
             if self._closed:

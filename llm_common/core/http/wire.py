@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from llm_common.core.http.providers import ModelProfile, profile_of
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, TokenPrices
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, TokenPrices, as_messages
 from llm_common.errors import (
     ContextTooLongError,
     LLMAuthError,
@@ -68,7 +68,7 @@ class ChatRequest:
     @classmethod
     def of(
         cls,
-        messages: Sequence[LLMMessage],
+        messages: Sequence[LLMMessage | Mapping[str, Any]],
         *,
         model: str,
         provider: str,
@@ -76,11 +76,17 @@ class ChatRequest:
         max_tokens: int | None,
         options: Mapping[str, Any],
     ) -> "ChatRequest":
-        """The call with its model's profile applied; the caller's options win."""
+        """The call with its model's profile applied; the caller's options win.
+
+        Raises:
+            TypeError: `messages` is not a list of messages, or `model` is not a text.
+        """
+        if not isinstance(model, str):
+            raise TypeError(f"model is a {type(model).__name__}; pass the model's name as a text")
         profile = profile_of(model)
         core: dict[str, Any] = {
             "model": model,
-            "messages": [message.model_dump(exclude_none=True) for message in messages],
+            "messages": [message.model_dump(exclude_none=True) for message in as_messages(messages)],
             **_sampling(profile, temperature=temperature, max_tokens=max_tokens),
             **{name: value for name, value in options.items() if name != "response_format"},
         }

@@ -115,13 +115,12 @@ async def test_an_answer_after_a_charged_failure_bears_the_cost_of_both(no_waits
 async def test_an_error_says_what_was_charged_also_when_the_time_is_up() -> None:
     usage = {"prompt_tokens": 5, "cost": 0.25}
 
-    async def charge_and_stall(wire: Wire) -> None:
-        await wire.request()
-        await wire.send(response(429, ok(usage=usage), {"Retry-After": "0"}))
+    async def stall(wire: Wire) -> None:
         await wire.request()
         await asyncio.sleep(30)
 
-    async with loopback(charge_and_stall) as server, OpenAICompatibleClient(server.config(timeout_s=0.8)) as client:
+    charge = raw(response(429, ok(usage=usage), {"Retry-After": "0"}))
+    async with loopback(charge, stall) as server, OpenAICompatibleClient(server.config(timeout_s=0.8)) as client:
         with pytest.raises(LLMTimeoutError) as caught:
             await client.chat_completion(messages=MESSAGES)
     assert (caught.value.usage, caught.value.cost_usd) == (LLMUsage(prompt_tokens=5, total_tokens=5), 0.25)
@@ -139,7 +138,7 @@ async def test_nothing_is_sent_that_could_pass_the_cost_limit() -> None:
     body = ok(usage={"prompt_tokens": 5, "completion_tokens": 5, "cost": 0.6})
     async with (
         loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(server.config(cost_limit_usd=1.0)) as client,
+        OpenAICompatibleClient(server.config(cost_limit_usd=1.0, unknown_price="dearest")) as client,
     ):
         assert (await client.chat_completion(messages=MESSAGES)).cost_usd == 0.6
         with pytest.raises(CostLimitError) as caught:
@@ -153,7 +152,7 @@ async def test_a_retry_is_not_sent_once_the_cost_limit_is_reached(no_waits: None
     body = ok(usage={"cost": 0.6}, error={"code": 429})
     async with (
         loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(server.config(cost_limit_usd=0.5)) as client,
+        OpenAICompatibleClient(server.config(cost_limit_usd=0.5, unknown_price="dearest")) as client,
     ):
         with pytest.raises(CostLimitError) as caught:
             await client.chat_completion(messages=MESSAGES)

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_common.core.http.costs import CostLedger, expected_cost_usd
-from llm_common.core.models import LLMUsage
+from llm_common.core.models import LLMUsage, TokenPrices
 from llm_common.errors import CostLimitError
 
 USAGE = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)
@@ -43,14 +43,23 @@ def test_what_was_set_aside_is_free_again_after_a_failure() -> None:
         pass
 
 
-def test_without_a_price_a_call_is_expected_to_cost_what_the_dearest_did() -> None:
+def test_a_call_of_unknown_price_is_refused_under_a_limit_alone() -> None:
+    with pytest.raises(CostLimitError, match=r"LLMConfig\.prices.*LLM_COMMON_UNKNOWN_PRICE=dearest"):
+        spend(CostLedger(1.0), expected_usd=None, cost_usd=None)
+    ledger = CostLedger(None)
+    spend(ledger, expected_usd=None, cost_usd=None)
+    assert (ledger.totals.calls, ledger.totals.unpriced_calls) == (1, 1)
+
+
+def test_a_reply_without_a_price_counts_as_assumed_towards_the_limit_alone() -> None:
     ledger = CostLedger(1.0)
-    spend(ledger, expected_usd=None, cost_usd=0.3)
-    spend(ledger, expected_usd=None, cost_usd=0.1)
-    spend(ledger, expected_usd=None, cost_usd=0.35)
-    with pytest.raises(CostLimitError):
-        spend(ledger, expected_usd=None, cost_usd=0.1)
-    assert ledger.totals.cost_usd == pytest.approx(0.75)
+    for cost_usd, assumed_usd in ((None, 0.4), (0.1, 0.4), (None, 0.4)):
+        with ledger.reserved(0.1):
+            ledger.charge(USAGE, cost_usd=cost_usd, assumed_usd=assumed_usd)
+    with pytest.raises(CostLimitError) as caught, ledger.reserved(0.2):
+        raise AssertionError("nothing may be sent")
+    assert caught.value.spent_usd == pytest.approx(0.9)
+    assert (ledger.totals.cost_usd, ledger.totals.unpriced_calls) == (0.1, 2)
 
 
 @pytest.mark.parametrize(("limit_usd", "refused"), [(None, False), (0.0, True), (1e-9, False)])
@@ -58,15 +67,22 @@ def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(limit_usd: float 
     ledger = CostLedger(limit_usd)
     if refused:
         with pytest.raises(CostLimitError):
-            spend(ledger, expected_usd=None, cost_usd=None)
+            spend(ledger, expected_usd=0.0, cost_usd=0.0)
     else:
-        spend(ledger, expected_usd=None, cost_usd=None)
+        spend(ledger, expected_usd=0.0, cost_usd=0.0)
+
+
+def test_a_limit_may_be_reached_to_the_cent_and_then_sends_nothing() -> None:
+    ledger = CostLedger(1.0)
+    spend(ledger, expected_usd=1.0, cost_usd=1.0)
+    with pytest.raises(CostLimitError), ledger.reserved(0.0):
+        raise AssertionError("nothing may be sent")
 
 
 def test_the_expected_cost_bounds_the_real_one_by_the_size_of_the_request() -> None:
     body = b"x" * 4_000
-    expected = expected_cost_usd(body, model="glm-4.5-air", provider="zai", max_tokens=100)
+    prices = TokenPrices(prompt=0.20, completion=1.10)
+    expected = expected_cost_usd(body, prices=prices, max_tokens=100)
     assert expected == pytest.approx((4_000 * 0.20 + 100 * 1.10) / 1e6)
-    without = expected_cost_usd(body, model="glm-4.5-air", provider="zai", max_tokens=None)
+    without = expected_cost_usd(body, prices=prices, max_tokens=None)
     assert without == pytest.approx((4_000 * 0.20 + 1_000 * 1.10) / 1e6)
-    assert expected_cost_usd(body, model="unknown", provider="zai", max_tokens=None) is None
