@@ -218,6 +218,16 @@ async def test_a_whole_conversation_goes_out(adapter: Adapter) -> None:
     assert [message["content"] for message in sent[5:]] == ["It rains.", "Thanks."]
 
 
+async def test_a_dict_is_taken_as_the_message_that_it_means_u_b17(adapter: Adapter) -> None:
+    async with served(adapter, answer(200, reply())) as (client, server):
+        messages: Any = [{"role": "user", "content": "Which?"}]
+        await client.chat_completion(messages)
+        with pytest.raises(TypeError, match="pass a list"):
+            await client.chat_completion(messages[0])
+    [received] = server.requests
+    assert received.body["messages"] == messages
+
+
 async def test_a_stream_is_not_asked_for(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         with pytest.raises(ValueError, match="stream"):

@@ -1,0 +1,113 @@
+"""Tests replace the network: `transport=` takes what httpx and httpx2 make for it."""
+
+import gzip
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.models import LLMConfig, LLMResponse
+from llm_common.errors import (
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
+from tests.core.calling import MESSAGES
+from tests.core.loopback import ok
+
+CONFIG = LLMConfig(base_url="https://api.example.test/v1", default_model="m", max_attempts=1)
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(params=["httpx", "httpx2"])
+def package(request: pytest.FixtureRequest) -> ModuleType:
+    """httpx, and httpx2 where a package of a third party has brought it."""
+    module: ModuleType = pytest.importorskip(request.param)
+    return module
+
+
+async def asked(package: ModuleType, handler: Callable[[Any], Any], **changes: Any) -> LLMResponse:
+    config = CONFIG.model_copy(update=changes)
+    async with OpenAICompatibleClient(config, transport=package.MockTransport(handler)) as client:
+        return await client.chat_completion(messages=MESSAGES)
+
+
+async def streamed() -> Any:
+    yield ok("in pieces")[:20]
+    yield ok("in pieces")[20:]
+
+
+@pytest.mark.parametrize(
+    ("fields", "content"),
+    [
+        ({"content": ok("whole"), "headers": JSON}, "whole"),
+        ({"content": gzip.compress(ok("packed")), "headers": JSON | {"content-encoding": "gzip"}}, "packed"),
+        ({"content": streamed, "headers": JSON}, "in pieces"),
+        ({"json": {"choices": [{"message": {"content": "a value"}}]}}, "a value"),
+    ],
+    ids=["bytes", "gzip", "stream", "json"],
+)
+async def test_a_mock_transport_answers_in_every_form(
+    package: ModuleType, fields: dict[str, Any], content: str
+) -> None:
+    def handler(request: Any) -> Any:
+        assert request.url.host == "api.example.test"
+        given = {name: value() if callable(value) else value for name, value in fields.items()}
+        return package.Response(200, **given)
+
+    assert (await asked(package, handler)).content == content
+
+
+async def test_a_mock_transport_may_be_asked_again_and_answer_with_an_error(
+    package: ModuleType, no_waits: None
+) -> None:
+    replies = [package.Response(429, json={"error": "slow down"}), package.Response(200, content=ok(), headers=JSON)]
+    assert (await asked(package, lambda _: replies.pop(0), max_attempts=2)).content
+    with pytest.raises(LLMRateLimitError) as caught:
+        await asked(package, lambda _: package.Response(429, json={"error": "slow down"}))
+    assert caught.value.body == '{"error":"slow down"}'
+
+
+async def test_a_whole_reply_of_a_mock_is_limited_to_the_byte(package: ModuleType) -> None:
+    def handler(_: Any) -> Any:
+        return package.Response(200, content=ok(), headers=JSON)
+
+    assert (await asked(package, handler, max_response_bytes=len(ok()))).content
+    with pytest.raises(MalformedReplyError) as caught:
+        await asked(package, handler, max_response_bytes=len(ok()) - 1)
+    assert caught.value.reason == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ReadTimeout", LLMTimeoutError),
+        ("ConnectError", LLMConnectionError),
+        ("DecodingError", MalformedReplyError),
+        ("InvalidURL", LLMConnectionError),
+    ],
+)
+async def test_what_a_transport_raises_is_ours(package: ModuleType, name: str, kind: type[LLMError]) -> None:
+    def handler(_: Any) -> Any:
+        raise getattr(package, name)("sk-secret")
+
+    with pytest.raises(kind) as caught:
+        await asked(package, handler)
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("transport", [httpx.HTTPTransport(), lambda _: None, "http://proxy"], ids=["sync", "f", "str"])
+def test_what_is_no_async_transport_is_refused_with_the_way_out(transport: Any) -> None:
+    with pytest.raises(TypeError, match=f"a {type(transport).__name__}; pass .*httpx.MockTransport"):
+        OpenAICompatibleClient(CONFIG, transport=transport)
+
+
+def test_what_is_no_configuration_is_refused_with_the_way_out_u_b17() -> None:
+    wrong: Any = "https://api.example.test/v1"
+    with pytest.raises(TypeError, match="config is a str; pass an LLMConfig"):
+        OpenAICompatibleClient(wrong)

@@ -1,0 +1,90 @@
+"""What is taken as the messages of a call, and what is refused with the way out."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.models import LLMMessage, MessageRole, as_messages
+from llm_common.core.structured import answer_text, ask
+from llm_common.plans import ToolCall
+from llm_common.testing import ScriptedClient
+from tests.core.calling import ask_once
+from tests.core.loopback import answer, loopback, ok
+
+SECRET = "my-diagnosis-3f9a"
+USER = LLMMessage(role=MessageRole.USER, content="hi")
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CLEAR: dict[str, tuple[Any, LLMMessage]] = {
+    "message": (USER, USER),
+    "dict": ({"role": "user", "content": "hi"}, USER),
+    "nulls": ({"role": "user", "content": "hi", "name": None, "tool_calls": None, "refusal": None}, USER),
+    "parts": (
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": "hi"}]),
+    ),
+    "calls": (
+        {"role": "assistant", "content": None, "tool_calls": [CALL], "annotations": []},
+        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[CALL]),
+    ),
+    "tool": (
+        {"role": "tool", "content": "42", "tool_call_id": "1"},
+        LLMMessage(role=MessageRole.TOOL, content="42", tool_call_id="1"),
+    ),
+    "empty": ({"role": "user", "content": ""}, LLMMessage(role=MessageRole.USER, content="")),
+}
+WRONG: dict[str, tuple[Any, str]] = {
+    "text": (SECRET, "messages is a str; pass a list"),
+    "one dict": ({"role": "user", "content": SECRET}, "messages is a dict; pass a list"),
+    "one message": (USER, "messages is a LLMMessage; pass a list"),
+    "none": (None, "messages is a NoneType; pass a list"),
+    "texts": ([USER, SECRET], r"messages\[1\] is a str; pass an LLMMessage, or a dict with `content` and a `role`"),
+    "pair": ([("user", SECRET)], r"messages\[0\] is a tuple"),
+    "no role": ([{"content": SECRET}], r"messages\[0\] has no usable role"),
+    "odd role": ([{"role": "bot", "content": SECRET}], r"no usable role; .* system, user, assistant"),
+    "no content": ([{"role": "user"}], r"messages\[0\] has no content"),
+    "number": ([{"role": "user", "content": 5}], r"messages\[0\] has no usable content"),
+    "odd key": ([{"role": "user", "content": SECRET, "image": "x"}], r"a key that messages do not have, 'image'"),
+}
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "ask": lambda messages: ask(ScriptedClient([]), messages, reply_model=ToolCall, model=None, timeout_s=1),
+    "answer_text": lambda messages: answer_text(ScriptedClient([]), messages, model=None, timeout_s=1),
+    "client": lambda messages: OpenAICompatibleClient.for_provider("local").chat_completion(messages),
+}
+
+
+@pytest.mark.parametrize("name", CLEAR)
+def test_a_message_whose_meaning_is_clear_is_taken_u_b17(name: str) -> None:
+    given, meant = CLEAR[name]
+    assert as_messages([given]) == as_messages(each for each in [given]) == [meant]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass_u_b17(name: str, way: str) -> None:
+    wrong, said = WRONG[name]
+    with pytest.raises(TypeError, match=said) as caught:
+        await WAYS[way](wrong)
+    assert SECRET not in f"{caught.value}{caught.value.__cause__}{caught.value.__context__}"
+
+
+async def test_a_dict_is_sent_as_the_message_that_it_means_u_b17() -> None:
+    async with loopback(answer(200, ok())) as server, OpenAICompatibleClient(server.config()) as client:
+        await client.chat_completion([CLEAR["dict"][0]])
+        assert server.requests[0].body["messages"] == [{"role": "user", "content": "hi"}]
+
+
+async def test_a_client_behind_ask_gets_messages_also_for_dicts_u_b17() -> None:
+    client = ScriptedClient([json.dumps({"tool": "t", "args": {}}), "text"])
+    await ask(client, [CLEAR["dict"][0]], reply_model=ToolCall, model=None, timeout_s=5)
+    await answer_text(client, [CLEAR["dict"][0]], model=None, timeout_s=5)
+    assert [call.messages for call in client.calls] == [(USER,), (USER,)]
+
+
+async def test_a_model_that_is_no_text_is_a_type_error_u_b17() -> None:
+    async with loopback(answer(200, ok())) as server:
+        with pytest.raises(TypeError, match="model is a int; pass the model's name"):
+            await ask_once(server.config(), model=5)
+        assert not server.requests
