@@ -111,24 +111,16 @@ def checked_config(config: object) -> ToolSelectionConfig:
     return config
 
 
-def check_query(query: object) -> None:
-    """Nothing, if the query is a text.
+def check_question(task: object, query: object) -> None:
+    """Nothing, if the task has what a `PlannedTask` has, and the query is a text or None.
 
     Raises:
-        TypeError: It is not.
-    """
-    if not isinstance(query, str):
-        raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
-
-
-def check_task(task: object) -> None:
-    """Nothing, if the task has what a `PlannedTask` has.
-
-    Raises:
-        TypeError: It has not.
+        TypeError: One is something else. The text says what to pass.
     """
     if not hasattr(task, "sub_tasks") or not hasattr(task, "description"):
         raise TypeError(f'task is of type {type(task).__name__}; pass PlannedTask(id=1, description="...")')
+    if query is not None and not isinstance(query, str):
+        raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
 
 
 class _Selection(BaseModel):
@@ -141,6 +133,7 @@ class _Selection(BaseModel):
     attempts: tuple[Attempt, ...] = ()
     tokens_saved: int = 0
     cached: bool = False
+    problem: str = ""
 
     @property
     def failed(self) -> bool:
@@ -168,14 +161,13 @@ class ToolSelection(_Selection):
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`
             counts; 0 without a shortlist.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
-        problem: What went wrong if `failed`, without text of a user, tool or model; else "".
+        problem: What went wrong if `failed`, without text of a user, tool or reply; else "".
     """
 
     calls: tuple[ToolCall, ...] = ()
     dropped: tuple[DroppedCall, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None
-    problem: str = ""
 
     @property
     def shortlisted(self) -> bool:
@@ -252,6 +244,7 @@ class RelevanceSelection(_Selection):
         not_shown: Candidates that did not fit into the prompt.
         tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
+        problem: What went wrong if `failed`, without text of a user or reply; else "".
     """
 
     pointers: list[ContextPointer] = []

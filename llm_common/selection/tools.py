@@ -8,19 +8,20 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import span
+from llm_common._threads import in_thread
 from llm_common.core.client import check_client
 from llm_common.core.decision import Decision, Prompt, SelectionCache, Verdict, closed_object, decide
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import ToolFailedError, UnserialisableError
+from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
-from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
+from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import (
     ChoosesTools,
     ToolSelection,
     ToolSelectionConfig,
-    check_query,
-    check_task,
+    check_question,
     checked_config,
 )
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
@@ -106,15 +107,17 @@ class ToolSelector(ChoosesTools):
         Raises:
             TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
-        check_task(task)
-        check_query(query or "")
+        check_question(task, query)
         with span("llm_common.select_tools") as current:
             selection = await self._select(task, tool_registry, query, context)
             current.set_attribute("status", selection.status)
             current.set_attribute("calls", len(selection.calls))
             current.set_attribute("attempts", len(selection.attempts))
         if selection.failed:
-            _log.warning("tool selection failed: status %s, %d attempts", selection.status, len(selection.attempts))
+            attempts = len(selection.attempts)
+            _log.warning(
+                "tool selection failed: status %s, %d attempts: %s", selection.status, attempts, selection.problem
+            )
         return selection
 
     async def _select(
@@ -128,11 +131,11 @@ class ToolSelector(ChoosesTools):
                 if catalogue.empty:
                     return ToolSelection(status="no_candidates", used="model", tools_total=0, tools_shown=0)
                 # In a thread: describing and ranking a few thousand tools takes a good part of a second, once.
-                text = await asyncio.to_thread(_prompt_text, catalogue, self.config, task, query, context)
-        except (ToolFailedError, UnserialisableError) as exc:
+                text = await in_thread(_prompt_text, catalogue, self.config, task, query, context)
+        except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used="model", problem=exc.message)
         except TimeoutError:
-            return ToolSelection(status="timeout", used="model", problem="the tool registry did not answer in time")
+            return ToolSelection(status="timeout", used="model", problem=LATE)
         prompt = Prompt(
             system=text.system,
             user=text.user,
@@ -142,7 +145,10 @@ class ToolSelector(ChoosesTools):
             read_tool_calls=read_native_calls,
             scope=f"{self.config.model_dump_json()}{catalogue.digest}" if self._cache is not None else "",
         )
-        return _selection(await decide(self._client, prompt, options, ends_at=ends_at), text, catalogue)
+        decision = await decide(self._client, prompt, options, ends_at=ends_at)
+        if isinstance(decision.error, ModelNotFoundError) and options.model is not None:
+            decision.error.chosen_by = f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
+        return _selection(decision, text, catalogue)
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)
@@ -265,5 +271,5 @@ def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: C
         tools_shown=None if text.tools is None else len(text.tools),
         tokens_saved=text.tokens_saved,
         cached=decision.cached,
-        problem=decision.feedback.partition("\n")[0] if status not in {"ok", "empty"} else "",
+        problem=decision.problem if status not in {"ok", "empty"} else "",
     )
