@@ -177,7 +177,8 @@ class _Result:
             return self.line
         total = len(self.text)
         note = _NOTE if body.chars_shown == total else _NOTE + _NOTE_ON_CUT.format(shown=body.chars_shown, total=total)
-        content = "\n".join([one_line(self.pointer.summary, max_chars=300), body.text])
+        # The summary begins with the tool's name, which may look like a heading.
+        content = "\n".join([without_headings(one_line(self.pointer.summary, max_chars=300)), body.text])
         return "\n".join([self.heading, note, fenced(content, nonce)])
 
     def account(self, chars_shown: int, *, is_block: bool) -> RenderedBlock:

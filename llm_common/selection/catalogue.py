@@ -18,7 +18,7 @@ from llm_common.errors import ConfigError, ToolFailedError
 from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
-from llm_common.text.display import in_fence, one_line, printable
+from llm_common.text.display import in_fence, one_line, printable, without_headings
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
@@ -34,6 +34,7 @@ _MAX_TYPES = 1_000
 _MAX_SENTENCE_CHARS = 160
 _MAX_REFS = 8
 
+_PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
 _PARAMETERS = ("parameters", "inputSchema", "input_schema")
 _REGISTRY = "the tool registry"
@@ -79,7 +80,7 @@ def signature(name: str, description: str, parameters: Schema) -> str:
     """
     sentence = _SENTENCE_END.split(one_line(description, max_chars=_MAX_SENTENCE_CHARS), maxsplit=1)[0]
     listed = ", ".join(_Types(parameters).parameters(parameters, limit=None, nested=True))
-    shown = f"{one_line(name, max_chars=_MAX_TOOL_NAME_CHARS)}({listed})"
+    shown = f"{without_headings(one_line(name, max_chars=_MAX_TOOL_NAME_CHARS))}({listed})"
     return f"{shown} - {sentence}" if sentence else shown
 
 
@@ -283,12 +284,14 @@ class Catalogue:
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
 
     def find(self, name: str) -> ToolDefinition | None:
-        """The tool of that name, else the only one that differs in case and separators."""
-        exact = self._by_name.get(name)
-        if exact is not None:
-            return exact
-        similar = self._by_key.get(_key(name), [])
-        return similar[0] if len(similar) == 1 else None
+        """The tool of that name, else the only one that differs in case, separators and a prefix like `functions.`."""
+        bare = _PREFIX.sub("", name)
+        for wanted in dict.fromkeys((name, bare)):
+            exact = self._by_name.get(wanted)
+            similar = [exact] if exact is not None else self._by_key.get(_key(wanted), [])
+            if similar:
+                return similar[0] if len(similar) == 1 else None
+        return None
 
     @_Computed
     def _by_name(self) -> dict[str, ToolDefinition]:

@@ -156,6 +156,7 @@ class ToolSelection(_Selection):
         used: What chose: a `model`, or the `lexical` ranking.
         attempts: One record for each model call, in order; at most two.
         dropped: Proposed calls that will not run.
+        notes: What was read leniently in the calls to run, such as a `null` for an optional argument; without values.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`
@@ -166,6 +167,7 @@ class ToolSelection(_Selection):
 
     calls: tuple[ToolCall, ...] = ()
     dropped: tuple[DroppedCall, ...] = ()
+    notes: tuple[str, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None
 

@@ -267,6 +267,7 @@ def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: C
         used="model",
         attempts=decision.attempts,
         dropped=checked.dropped,
+        notes=checked.notes,
         tools_total=len(catalogue.definitions) if catalogue.checked else None,
         tools_shown=None if text.tools is None else len(text.tools),
         tokens_saved=text.tokens_saved,
