@@ -66,7 +66,7 @@ class ToolSelectionConfig(BaseModel):
         model: str | None = self.model
         provider = getattr(client, "provider", None)
         if "model" not in self.model_fields_set and isinstance(provider, str) and provider != _DEFAULT_PROVIDER:
-            model = getattr(client, "default_model", None)
+            model = None  # the client's own
         return CallOptions(
             model=model,
             fallback_model=self.fallback_model,

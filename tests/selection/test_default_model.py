@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from llm_common.core import OpenAISDKClient
+from llm_common.core import OpenAICompatibleClient, OpenAISDKClient
 from llm_common.core.client import LLMClient
 from llm_common.plans import PlannedTask
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.selection.relevance import ContextRelevanceSelector
 from llm_common.selection.results import ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
-from tests.core.loopback import Wire, loopback, ok, response
+from tests.core.loopback import Wire, answer, loopback, ok, response
 
 README = Path(__file__).parents[2] / "README.md"
 TASK = PlannedTask(id=1, description="What does Apple trade at?")
@@ -29,6 +31,9 @@ def get_price(ticker: str) -> str:
 
 
 REGISTRY = ToolRegistry([get_price])
+POINTER = ContextPointer(
+    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="rain t", result_path="x"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +56,10 @@ async def asked_model(client: ScriptedClient, config: ToolSelectionConfig | None
 @pytest.mark.parametrize(
     ("provider", "model", "expected"),
     [
-        ("openai", "gpt-4.1-mini", "gpt-4.1-mini"),
-        ("openrouter", "z-ai/glm-4.5-air", "z-ai/glm-4.5-air"),
-        ("local", "default", "default"),
-        ("custom", "only-model", "only-model"),
+        ("openai", "gpt-4.1-mini", None),
+        ("openrouter", "z-ai/glm-4.5-air", None),
+        ("local", "default", None),
+        ("custom", "only-model", None),
         ("langchain", None, None),
         ("zai", "glm-4.6", "glm-4.5-air"),
         (None, None, "glm-4.5-air"),
@@ -112,3 +117,20 @@ async def test_the_readmes_selector_runs_with_one_key_f_179(
         exec(example, names)
         await names["choose"]()
     assert capsys.readouterr().out.startswith("ok (ToolCall(tool='get_price'")
+
+
+@pytest.mark.parametrize("kind", ["tools", "pointers"])
+async def test_a_failed_selection_names_model_host_and_setting(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "missing-model")
+    error = b'{"error": {"message": "no such model", "code": "model_not_found"}}'
+    async with loopback(answer(404, error)) as server, OpenAICompatibleClient(server.config()) as client:
+        if kind == "tools":
+            selection: Any = await ToolSelector(client).select_detailed(task=TASK, tool_registry=REGISTRY)
+        else:
+            selection = await ContextRelevanceSelector(client).select_detailed(query="rain", pointers=[POINTER])
+    assert selection.status == "error"
+    for text in ("missing-model", "127.0.0.1", VARIABLE):
+        assert text in selection.problem
+        assert text in caplog.text

@@ -18,7 +18,6 @@ from llm_common.selection.relevance import ContextRelevanceSelector
 from llm_common.selection.results import ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
-from llm_common.tools import ToolRegistry
 from tests.tools.hostile_schemas import AMBIGUOUS, ANY_JSON, nested_alternatives, nested_objects
 
 TASK = PlannedTask(id=1, description="Weather in Ulm")
@@ -58,7 +57,7 @@ async def test_a_tool_with_a_hostile_schema_can_be_chosen_a_2(parameters: dict[s
 
 
 def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
-    assert signature("t", "", AMBIGUOUS) == "t(x?: ((any[]|str)[]|str)[]|str)".replace("any[]|str", "any[]|str")
+    assert signature("t", "", AMBIGUOUS) == "t(x?: (any[]|str)[]|str)"
     assert signature("t", "", nested_alternatives(20)) == "t(x?: any)"
     many = {"anyOf": [{"const": number} for number in range(20)]}
     assert signature("t", "", {"properties": {"x": many}}) == "t(x?: 0|1|2|3|4|5|6|7|…)"
@@ -66,7 +65,7 @@ def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
         f"p{number}": {"type": "array", "items": {"anyOf": [{"type": "string"}, ANY_JSON]}} for number in range(900)
     }
     shown = signature("t", "", {"properties": wide})
-    assert "p0?: (str|{…})[]" in shown
+    assert "p0?: (str|{x?: any})[]" in shown
     assert "p899?: any[]" in shown
 
 
@@ -87,8 +86,8 @@ async def test_a_catalogue_that_cannot_be_read_is_a_status_a_2(nest: Any, make: 
 
 
 async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, end = await read_catalogue(tools(ANY_JSON)), Event()
-    quick = await read_catalogue(tools(AMBIGUOUS))
+    slow, end = await read_catalogue(tools(ANY_JSON, count=2)), Event()  # as no other test has it
+    quick = await read_catalogue(tools(AMBIGUOUS, count=2))
     kind = type(slow)
     compute = vars(kind)["signatures"]._compute
     monkeypatch.setattr(
@@ -104,9 +103,7 @@ async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.Monkey
 Select = Callable[[], Awaitable[Any]]
 CONFIG = ToolSelectionConfig(timeout_s=0.2)
 SELECTIONS: dict[str, Select] = {
-    "tools": lambda: ToolSelector(ScriptedClient([]), CONFIG).select_detailed(
-        task=TASK, tool_registry=ToolRegistry([max])
-    ),
+    "tools": lambda: ToolSelector(ScriptedClient([]), CONFIG).select_detailed(task=TASK, tool_registry=tools(ANY_JSON)),
     "lexical tools": lambda: LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=tools(ANY_JSON)),
     "pointers": lambda: ContextRelevanceSelector(ScriptedClient([]), timeout_s=0.2).select_detailed(
         query="rain", pointers=[POINTER]

@@ -58,7 +58,7 @@ def weather(**args: Any) -> dict[str, Any]:
     ("given", "read", "note"),
     [
         ({"days": None}, {}, "days: null was read as left out"),
-        ({"days": None, "note": None, "limit": None, "free": None}, {"note": None, "limit": None, "free": None}, "days: null"),
+        ({"days": None, "note": None, "free": None}, {"note": None, "free": None}, "days: null was read as left out"),
         ({"days": "5"}, {"days": 5}, "days: a text was read as a number"),
         ({"limit": "-5"}, {"limit": -5}, "limit: a text was read as a number"),
         ({"scale": "0.5"}, {"scale": 0.5}, "scale: a text was read as a number"),
