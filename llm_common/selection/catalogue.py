@@ -340,7 +340,7 @@ def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
         return _from_text(schema, checked=checked) if isinstance(schema, str) else _from_list(schema)
     except RecursionError as exc:
         raise ToolFailedError(
-            "the tools of the registry are nested too deeply to be read; simplify their schemas", tool=_REGISTRY
+            "the tools of the registry are nested too deeply to be read; use flatter schemas", tool=_REGISTRY
         ) from exc
 
 
