@@ -1,10 +1,11 @@
 """`LLMClient`: the interface between llm-common and a model."""
 
+import inspect
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from llm_common.core.models import LLMMessage, LLMResponse
+from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
 
 
 class LLMClient(ABC):
@@ -59,3 +60,46 @@ class LLMClient(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+# Attributes by which a client of another package is known without importing it, and what makes it an `LLMClient`.
+# The first that fits counts: LiteLLM's router has a `chat` as well.
+_DIALECTS: Final = (
+    ("ainvoke", "LangChainClient(client)"),
+    ("acompletion", 'LiteLLMClient(client.acompletion, model="...")'),
+    ("chat.completions.create", 'OpenAISDKClient(client, model="...")'),
+    ("messages.create", 'LiteLLMClient(litellm.acompletion, model="anthropic/...")'),
+    ("run_sync", "PydanticAIClient(client.model)"),
+    ("request_stream", "PydanticAIClient(client)"),
+)
+
+
+def check_client(client: object) -> None:
+    """Nothing, if the object has a `chat_completion` that can be called.
+
+    Raises:
+        TypeError: It has none. The text names the adapter for a client of another package, which is known by its shape.
+    """
+    method = getattr(client, "chat_completion", None)
+    unbound = isinstance(client, type) and inspect.isfunction(inspect.getattr_static(client, "chat_completion", None))
+    if callable(method) and not unbound:
+        return
+    name = client.__name__ if isinstance(client, type) else type(client).__name__
+    raise TypeError(f"{name} is no client: it has no chat_completion that can be called; {_way_out(client)}")
+
+
+def _way_out(client: object) -> str:
+    if isinstance(client, type):
+        return f"pass an instance of {client.__name__}"
+    if isinstance(client, LLMConfig):
+        return "pass OpenAICompatibleClient(config)"
+    if inspect.isfunction(client) and client.__name__ == "acompletion":
+        return 'wrap it: llm_common.core.LiteLLMClient(acompletion, model="...")'
+    for path, adapter in _DIALECTS:
+        found: object = client
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if callable(found):
+            blocking = adapter.startswith("OpenAISDK") and not inspect.iscoroutinefunction(inspect.unwrap(found))
+            return f"{'take the async client and ' if blocking else ''}wrap it: llm_common.core.{adapter}"
+    return "pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()"

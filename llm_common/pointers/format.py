@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.text.display import (
     PLACEHOLDER_NONCE,
     Excerpt,
@@ -109,11 +109,12 @@ def render_selected_contexts(
         The text and a block for each pointer. A result that the store cannot load is one line that says so.
 
     Raises:
+        TypeError: `pointers` holds something else, such as ids.
         ValueError: `max_chars` is negative.
     """
     if max_chars < 0:
         raise ValueError(f"max_chars is {max_chars}; it must be 0 or more")
-    results = [_load(pointer, store) for pointer in pointers]
+    results = [_load(pointer, store) for pointer in as_pointers(pointers)]
     full, named = _how_many_fit(results, max_chars)
     lines = [result.line for result in results[full:named]] + _closing(len(results) - named)
     frames = [result.frame for result in results[:full]]
@@ -176,7 +177,8 @@ class _Result:
             return self.line
         total = len(self.text)
         note = _NOTE if body.chars_shown == total else _NOTE + _NOTE_ON_CUT.format(shown=body.chars_shown, total=total)
-        content = "\n".join([one_line(self.pointer.summary, max_chars=300), body.text])
+        # The summary begins with the tool's name, which may look like a heading.
+        content = "\n".join([without_headings(one_line(self.pointer.summary, max_chars=300)), body.text])
         return "\n".join([self.heading, note, fenced(content, nonce)])
 
     def account(self, chars_shown: int, *, is_block: bool) -> RenderedBlock:

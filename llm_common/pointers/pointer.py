@@ -7,7 +7,7 @@ hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest hol
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import islice, repeat
@@ -287,3 +287,21 @@ def _shown_value(value: Json) -> str:
 
 def _shown(text: str) -> str:
     return one_line(text, max_chars=_VALUE_CHARS)
+
+
+def as_pointers(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
+    """The pointers as a list.
+
+    Raises:
+        TypeError: They are something else, such as ids or dicts. The text says what to pass.
+    """
+    given: object = pointers  # a caller without a type checker passes anything
+    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping | BaseModel)
+    listed: list[Any] = list(pointers) if several else [pointers]
+    wrong = [type(each).__name__ for each in listed if not several or not hasattr(each, "pointer_id")]
+    if wrong:
+        raise TypeError(
+            f"pointers {'holds' if several else 'is'} a {wrong[0]}; pass a list of ContextPointer, as "
+            "store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict"
+        )
+    return listed

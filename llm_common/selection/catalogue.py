@@ -1,23 +1,24 @@
 """`Catalogue`: a registry's tools, as a prompt shows them and as they rank."""
 
-import asyncio
 import hashlib
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 
+from llm_common._threads import in_thread
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ConfigError, ToolFailedError
 from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
-from llm_common.text.display import in_fence, one_line, printable
+from llm_common.text.display import in_fence, one_line, printable, without_headings
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
@@ -28,11 +29,15 @@ _MAX_TOOL_NAME_CHARS = 256  # names of third-party tools are longer than ours, a
 _MAX_VALUE_CHARS = 24
 _MAX_VALUES = 8
 _MAX_NESTED = 8
+_MAX_LEVELS = 3
+_MAX_TYPES = 1_000
 _MAX_SENTENCE_CHARS = 160
 _MAX_REFS = 8
 
+_PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
 _PARAMETERS = ("parameters", "inputSchema", "input_schema")
+_REGISTRY = "the tool registry"
 _CACHED_CATALOGUES = 8
 _PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _FIELDS = {"name": 3.0, "description": 1.0, "parameters": 0.5}
@@ -42,14 +47,31 @@ _K = 1  # sub-tasks need different tools: the first of each ranking outweighs ag
 _RANKED_PER_TEXT = 100
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 
+LATE = "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
+"""The problem of a selection whose deadline passed before anything was asked."""
+
 Schema = Mapping[str, Any]
+ValueT = TypeVar("ValueT")
+
+
+class _Computed(Generic[ValueT]):
+    """A property that is computed once; without the lock that `cached_property` of Python 3.11 shares among objects."""
+
+    def __init__(self, compute: Callable[[Any], ValueT]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, owner: Any, kind: type) -> ValueT:
+        value = vars(owner)[self._compute.__name__] = self._compute(owner)
+        return value
 
 
 def signature(name: str, description: str, parameters: Schema) -> str:
     """The tool on one line: name, typed parameters, first sentence of the description.
 
-    A question mark marks an optional parameter. Names at most eight enum values, and the parameters of objects one
-    level deep. Removes line breaks and control characters.
+    A question mark marks an optional parameter. Names at most eight enum values or alternatives, and the parameters of
+    objects one level deep; types nested more than three levels deep are `any`, and so are those after the first 1,000.
+    Removes line breaks and control characters.
 
     Args:
         name: The tool's name.
@@ -57,8 +79,8 @@ def signature(name: str, description: str, parameters: Schema) -> str:
         parameters: JSON Schema of the arguments.
     """
     sentence = _SENTENCE_END.split(one_line(description, max_chars=_MAX_SENTENCE_CHARS), maxsplit=1)[0]
-    listed = ", ".join(_parameters(parameters, parameters, limit=None, nested=True))
-    shown = f"{one_line(name, max_chars=_MAX_TOOL_NAME_CHARS)}({listed})"
+    listed = ", ".join(_Types(parameters).parameters(parameters, limit=None, nested=True))
+    shown = f"{without_headings(one_line(name, max_chars=_MAX_TOOL_NAME_CHARS))}({listed})"
     return f"{shown} - {sentence}" if sentence else shown
 
 
@@ -104,42 +126,56 @@ def _parts(schema: Schema, root: Schema) -> list[Schema]:
     return [resolved, *(resolve(part, root) for part in _schemas(resolved.get("allOf")))]
 
 
-def _parameters(schema: Schema, root: Schema, *, limit: int | None, nested: bool) -> list[str]:
-    needed = required_of(schema, root)
-    properties = properties_of(schema, root)
-    shown = [
-        f"{one_line(name, max_chars=_MAX_NAME_CHARS)}{'' if name in needed else '?'}: {_type(value, root, nested)}"
-        for name, value in list(properties.items())[:limit]
-    ]
-    return shown if limit is None or len(properties) <= limit else [*shown, "…"]
+class _Types:
+    """The types of one tool's parameters in words; the work is bounded, also for recursive schemas."""
 
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = _MAX_TYPES
 
-def _type(schema: Schema, root: Schema, nested: bool) -> str:
-    """The type in words, alternatives joined by a bar."""
-    schema = resolve(schema, root)
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list) and values:
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MAX_VALUES]]
-        shown = [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
-        return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
-    alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
-    if alternatives:
-        return "|".join(dict.fromkeys(_type(alternative, root, nested) for alternative in alternatives))
-    kinds = schema.get("type")
-    if isinstance(kinds, list):
-        return "|".join(_plain_type({**schema, "type": kind}, root, nested) for kind in kinds) or "any"
-    return _plain_type(schema, root, nested)
+    def parameters(self, schema: Schema, *, limit: int | None, nested: bool, level: int = 0) -> list[str]:
+        """Each parameter with its type."""
+        needed = required_of(schema, self._root)
+        properties = properties_of(schema, self._root)
+        shown = [
+            f"{one_line(name, max_chars=_MAX_NAME_CHARS)}{mark}: {self._type(properties[name], nested, level)}"
+            for name in list(properties)[:limit]
+            for mark in ["" if name in needed else "?"]
+        ]
+        return shown if limit is None or len(properties) <= limit else [*shown, "…"]
 
+    def _type(self, schema: object, nested: bool, level: int) -> str:
+        """The type, alternatives joined by a bar."""
+        schema = resolve(schema, self._root)
+        self._left -= 1
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values:
+            texts = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MAX_VALUES]]
+            shown = [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
+            return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
+        alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
+        if alternatives:
+            if level > _MAX_LEVELS or self._left < 0:
+                return "any"
+            types = [self._type(alternative, nested, level + 1) for alternative in alternatives[:_MAX_VALUES]]
+            return "|".join(dict.fromkeys([*types, "…"] if len(alternatives) > _MAX_VALUES else types))
+        kinds = schema.get("type")
+        if isinstance(kinds, list):
+            plain = (self._plain({**schema, "type": kind}, nested, level) for kind in kinds[:_MAX_VALUES])
+            return "|".join(plain) or "any"
+        return self._plain(schema, nested, level)
 
-def _plain_type(schema: Schema, root: Schema, nested: bool) -> str:
-    kind = schema.get("type")
-    if kind == "array":
-        items = _type(resolve(schema.get("items"), root), root, nested)
-        return f"({items})[]" if "|" in items else f"{items}[]"
-    if kind == "object" or "properties" in schema or "allOf" in schema:
-        inner = _parameters(schema, root, limit=_MAX_NESTED, nested=False) if nested else []
-        return f"{{{', '.join(inner)}}}" if inner else "{…}"
-    return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
+    def _plain(self, schema: Schema, nested: bool, level: int) -> str:
+        kind = schema.get("type")
+        deep = level > _MAX_LEVELS or self._left < 0
+        if kind == "array":
+            items = "any" if deep else self._type(schema.get("items"), nested, level + 1)
+            return f"({items})[]" if "|" in items else f"{items}[]"
+        if kind == "object" or "properties" in schema or "allOf" in schema:
+            shown = nested and not deep
+            inner = self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1) if shown else []
+            return f"{{{', '.join(inner)}}}" if inner else "{…}"
+        return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
 
 
 def _schemas(value: object) -> list[Schema]:
@@ -161,24 +197,24 @@ class ToolDefinition:
     description: str
     parameters: Mapping[str, Any]
 
-    @cached_property
+    @_Computed
     def signature(self) -> str:
         """The tool on one line; see `signature`."""
         return signature(self.name, self.description, self.parameters)
 
-    @cached_property
+    @_Computed
     def signature_tokens(self) -> int:
         """At most this many tokens of a line with the signature."""
         return UpperBoundCounter().count(f"{self.signature}\n")
 
-    @cached_property
+    @_Computed
     def text(self) -> str:
         """The tool as canonical JSON."""
         return json_text(
             {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}, sort_keys=True
         )
 
-    @cached_property
+    @_Computed
     def text_tokens(self) -> int:
         """At most this many tokens of a line with the JSON."""
         return UpperBoundCounter().count(f"{self.text}\n")
@@ -190,7 +226,7 @@ class ToolDefinition:
         except ConfigError:
             return ()  # the registry's mistake: its tools must stay usable
 
-    @cached_property
+    @_Computed
     def _schema(self) -> str:
         return json_text(dict(self.parameters), sort_keys=True)
 
@@ -212,54 +248,56 @@ class Catalogue:
     checked: bool
     empty: bool
 
-    @cached_property
+    @_Computed
     def signatures(self) -> str:
         """One line per tool, in canonical order."""
         return "\n".join(definition.signature for definition in self.definitions)
 
-    @cached_property
+    @_Computed
     def signature_tokens(self) -> int:
         """At most this many tokens of `signatures`."""
         return UpperBoundCounter().count(self.signatures)
 
-    @cached_property
+    @_Computed
     def text_tokens(self) -> int:
         """At most this many tokens of `text`."""
         return UpperBoundCounter().count(self.text)
 
-    @cached_property
+    @_Computed
     def fenced_signatures(self) -> str:
         """The signatures in a fence that they cannot close."""
         return in_fence(self.signatures)
 
-    @cached_property
+    @_Computed
     def fenced_text(self) -> str:
         """The text in a fence that it cannot close."""
         return in_fence(self.text)
 
-    @cached_property
+    @_Computed
     def names(self) -> tuple[str, ...]:
         """The names of the tools, in canonical order."""
         return tuple(definition.name for definition in self.definitions)
 
-    @cached_property
+    @_Computed
     def digest(self) -> str:
         """SHA-256 of the content, the same in every process."""
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
 
     def find(self, name: str) -> ToolDefinition | None:
-        """The tool of that name, else the only one that differs in case and separators."""
-        exact = self._by_name.get(name)
-        if exact is not None:
-            return exact
-        similar = self._by_key.get(_key(name), [])
-        return similar[0] if len(similar) == 1 else None
+        """The tool of that name, else the only one that differs in case, separators and a prefix like `functions.`."""
+        bare = _PREFIX.sub("", name)
+        for wanted in dict.fromkeys((name, bare)):
+            exact = self._by_name.get(wanted)
+            similar = [exact] if exact is not None else self._by_key.get(_key(wanted), [])
+            if similar:
+                return similar[0] if len(similar) == 1 else None
+        return None
 
-    @cached_property
+    @_Computed
     def _by_name(self) -> dict[str, ToolDefinition]:
         return {definition.name: definition for definition in self.definitions}
 
-    @cached_property
+    @_Computed
     def _by_key(self) -> dict[str, list[ToolDefinition]]:
         keys: dict[str, list[ToolDefinition]] = {}
         for definition in self.definitions:
@@ -278,19 +316,32 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
         ToolFailedError: The registry raised, or returned neither text nor a list of definitions.
         UnserialisableError: The list holds what JSON cannot.
     """
-    with third_party_code("the tool registry"):
+    if not callable(getattr(registry, "get_tools_schema", None)):
+        raise ToolFailedError(
+            f"the tool registry is a {type(registry).__name__} without get_tools_schema(); pass a ToolRegistry",
+            tool=_REGISTRY,
+        )
+    with third_party_code(_REGISTRY):
         schema = registry.get_tools_schema()
         if inspect.isawaitable(schema):
             schema = await schema
+    if not isinstance(schema, (str, list, tuple)):
+        raise ToolFailedError(
+            f"the tool registry returned a {type(schema).__name__}, neither text nor a list; let get_tools_schema() "
+            "return one",
+            tool=_REGISTRY,
+        )
     # In threads: reading a few thousand tools takes a quarter of a second.
-    if isinstance(schema, str):
-        return await asyncio.to_thread(_from_text, schema, checked=isinstance(registry, ToolRegistry))
-    if isinstance(schema, (list, tuple)):
-        return await asyncio.to_thread(_from_list, schema)
-    raise ToolFailedError(
-        "the tool registry returned neither text nor a list; let get_tools_schema() return one",
-        tool="the tool registry",
-    )
+    return await in_thread(_read, schema, checked=isinstance(registry, ToolRegistry))
+
+
+def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
+    try:
+        return _from_text(schema, checked=checked) if isinstance(schema, str) else _from_list(schema)
+    except RecursionError as exc:
+        raise ToolFailedError(
+            "the tools of the registry are nested too deeply to be read; use flatter schemas", tool=_REGISTRY
+        ) from exc
 
 
 @lru_cache(maxsize=_CACHED_CATALOGUES)
@@ -370,7 +421,8 @@ def _index(catalogue: Catalogue) -> LexicalIndex:
     index = LexicalIndex(_FIELDS)
     rows = []
     for number, definition in enumerate(catalogue.definitions):
-        parameters = " ".join(_parameter_texts(definition.parameters, definition.parameters, depth=_DEPTH))
+        texts = _parameter_texts(definition.parameters, definition.parameters, depth=_DEPTH)
+        parameters = " ".join(islice(texts, _MAX_TYPES))
         fields = {"name": definition.name, "description": definition.description, "parameters": parameters}
         rows.append((f"{number:06}", fields))  # the key sorts as the catalogue does, which orders ties
     index.add_many(rows)

@@ -4,14 +4,21 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from llm_common._threads import in_thread
 from llm_common.core.decision import SelectionStatus
-from llm_common.errors import ToolFailedError, UnserialisableError
+from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
 from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.scan import stem
 from llm_common.selection.argument_filling import fill_arguments
-from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
-from llm_common.selection.results import ChoosesTools, ToolSelection, ToolSelectionConfig
+from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
+from llm_common.selection.results import (
+    ChoosesTools,
+    ToolSelection,
+    ToolSelectionConfig,
+    check_question,
+    checked_config,
+)
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.validation import Problem
 
@@ -28,14 +35,15 @@ class LexicalToolSelector(ChoosesTools):
     fails closed as `ToolSelector` does.
 
     Args:
-        config: Only `max_calls` is used; None reads the environment once, here.
+        config: Only `max_calls` and the deadline of a whole selection are used; None reads the environment once, here.
 
     Raises:
         ConfigError: An environment variable cannot be used.
+        TypeError: `config` is no `ToolSelectionConfig`.
     """
 
     def __init__(self, config: ToolSelectionConfig | None = None) -> None:
-        self.config = config or ToolSelectionConfig.from_env()
+        self.config = checked_config(config)
 
     async def select_detailed(
         self,
@@ -54,21 +62,28 @@ class LexicalToolSelector(ChoosesTools):
             context: Known values by parameter name; they take precedence over the texts.
 
         Returns:
-            A selection; a failure of the registry is its `status`. Only cancellation is raised.
+            A selection; a failure of the registry is its `status`, never raised.
+
+        Raises:
+            TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
+        check_question(task, query)
         try:
-            catalogue = await read_catalogue(tool_registry)
-        except (ToolFailedError, UnserialisableError) as exc:
+            async with asyncio.timeout(self.config.total_s):
+                catalogue = await read_catalogue(tool_registry)
+                if catalogue.empty:
+                    return ToolSelection(status="no_candidates", used="lexical", tools_total=0, tools_shown=0)
+                return await in_thread(self._select, catalogue, task, query, context or {})
+        except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used="lexical", problem=exc.message)
-        if catalogue.empty:
-            return ToolSelection(status="no_candidates", used="lexical", tools_total=0, tools_shown=0)
-        if not catalogue.definitions:
-            return ToolSelection(status="error", used="lexical", problem="the registry's text cannot be read as tools")
-        return await asyncio.to_thread(self._select, catalogue, task, query, context or {})
+        except TimeoutError:
+            return ToolSelection(status="timeout", used="lexical", problem=LATE)
 
     def _select(
         self, catalogue: Catalogue, task: PlannedTask, query: str | None, context: Mapping[str, Any]
     ) -> ToolSelection:
+        if not catalogue.definitions:
+            return ToolSelection(status="error", used="lexical", problem="the registry's text cannot be read as tools")
         proposed: list[dict[str, Any]] = []
         dropped: list[DroppedCall] = []
         whole = [task.description, *([query] if query else [])]

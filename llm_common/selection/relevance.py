@@ -18,10 +18,13 @@ from llm_common._env import (
     read_text,
 )
 from llm_common._telemetry import span
+from llm_common._threads import in_thread
+from llm_common.core.client import check_client
 from llm_common.core.decision import CallOptions, Decision, Prompt, SelectionCache, Verdict, closed_object, decide
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.errors import ModelNotFoundError, NoThreadError
+from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
 from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
@@ -47,6 +50,8 @@ Choose the candidates whose output helps to answer the query, the most useful fi
 Answer with one JSON object and nothing else: {"pointer_ids": ["<id>", "<id>"]}. \
 Use ids of candidates only. If none helps, answer {"pointer_ids": []}."""
 
+_MODEL_VARIABLES: Final = (CONTEXT_SELECTION_MODEL, TOOL_SELECTION_MODEL)
+_RANKING_S: Final = 1.0
 _MAX_SHOWN: Final = 200
 _MAX_PROMPT_BYTES: Final = 64_000
 _FEEDBACK_BYTES: Final = 1_000
@@ -90,12 +95,19 @@ class LexicalRelevanceSelector:
         Returns:
             At most `max_selected` pointers, best first. None, with the status `empty`, if no candidate shares a word
             with the query: recency alone never chooses.
+
+        Raises:
+            TypeError: `query` is no text, or `pointers` holds something else, such as ids.
         """
-        candidates = _distinct(pointers)
+        candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
             return RelevanceSelection(status="no_candidates", used="lexical", choices=_explained(candidates, []))
         with span("pointers.select", used="lexical", candidates=len(candidates)) as current:
-            ranked = await asyncio.to_thread(rank_pointers, query, candidates, embedder=self._embedder)
+            try:
+                ranked = await in_thread(rank_pointers, query, candidates, embedder=self._embedder)
+            except NoThreadError as exc:
+                choices = _explained(candidates, [])
+                return RelevanceSelection(status="error", used="lexical", problem=exc.message, choices=choices)
             related = [entry.pointer for entry in ranked] if any(entry.matches for entry in ranked) else []
             kept, over_the_cap = related[: self._max_selected], related[self._max_selected :]
             current.set_attribute("selected", len(kept))
@@ -132,6 +144,7 @@ class ContextRelevanceSelector:
     Raises:
         ValueError: `max_selected` is negative, or `timeout_s` or `deadline_s` is not positive.
         ConfigError: A variable, read when the selector is made, has an unusable value.
+        TypeError: `client` has no `chat_completion`.
     """
 
     def __init__(
@@ -147,14 +160,17 @@ class ContextRelevanceSelector:
         deadline_s: float | None = None,
         cache: SelectionCache | None = None,
     ) -> None:
+        check_client(client)
         if timeout_s is None:
             timeout_s = read_float(CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S) or 0.0
         self._client = client
         self._max_selected = selection_cap(max_selected)
         self._fail_closed = read_flag(CONTEXT_SELECTION_FAIL_CLOSED) if fail_closed is None else fail_closed
         self._include_digest = include_digest
+        named = {variable.name: read_text(replace(variable, default="")) for variable in _MODEL_VARIABLES}
+        self._chosen_by = "the argument `model`" if model else next(filter(named.get, named), None)
         self._options = CallOptions(
-            model=model or read_text(CONTEXT_SELECTION_MODEL) or read_text(replace(TOOL_SELECTION_MODEL, default="")),
+            model=model or named.get(self._chosen_by or ""),
             fallback_model=fallback_model,
             timeout_s=timeout_s,
             deadline_s=deadline_s,
@@ -178,33 +194,59 @@ class ContextRelevanceSelector:
 
         Returns:
             The selection. Failures of the client and of the reply are its `status`, never raised.
+
+        Raises:
+            TypeError: `query` is no text, or `pointers` holds something else, such as ids.
         """
-        candidates = _distinct(pointers)
+        candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
             return RelevanceSelection(status="no_candidates", used="model", choices=_explained(candidates, []))
         with span("pointers.select", used="model", candidates=len(candidates)) as current:
-            ends_at = self._options.ends_at()
-            prompt = await asyncio.to_thread(
-                build_relevance_prompt, query, candidates, most=self._max_selected, include_digest=self._include_digest
-            )
-            decision = await decide(self._client, prompt.question, self._options, ends_at=ends_at)
-            selection = await self._selection(query, candidates, prompt, decision)
+            selection = await self._select(query, candidates)
             current.set_attribute("status", selection.status)
             current.set_attribute("selected", len(selection.pointers))
         return selection
 
+    async def _select(self, query: str, candidates: list[ContextPointer]) -> RelevanceSelection:
+        ends_at = self._options.ends_at()
+        most, digests = self._max_selected, self._include_digest
+        status: Literal["timeout", "error"] = "timeout"
+        problem = "no thread was free before the deadline; raise it, or select less at once"
+        try:
+            async with asyncio.timeout_at(ends_at):
+                prompt = await in_thread(build_relevance_prompt, query, candidates, most=most, include_digest=digests)
+        except NoThreadError as exc:
+            status, problem = "error", exc.message
+        except TimeoutError:
+            pass
+        else:
+            decision = await decide(self._client, prompt.question, self._options, ends_at=ends_at)
+            return await self._selection(query, candidates, prompt, decision, ends_at=ends_at)
+        _log.warning("no pointers were chosen: status %s: %s", status, problem)
+        choices = _explained(candidates, [], not_shown=candidates)
+        return RelevanceSelection(
+            status=status, used="model", problem=problem, choices=choices, not_shown=len(candidates)
+        )
+
     async def _selection(
-        self, query: str, candidates: list[ContextPointer], prompt: "RelevancePrompt", decision: "Decision[_Chosen]"
+        self,
+        query: str,
+        candidates: list[ContextPointer],
+        prompt: "RelevancePrompt",
+        decision: "Decision[_Chosen]",
+        *,
+        ends_at: float,
     ) -> RelevanceSelection:
         status = decision.status
         used: Literal["model", "lexical"] = "model"
         chosen = decision.verdict.choice.pointers if decision.verdict else []
-        if status not in {"ok", "empty"}:
-            _log.warning("the model chose no pointers: %s", status)
+        failed = status not in {"ok", "empty"}
+        if failed:
+            if isinstance(decision.error, ModelNotFoundError) and self._chosen_by:
+                decision.error.chosen_by = self._chosen_by
+            _log.warning("the model chose no pointers: status %s: %s", status, decision.problem)
             if not self._fail_closed:
-                used = "lexical"
-                ranked = await asyncio.to_thread(rank_pointers, query, candidates)
-                chosen = [entry.pointer for entry in ranked if entry.matches]
+                used, chosen = "lexical", await _related(query, candidates, ends_at=ends_at)
         kept, over_the_cap = chosen[: self._max_selected], chosen[self._max_selected :]
         shown_ids = {pointer.pointer_id for pointer in prompt.shown}
         not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
@@ -221,7 +263,20 @@ class ContextRelevanceSelector:
             not_shown=len(not_shown),
             tokens_saved=prompt.tokens_saved,
             cached=decision.cached,
+            problem=decision.problem if failed else "",
         )
+
+
+async def _related(query: str, candidates: list[ContextPointer], *, ends_at: float) -> list[ContextPointer]:
+    """The pointers that share a word with the query, best first; none if no thread ranks them in time."""
+    # A model that did not answer used up the time.
+    ends_at = max(ends_at, asyncio.get_running_loop().time() + _RANKING_S)
+    try:
+        async with asyncio.timeout_at(ends_at):
+            ranked = await in_thread(rank_pointers, query, candidates)
+    except (TimeoutError, NoThreadError):
+        return []
+    return [entry.pointer for entry in ranked if entry.matches]
 
 
 class _Reply(BaseModel):
@@ -333,9 +388,15 @@ def _judge(reply: _Reply, shown: Sequence[ContextPointer]) -> Verdict[_Chosen]:
     return Verdict(choice, len(chosen))
 
 
-def _distinct(pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
-    """The pointers in order, each id once; the last pointer of an id counts."""
-    return list({pointer.pointer_id: pointer for pointer in pointers}.values())
+def _candidates(query: object, pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
+    """The pointers in order, each id once; the last pointer of an id counts.
+
+    Raises:
+        TypeError: The query is no text, or the pointers are something else.
+    """
+    if not isinstance(query, str):
+        raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
+    return list({pointer.pointer_id: pointer for pointer in as_pointers(pointers)}.values())
 
 
 def _explained(

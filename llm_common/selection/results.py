@@ -1,6 +1,7 @@
 """What selectors return, and why; and the settings of tool selection."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,7 @@ from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.tool_calls import DroppedCall
 
+_DEFAULT_PROVIDER = "zai"  # serves the default model under its plain name
 _MAX_CALLS = 100
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
@@ -22,7 +24,8 @@ class ToolSelectionConfig(BaseModel):
     """How tools are selected.
 
     Attributes:
-        model: Asked first.
+        model: Asked first. If it is not set and the client names another provider than z.ai, the client's own default
+            is asked instead.
         fallback_model: Asked once if the first reply was not usable; may be the same. None makes no second call.
         max_calls: Most calls of a selection; the model's first ones are kept.
         timeout_s: Seconds for one attempt.
@@ -58,10 +61,14 @@ class ToolSelectionConfig(BaseModel):
         """Seconds that a whole selection may take."""
         return self.call_options().total_s
 
-    def call_options(self, cache: SelectionCache | None = None) -> CallOptions:
-        """The part of the settings that concerns the model calls."""
+    def call_options(self, cache: SelectionCache | None = None, *, client: object = None) -> CallOptions:
+        """The part of the settings that concerns the model calls of this client."""
+        model: str | None = self.model
+        provider = getattr(client, "provider", None)
+        if "model" not in self.model_fields_set and isinstance(provider, str) and provider != _DEFAULT_PROVIDER:
+            model = None  # the client's own
         return CallOptions(
-            model=self.model,
+            model=model,
             fallback_model=self.fallback_model,
             timeout_s=self.timeout_s,
             deadline_s=self.deadline_s,
@@ -79,13 +86,41 @@ class ToolSelectionConfig(BaseModel):
         max_calls = _env.read_int(_env.TOOL_SELECTION_MAX_CALLS, minimum=1, maximum=_MAX_CALLS)
         timeout_s = _env.read_float(_env.TOOL_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
         given = {
-            "model": _env.read_text(_env.TOOL_SELECTION_MODEL),
+            "model": _env.read_text(replace(_env.TOOL_SELECTION_MODEL, default="")),  # the default counts as not set
             "fallback_model": _env.read_text(_env.TOOL_SELECTION_FALLBACK_MODEL),
             "max_calls": max_calls,
             "timeout_s": timeout_s,
             "fail_closed": _env.read_flag(_env.TOOL_SELECTION_FAIL_CLOSED),
         }
         return cls.model_validate({name: value for name, value in given.items() if value is not None})
+
+
+def checked_config(config: object) -> ToolSelectionConfig:
+    """The configuration; None reads the environment.
+
+    Raises:
+        ConfigError: An environment variable cannot be used.
+        TypeError: It is none.
+    """
+    if config is None:
+        return ToolSelectionConfig.from_env()
+    if not isinstance(config, ToolSelectionConfig):
+        raise TypeError(
+            f"config is of type {type(config).__name__}; pass a ToolSelectionConfig(model=..., max_calls=...)"
+        )
+    return config
+
+
+def check_question(task: object, query: object) -> None:
+    """Nothing, if the task has what a `PlannedTask` has, and the query is a text or None.
+
+    Raises:
+        TypeError: One is something else. The text says what to pass.
+    """
+    if not hasattr(task, "sub_tasks") or not hasattr(task, "description"):
+        raise TypeError(f'task is of type {type(task).__name__}; pass PlannedTask(id=1, description="...")')
+    if query is not None and not isinstance(query, str):
+        raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
 
 
 class _Selection(BaseModel):
@@ -98,6 +133,7 @@ class _Selection(BaseModel):
     attempts: tuple[Attempt, ...] = ()
     tokens_saved: int = 0
     cached: bool = False
+    problem: str = ""
 
     @property
     def failed(self) -> bool:
@@ -120,19 +156,20 @@ class ToolSelection(_Selection):
         used: What chose: a `model`, or the `lexical` ranking.
         attempts: One record for each model call, in order; at most two.
         dropped: Proposed calls that will not run.
+        notes: What was read leniently in the calls to run, such as a `null` for an optional argument; without values.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`
             counts; 0 without a shortlist.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
-        problem: What went wrong if `failed`, without text of a user, tool or model; else "".
+        problem: What went wrong if `failed`, without text of a user, tool or reply; else "".
     """
 
     calls: tuple[ToolCall, ...] = ()
     dropped: tuple[DroppedCall, ...] = ()
+    notes: tuple[str, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None
-    problem: str = ""
 
     @property
     def shortlisted(self) -> bool:
@@ -209,6 +246,7 @@ class RelevanceSelection(_Selection):
         not_shown: Candidates that did not fit into the prompt.
         tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
+        problem: What went wrong if `failed`, without text of a user or reply; else "".
     """
 
     pointers: list[ContextPointer] = []

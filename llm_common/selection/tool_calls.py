@@ -8,6 +8,7 @@ from llm_common.core.extraction import extract_json
 from llm_common.errors import MalformedReplyError, UnserialisableError
 from llm_common.plans import ToolCall
 from llm_common.selection.catalogue import Catalogue
+from llm_common.selection.near_misses import read_leniently
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.validation import Problem
@@ -15,6 +16,15 @@ from llm_common.tools.validation import Problem
 DropReason = Literal["malformed", "unknown_tool", "invalid_args", "unfilled", "repeat", "over_limit"]
 
 _MAX_NAME_CHARS = 64
+_OTHER_KEYS = (("name", "tool"), ("arguments", "args"))
+_REASONS: dict[DropReason, str] = {
+    "malformed": "malformed: it names no tool, or its args are no object",
+    "unknown_tool": "unknown tool: none that is offered has this name",
+    "invalid_args": "invalid args",
+    "unfilled": "unfilled: the texts do not hold its required arguments",
+    "repeat": "repeat: the same call came before",
+    "over_limit": "over limit: there are `max_calls` valid calls before it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +44,26 @@ class DroppedCall:
 
     def __str__(self) -> str:
         listed = "; ".join(map(str, self.problems))
-        return f"{self.tool or 'a call'}: {self.reason.replace('_', ' ')}{f' ({listed})' if listed else ''}"
+        return f"{self.tool or 'a call'}: {_REASONS[self.reason]}{f' ({listed})' if listed else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCalls:
-    """The valid calls in their order, and the dropped ones."""
+    """The valid calls in their order, the dropped ones, and what was read leniently in the valid ones."""
 
     calls: tuple[ToolCall, ...]
     dropped: tuple[DroppedCall, ...]
+    notes: tuple[str, ...] = ()
 
 
 def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: int) -> CheckedCalls:
     """The first `max_calls` valid calls, in order, under the tools' own names.
 
-    Checks each call alone. It needs `tool` and `args`; `reasoning` is optional. `args` is an object, or a string that
-    holds exactly one JSON object, as in the chat completions API; anything else makes the call malformed. If the
-    catalogue is `checked`, the name must be a tool's (case and separators may differ if that is unique) and the
-    arguments must fit its schema. A repeat, the same tool with the same canonical arguments, does not count towards
-    the limit.
+    Checks each call alone. It needs `tool` and `args`, or `name` and `arguments`; `reasoning` is optional. `args` is an
+    object, or a string that holds exactly one JSON object, as in the chat completions API; anything else makes the call
+    malformed. If the catalogue is `checked`, the name must be a tool's (see `Catalogue.find`) and the arguments must
+    fit its schema, as they are or as `read_leniently` reads them. A repeat, the same tool with the same canonical
+    arguments, does not count towards the limit.
 
     Args:
         proposed: The calls of a reply, as data.
@@ -61,9 +72,13 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
     """
     calls: list[ToolCall] = []
     dropped: list[DroppedCall] = []
+    notes: list[str] = []
     seen: set[str] = set()
     for item in proposed:
-        call = DroppedCall(_shown_name(item), "over_limit") if len(calls) == max_calls else _read_call(item, catalogue)
+        if len(calls) == max_calls:
+            dropped.append(DroppedCall(_shown_name(item), "over_limit"))
+            continue
+        call, read_as = _read_call(item, catalogue)
         if isinstance(call, DroppedCall):
             dropped.append(call)
             continue
@@ -77,7 +92,8 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
         else:
             seen.add(key)
             calls.append(call)
-    return CheckedCalls(tuple(calls), tuple(dropped))
+            notes += [f"{one_line(call.tool, max_chars=_MAX_NAME_CHARS)}: {note}" for note in read_as]
+    return CheckedCalls(tuple(calls), tuple(dropped), tuple(notes))
 
 
 def read_native_calls(tool_calls: list[dict[str, Any]]) -> object:
@@ -86,25 +102,42 @@ def read_native_calls(tool_calls: list[dict[str, Any]]) -> object:
     for tool_call in tool_calls:
         function = tool_call.get("function", tool_call)
         facts = function if isinstance(function, dict) else {}
-        calls.append({"tool": facts.get("name"), "args": facts.get("arguments")})
+        args = facts.get("arguments")
+        read = _read_args(args)  # here a string is the form that the API sends
+        calls.append({"tool": facts.get("name"), "args": args if read is None else read})
     return {"calls": calls}
 
 
-def _read_call(item: object, catalogue: Catalogue) -> ToolCall | DroppedCall:
+def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCall, list[str]]:
+    """The call, with a note on each thing that was read leniently; or why it is dropped."""
     facts = item if isinstance(item, Mapping) else {}
-    tool, args, reasoning = facts.get("tool"), _read_args(facts.get("args")), facts.get("reasoning")
+    notes = [f"{key} was read as {wanted}" for key, wanted in _OTHER_KEYS if key in facts and wanted not in facts]
+    tool, reasoning = _tool_of(facts), facts.get("reasoning")
+    given = facts["args"] if "args" in facts else facts.get("arguments")
+    args = _read_args(given)
     if not isinstance(tool, str) or not tool.strip() or args is None:
-        return DroppedCall(_shown_name(item), "malformed")
+        return DroppedCall(_shown_name(item), "malformed"), []
+    if isinstance(given, str):
+        notes.append("the arguments were a JSON text")
     name = tool.strip()
     if catalogue.checked:
         definition = catalogue.find(name)
         if definition is None:
-            return DroppedCall(_shown_name(item), "unknown_tool")
+            return DroppedCall(_shown_name(item), "unknown_tool"), []
+        if definition.name != name:
+            notes.append("the name was written differently")
+            name = definition.name
         problems = definition.find_problems(args)
         if problems:
-            return DroppedCall(definition.name, "invalid_args", problems)
-        name = definition.name
-    return ToolCall(tool=name, args=args, reasoning=reasoning if isinstance(reasoning, str) else "")
+            args, changes = read_leniently(args, definition.parameters)
+            if not changes or definition.find_problems(args):
+                return DroppedCall(name, "invalid_args", problems), []
+            notes += changes
+    return ToolCall(tool=name, args=args, reasoning=reasoning if isinstance(reasoning, str) else ""), notes
+
+
+def _tool_of(facts: Mapping[Any, Any]) -> object:
+    return facts["tool"] if "tool" in facts else facts.get("name")
 
 
 def _read_args(args: object) -> dict[str, Any] | None:
@@ -118,5 +151,5 @@ def _read_args(args: object) -> dict[str, Any] | None:
 
 
 def _shown_name(item: object) -> str:
-    tool = item.get("tool") if isinstance(item, Mapping) else None
+    tool = _tool_of(item) if isinstance(item, Mapping) else None
     return one_line(tool, max_chars=_MAX_NAME_CHARS) if isinstance(tool, str) else ""

@@ -8,16 +8,21 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import span
+from llm_common._threads import in_thread
+from llm_common.core.client import check_client
 from llm_common.core.decision import Decision, Prompt, SelectionCache, Verdict, closed_object, decide
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import ToolFailedError, UnserialisableError
+from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
-from llm_common.selection.catalogue import Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
+from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import (
     ChoosesTools,
     ToolSelection,
     ToolSelectionConfig,
+    check_question,
+    checked_config,
 )
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json
@@ -53,6 +58,9 @@ class ToolSelector(ChoosesTools):
     The client is called once per selection, or twice if the first reply was not usable and a fallback model is set.
     One selector may serve many selections at once.
 
+    Without a configured model it asks for `glm-4.5-air` at z.ai, and of a client that does not name its `provider`; at
+    any other provider for the client's own default.
+
     Args:
         client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, it gets up to 500
             tool names as an enum.
@@ -61,14 +69,16 @@ class ToolSelector(ChoosesTools):
 
     Raises:
         ConfigError: An environment variable cannot be used.
+        TypeError: `client` has no `chat_completion`, or `config` is no `ToolSelectionConfig`.
     """
 
     def __init__(
         self, client: SupportsChat, config: ToolSelectionConfig | None = None, *, cache: SelectionCache | None = None
     ) -> None:
+        check_client(client)
         self._client = client
         self._cache = cache
-        self.config = config or ToolSelectionConfig.from_env()
+        self.config = checked_config(config)
 
     async def select_detailed(
         self,
@@ -92,22 +102,28 @@ class ToolSelector(ChoosesTools):
             context: Known facts; anything that has a JSON form.
 
         Returns:
-            A selection; failures of the model, the client, the registry or the context are its `status`. Only
-            cancellation is raised.
+            A selection; failures of the model, the client, the registry or the context are its `status`, never raised.
+
+        Raises:
+            TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
+        check_question(task, query)
         with span("llm_common.select_tools") as current:
             selection = await self._select(task, tool_registry, query, context)
             current.set_attribute("status", selection.status)
             current.set_attribute("calls", len(selection.calls))
             current.set_attribute("attempts", len(selection.attempts))
         if selection.failed:
-            _log.warning("tool selection failed: status %s, %d attempts", selection.status, len(selection.attempts))
+            attempts = len(selection.attempts)
+            _log.warning(
+                "tool selection failed: status %s, %d attempts: %s", selection.status, attempts, selection.problem
+            )
         return selection
 
     async def _select(
         self, task: PlannedTask, registry: OffersTools, query: str | None, context: dict[str, Any] | None
     ) -> ToolSelection:
-        options = self.config.call_options(self._cache)
+        options = self.config.call_options(self._cache, client=self._client)
         ends_at = options.ends_at()
         try:
             async with asyncio.timeout_at(ends_at):
@@ -115,11 +131,11 @@ class ToolSelector(ChoosesTools):
                 if catalogue.empty:
                     return ToolSelection(status="no_candidates", used="model", tools_total=0, tools_shown=0)
                 # In a thread: describing and ranking a few thousand tools takes a good part of a second, once.
-                text = await asyncio.to_thread(_prompt_text, catalogue, self.config, task, query, context)
-        except (ToolFailedError, UnserialisableError) as exc:
+                text = await in_thread(_prompt_text, catalogue, self.config, task, query, context)
+        except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used="model", problem=exc.message)
         except TimeoutError:
-            return ToolSelection(status="timeout", used="model", problem="the tool registry did not answer in time")
+            return ToolSelection(status="timeout", used="model", problem=LATE)
         prompt = Prompt(
             system=text.system,
             user=text.user,
@@ -129,7 +145,10 @@ class ToolSelector(ChoosesTools):
             read_tool_calls=read_native_calls,
             scope=f"{self.config.model_dump_json()}{catalogue.digest}" if self._cache is not None else "",
         )
-        return _selection(await decide(self._client, prompt, options, ends_at=ends_at), text, catalogue)
+        decision = await decide(self._client, prompt, options, ends_at=ends_at)
+        if isinstance(decision.error, ModelNotFoundError) and options.model is not None:
+            decision.error.chosen_by = f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
+        return _selection(decision, text, catalogue)
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)
@@ -248,6 +267,7 @@ def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: C
         used="model",
         attempts=decision.attempts,
         dropped=checked.dropped,
+        notes=checked.notes,
         tools_total=len(catalogue.definitions) if catalogue.checked else None,
         tools_shown=None if text.tools is None else len(text.tools),
         tokens_saved=text.tokens_saved,

@@ -129,7 +129,7 @@ class ReadBackTool(Tool):
                 do.
             ToolFailedError: The result cannot be read; the message says why, and does not ask to run its tool again.
         """
-        arguments, problems = self._bind(args)
+        arguments, problems = self._bind(_without_nulls(args))
         if problems:
             raise ToolArgumentsError(
                 f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call", tool=self.name
@@ -151,6 +151,16 @@ def explain_miss(error: StoreError) -> str:
     if error.reason == "unknown":
         return "no stored result of this session has this id; use an id that was shown to you"
     return f"the stored result is gone ({error.reason}); go on without it, and say so where it matters"
+
+
+def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments without the `null`s that strict function calling sends for what is left out."""
+    if not isinstance(args, Mapping):
+        return args  # `_bind` says what is wrong
+    given = {name: value for name, value in args.items() if value is not None}
+    if isinstance(select := given.get("select"), Mapping):
+        given["select"] = {name: value for name, value in select.items() if value is not None}
+    return given
 
 
 def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:

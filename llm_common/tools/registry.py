@@ -17,11 +17,17 @@ class ToolRegistry:
 
     Args:
         tools: Registered first; see `register`.
+
+    Raises:
+        TypeError: `tools` is no list.
     """
 
     def __init__(self, tools: Iterable[Any] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._schema: str | None = None
+        given: object = tools  # a caller without a type checker passes anything
+        if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+            raise TypeError(f"tools is a {type(given).__name__}; pass a list, such as ToolRegistry([function])")
         for tool in tools:
             self.register(tool)
 
@@ -154,6 +160,7 @@ def _tool_from(source: Any, *, name: str | None, description: str | None, parame
         )
     if not callable(source):
         raise ConfigError(
-            "this is no tool; pass a function, a Tool, or an object with metadata and execute()", variable="tool"
+            f"a {type(source).__name__} is no tool; pass a function, a Tool, or an object with metadata and execute()",
+            variable="tool",
         )
     return Tool(source, name=name, description=description, parameters=parameters)

@@ -67,7 +67,8 @@ class Tool:
 
     Raises:
         ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a type without a JSON
-            Schema, or a broken schema.
+            Schema, or a schema that is broken or has too many alternatives (see `compile_schema`).
+        TypeError: An argument of the wrong kind.
         UnserialisableError: The schema is not JSON.
     """
 
@@ -81,6 +82,13 @@ class Tool:
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
+        for wanted, value, fits, hint in (
+            ("function", function, callable(function), "a function, sync or async"),
+            ("description", description, isinstance(description, str | None), "a text"),
+            ("parameters", parameters, isinstance(parameters, Mapping | None), "a JSON Schema as a dict"),
+        ):
+            if not fits:
+                raise TypeError(f"{wanted} of the tool is a {type(value).__name__}; pass {hint}")
         self.name = name if name is not None else getattr(function, "__name__", type(function).__name__)
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise ConfigError(

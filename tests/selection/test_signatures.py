@@ -85,3 +85,7 @@ def test_any_schema_gives_one_line_and_no_error(description: str, schema: Any) -
     shown = signature("t", description, schema if isinstance(schema, dict) else {"properties": {"p": schema}})
     assert shown.splitlines() == [shown]
     shown.encode()
+
+
+def test_a_tools_name_forges_no_heading_f_173() -> None:
+    assert signature("### Tools", "### x", {}) == " ### Tools() - ### x"

@@ -378,3 +378,18 @@ async def test_errors_repeat_nothing_of_the_question() -> None:
         with pytest.raises(ToolError) as caught:
             await read({"items": []}, select)
         assert "canary" not in str(caught.value)
+
+
+async def test_null_means_left_out_u_b16() -> None:
+    pointer_id, load = await stored({"items": ITEMS[:3]})
+    tool = ReadBackTool(load)
+    whole = await tool.run({"pointer_id": pointer_id})
+    assert (await tool.run({"pointer_id": pointer_id, "select": None, "cursor": None})).rendered == whole.rendered
+    nulls = {"filter": None, "keys": None, "lines": None, "chars": None, "regex": None}
+    part = await tool.run({"pointer_id": pointer_id, "select": {"path": "/items/1/name", **nulls}, "cursor": None})
+    assert "item 1" in part.rendered
+    assert (await tool.run({"pointer_id": pointer_id, "select": {"path": None, **nulls}})).rendered == whole.rendered
+    wrong: list[Any] = [{"pointer_id": None}, None, {"pointer_id": pointer_id, "other": 1}]
+    for args in wrong:
+        with pytest.raises(ToolArgumentsError):
+            await tool.run(args)

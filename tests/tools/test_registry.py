@@ -396,3 +396,31 @@ async def test_a_tool_result_is_handed_back_as_it_is() -> None:
 def test_a_tool_result_keeps_further_fields() -> None:
     result = ToolResult.model_validate({"success": True, "data": 1, "evidence": ["e"]})
     assert result.model_dump() == {"success": True, "data": 1, "source_urls": [], "error": None, "evidence": ["e"]}
+
+
+UNTYPED_TOOL: Any = Tool
+UNTYPED_REGISTRY: Any = ToolRegistry
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: UNTYPED_TOOL("get_price"), "function of the tool is a str; pass a function, sync or async"),
+        (lambda: UNTYPED_TOOL(print, description=5, parameters={}), "description of the tool is a int; pass a text"),
+        (lambda: UNTYPED_TOOL(print, parameters=[]), "parameters of the tool is a list; pass a JSON Schema as a dict"),
+        (lambda: UNTYPED_TOOL(print, parameters=dict), "parameters of the tool is a type; pass a JSON Schema"),
+        (lambda: UNTYPED_REGISTRY(print), r"tools is a builtin_function_or_method; pass a list, such as ToolRegistry"),
+        (lambda: UNTYPED_REGISTRY({"print": print}), "tools is a dict; pass a list"),
+        (lambda: UNTYPED_REGISTRY("print"), "tools is a str; pass a list"),
+        (lambda: UNTYPED_REGISTRY(None), "tools is a NoneType; pass a list"),
+    ],
+)
+def test_a_wrong_kind_of_argument_says_what_to_pass(make: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        make()
+
+
+@pytest.mark.parametrize("wrong", [{"name": "t"}, "get_price", 5, None])
+def test_what_is_no_tool_cannot_be_registered(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=f"a {type(wrong).__name__} is no tool; pass a function"):
+        ToolRegistry().register(wrong)

@@ -1,0 +1,80 @@
+"""What is no client is refused where it is passed, with the adapter that takes it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from llm_common.core import LLMConfig
+from llm_common.core.client import check_client
+from llm_common.testing import ScriptedClient
+
+
+async def answer(**_: Any) -> None:
+    """Stands for a method of a third-party client."""
+
+
+async def acompletion(**_: Any) -> None:
+    """In the shape of LiteLLM's function."""
+
+
+def blocking(**_: Any) -> None:
+    """Stands for a method of a synchronous client."""
+
+
+def at(path: str, method: object = answer) -> Any:
+    """An object with a method at a dotted path."""
+    for name in reversed(path.split(".")):
+        method = SimpleNamespace(**{name: method})
+    return method
+
+
+class Stub:
+    async def chat_completion(self, **_: Any) -> None:
+        """As an application's own class has it."""
+
+
+class Static:
+    @staticmethod
+    async def chat_completion(**_: Any) -> None:
+        """Callable on the class."""
+
+
+WRONG: dict[str, tuple[object, str]] = {
+    "AsyncOpenAI": (at("chat.completions.create"), 'wrap it: llm_common.core.OpenAISDKClient(client, model="...")'),
+    "OpenAI": (at("chat.completions.create", blocking), "take the async client and wrap it: .*OpenAISDKClient"),
+    "Anthropic": (at("messages.create"), "LiteLLMClient.*anthropic/"),
+    "LangChain": (at("ainvoke"), r"LangChainClient\(client\)"),
+    "LiteLLM router": (
+        SimpleNamespace(acompletion=answer, chat=at("completions.create")),
+        r"LiteLLMClient\(client.acompletion",
+    ),
+    "acompletion": (acompletion, r"LiteLLMClient\(acompletion"),
+    "pydantic-ai model": (at("request_stream"), r"PydanticAIClient\(client\)"),
+    "pydantic-ai agent": (at("run_sync"), r"PydanticAIClient\(client.model\)"),
+    "a class": (Stub, "pass an instance of Stub"),
+    "an adapter's class": (ScriptedClient, "pass an instance of ScriptedClient"),
+    "a configuration": (
+        LLMConfig(base_url="http://box/v1", default_model="m", api_key=SecretStr("sk-secret")),
+        r"pass OpenAICompatibleClient\(config\)",
+    ),
+    "a model's name": ("gpt-4.1-mini", "str is no client.*OpenAICompatibleClient.from_env"),
+    "None": (None, "NoneType is no client"),
+    "a value as the method": (SimpleNamespace(chat_completion="x"), "no chat_completion that can be called"),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=f"f_178 {name}") for name in WRONG])
+def test_what_is_no_client_is_refused_with_its_adapter_u_b17(name: str) -> None:
+    client, text = WRONG[name]
+    with pytest.raises(TypeError, match=text.replace('(client, model="...")', ".*model=")) as caught:
+        check_client(client)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "client", [Stub(), Static, Static(), ScriptedClient([]), SimpleNamespace(chat_completion=answer)]
+)
+def test_anything_that_can_chat_is_a_client(client: object) -> None:
+    check_client(client)

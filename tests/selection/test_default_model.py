@@ -1,0 +1,136 @@
+"""Which model is asked when none is configured."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llm_common.core import OpenAICompatibleClient, OpenAISDKClient
+from llm_common.core.client import LLMClient
+from llm_common.plans import PlannedTask
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.results import ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
+from llm_common.testing import ScriptedClient
+from llm_common.tools import ToolRegistry
+from tests.core.loopback import Wire, answer, loopback, ok, response
+
+README = Path(__file__).parents[2] / "README.md"
+TASK = PlannedTask(id=1, description="What does Apple trade at?")
+CALL = json.dumps({"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}}]})
+VARIABLE = "LLM_COMMON_TOOL_SELECTION_MODEL"
+
+
+def get_price(ticker: str) -> str:
+    """The price of a share."""
+    return ticker
+
+
+REGISTRY = ToolRegistry([get_price])
+POINTER = ContextPointer(
+    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="rain t", result_path="x"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_model_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (VARIABLE, "LLM_COMMON_CONTEXT_SELECTION_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def scripted(provider: str | None, model: str | None) -> ScriptedClient:
+    client = ScriptedClient([CALL])
+    client.provider, client.default_model = provider, model
+    return client
+
+
+async def asked_model(client: ScriptedClient, config: ToolSelectionConfig | None = None) -> str | None:
+    await ToolSelector(client, config).select_tool_calls(task=TASK, tool_registry=REGISTRY)
+    return client.calls[0].model
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "expected"),
+    [
+        ("openai", "gpt-4.1-mini", None),
+        ("openrouter", "z-ai/glm-4.5-air", None),
+        ("local", "default", None),
+        ("custom", "only-model", None),
+        ("langchain", None, None),
+        ("zai", "glm-4.6", "glm-4.5-air"),
+        (None, None, "glm-4.5-air"),
+    ],
+)
+async def test_no_endpoint_is_asked_for_a_model_it_lacks_f_179_u_b19(
+    provider: str | None, model: str | None, expected: str | None
+) -> None:
+    assert await asked_model(scripted(provider, model)) == expected
+
+
+@pytest.mark.parametrize("by", ["argument", "variable"])
+@pytest.mark.parametrize("name", ["glm-4.5-air", "other"])
+async def test_a_model_that_was_set_is_asked_anywhere_f_179(
+    by: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ToolSelectionConfig(model=name) if by == "argument" else None
+    if by == "variable":
+        monkeypatch.setenv(VARIABLE, name)
+    assert await asked_model(scripted("openai", "gpt-4.1-mini"), config) == name
+
+
+async def test_an_adapter_is_asked_for_its_own_model_f_179() -> None:
+    asked: list[str] = []
+
+    async def create(**arguments: Any) -> dict[str, Any]:
+        asked.append(arguments["model"])
+        return {"choices": [{"finish_reason": "stop", "message": {"content": CALL}}]}
+
+    sdk = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    client: LLMClient = OpenAISDKClient(sdk, model="my-deployment")
+    calls = await ToolSelector(client).select_tool_calls(task=TASK, tool_registry=REGISTRY)
+    assert [call.tool for call in calls] == ["get_price"]
+    assert asked == ["my-deployment"]
+
+
+async def test_the_readmes_selector_runs_with_one_key_f_179(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def one_model(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            known = request.body["model"] == "only-model"
+            await wire.send(response(200, ok(CALL)) if known else response(404, b'{"error": {"message": "no model"}}'))
+
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    example = next(text for text in examples if "ToolSelector" in text)
+    async with loopback(one_model) as server:
+        for name in ("ZAI_API_KEY", "OPENROUTER_API_KEY", "LLM_COMMON_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-loopback")
+        monkeypatch.setenv("LLM_COMMON_PROVIDER", "openai")
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "only-model")
+        names: dict[str, Any] = {}
+        exec(example, names)
+        await names["choose"]()
+    assert capsys.readouterr().out.startswith("ok (ToolCall(tool='get_price'")
+
+
+@pytest.mark.parametrize("kind", ["tools", "pointers"])
+async def test_a_failed_selection_names_model_host_and_setting(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "missing-model")
+    error = b'{"error": {"message": "no such model", "code": "model_not_found"}}'
+    async with loopback(answer(404, error)) as server, OpenAICompatibleClient(server.config()) as client:
+        if kind == "tools":
+            selection: Any = await ToolSelector(client).select_detailed(task=TASK, tool_registry=REGISTRY)
+        else:
+            selection = await ContextRelevanceSelector(client).select_detailed(query="rain", pointers=[POINTER])
+    assert selection.status == "error"
+    for text in ("missing-model", "127.0.0.1", VARIABLE):
+        assert text in selection.problem
+        assert text in caplog.text

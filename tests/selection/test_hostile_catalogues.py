@@ -1,0 +1,165 @@
+"""Catalogues that are slow or impossible to read: the selection says so in time, and others go on."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from threading import Event
+from typing import Any
+
+import pytest
+
+from llm_common._threads import MAX_WORK_THREADS, in_thread
+from llm_common.plans import PlannedTask, SubTask
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.selection.catalogue import rank_tools, read_catalogue, signature
+from llm_common.selection.lexical_tools import LexicalToolSelector
+from llm_common.selection.relevance import ContextRelevanceSelector
+from llm_common.selection.results import ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
+from llm_common.testing import ScriptedClient
+from tests.tools.hostile_schemas import AMBIGUOUS, ANY_JSON, nested_alternatives, nested_objects
+
+TASK = PlannedTask(id=1, description="Weather in Ulm")
+CALL = json.dumps({"calls": [{"tool": "tool_00", "args": {"x": "a"}}]})
+POINTER = ContextPointer(
+    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="rain t", result_path="x"
+)
+
+
+class Offers:
+    def __init__(self, schema: object) -> None:
+        self.schema = schema
+
+    def get_tools_schema(self) -> object:
+        return self.schema
+
+
+def tools(parameters: dict[str, Any], count: int = 25) -> Offers:
+    return Offers([{"name": f"tool_{number:02}", "parameters": parameters} for number in range(count)])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [ANY_JSON, AMBIGUOUS, nested_alternatives(20), nested_alternatives(200), nested_objects(24)],
+    ids=["f_155 zod", "f_155 recursive", "f_156 a_8", "f_156 deep", "f_156 objects"],
+)
+async def test_a_tool_with_a_hostile_schema_can_be_chosen_a_2(parameters: dict[str, Any]) -> None:
+    started = time.monotonic()
+    selector = ToolSelector(ScriptedClient([CALL]), ToolSelectionConfig(timeout_s=30))
+    selection = await selector.select_detailed(task=TASK, tool_registry=tools(parameters))
+    assert (selection.status, selection.tools_shown) == ("ok", 25)
+    lexical = await LexicalToolSelector(ToolSelectionConfig()).select_detailed(
+        task=TASK, tool_registry=tools(parameters)
+    )
+    assert lexical.status == "empty"
+    assert time.monotonic() - started < 5
+
+
+def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
+    assert signature("t", "", AMBIGUOUS) == "t(x?: (any[]|str)[]|str)"
+    assert signature("t", "", nested_alternatives(20)) == "t(x?: any)"
+    many = {"anyOf": [{"const": number} for number in range(20)]}
+    assert signature("t", "", {"properties": {"x": many}}) == "t(x?: 0|1|2|3|4|5|6|7|…)"
+    wide = {
+        f"p{number}": {"type": "array", "items": {"anyOf": [{"type": "string"}, ANY_JSON]}} for number in range(900)
+    }
+    shown = signature("t", "", {"properties": wide})
+    assert "p0?: (str|{x?: any})[]" in shown
+    assert "p899?: any[]" in shown
+
+
+@pytest.mark.parametrize("nest", [lambda inner: {"items": inner}, lambda inner: {"anyOf": [inner]}])
+@pytest.mark.parametrize("make", [lambda schema: schema, json.dumps], ids=["list", "text"])
+async def test_a_catalogue_that_cannot_be_read_is_a_status_a_2(nest: Any, make: Any) -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(900):
+        schema = nest(schema)
+    try:
+        offered = make([{"name": "t", "parameters": schema}])
+    except RecursionError:
+        offered = "[" * 100_000
+    for selector in (ToolSelector(ScriptedClient([], default='{"calls": []}')), LexicalToolSelector()):
+        selection = await selector.select_detailed(task=TASK, tool_registry=Offers(offered))
+        assert selection.status in {"error", "empty"}
+        assert selection.problem or not selection.failed
+
+
+async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, end = await read_catalogue(tools(ANY_JSON, count=2)), Event()  # as no other test has it
+    quick = await read_catalogue(tools(AMBIGUOUS, count=2))
+    kind = type(slow)
+    compute = vars(kind)["signatures"]._compute
+    monkeypatch.setattr(
+        vars(kind)["signatures"], "_compute", lambda owner: (owner is not slow or end.wait(20)) and compute(owner)
+    )
+    waits = asyncio.create_task(in_thread(lambda: slow.signatures))
+    assert await asyncio.wait_for(in_thread(lambda: quick.signatures), timeout=10)
+    assert not waits.done()
+    end.set()
+    assert await waits
+
+
+Select = Callable[[], Awaitable[Any]]
+CONFIG = ToolSelectionConfig(timeout_s=0.2)
+SELECTIONS: dict[str, Select] = {
+    "tools": lambda: ToolSelector(ScriptedClient([]), CONFIG).select_detailed(task=TASK, tool_registry=tools(ANY_JSON)),
+    "lexical tools": lambda: LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=tools(ANY_JSON)),
+    "pointers": lambda: ContextRelevanceSelector(ScriptedClient([]), timeout_s=0.2).select_detailed(
+        query="rain", pointers=[POINTER]
+    ),
+    "pointers, not closed": lambda: ContextRelevanceSelector(
+        ScriptedClient([]), timeout_s=0.2, fail_closed=False
+    ).select_detailed(query="rain", pointers=[POINTER]),
+}
+
+
+@pytest.mark.parametrize("kind", SELECTIONS)
+async def test_waiting_for_a_thread_ends_at_the_deadline_f_161_a_7(kind: str) -> None:
+    end = Event()
+    held = [asyncio.create_task(in_thread(end.wait, 30)) for _ in range(MAX_WORK_THREADS)]
+    await asyncio.sleep(0)
+    try:
+        selection = await asyncio.wait_for(SELECTIONS[kind](), timeout=10)
+    finally:
+        end.set()
+        await asyncio.gather(*held)
+    assert selection.status == "timeout"
+    assert "deadline" in selection.problem
+
+
+@pytest.mark.parametrize("kind", ["tools", "pointers"])
+async def test_hung_threads_of_the_application_hold_up_no_selection_f_161(kind: str) -> None:
+    end = Event()
+    loop = asyncio.get_running_loop()
+    held = [loop.run_in_executor(None, end.wait, 30) for _ in range(40)]
+    try:
+        if kind == "tools":
+            client = ScriptedClient([CALL])
+            selection: Any = await ToolSelector(client, ToolSelectionConfig(timeout_s=10)).select_detailed(
+                task=TASK, tool_registry=tools(ANY_JSON)
+            )
+        else:
+            client = ScriptedClient(['{"pointer_ids": ["24248a36f5e3"]}'])
+            selection = await ContextRelevanceSelector(client, timeout_s=10).select_detailed(
+                query="rain", pointers=[POINTER]
+            )
+    finally:
+        end.set()
+        await asyncio.gather(*held)
+    assert selection.status == "ok"
+
+
+async def test_the_shortlist_ranks_each_sub_task_m_n09_s2_14() -> None:
+    offered = [
+        {"name": name, "description": f"{name.replace('_', ' ')} for users", "parameters": {}}
+        for name in (*(f"weather_{number}" for number in range(30)), "send_invoice")
+    ]
+    client = ScriptedClient(['{"calls": []}'])
+    task = PlannedTask(id=1, description="weather", sub_tasks=[SubTask(id=1, description="send the invoice")])
+    config = ToolSelectionConfig(max_catalogue_tokens=120, shortlist_tools=3)
+    await ToolSelector(client, config).select_detailed(task=task, tool_registry=Offers(offered))
+    user = str(client.calls[0].messages[1].content)
+    assert '"name":"send_invoice"' in user.partition("Task:")[0]
+    catalogue = await read_catalogue(Offers(offered))
+    assert "send_invoice" not in [tool.name for tool in rank_tools(catalogue, ["weather"], limit=3)]

@@ -1,0 +1,83 @@
+"""A wrong kind of argument is a `TypeError` that says what to pass."""
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llm_common.plans import PlannedTask
+from llm_common.pointers.format import format_selected_contexts
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.selection.lexical_tools import LexicalToolSelector
+from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
+from llm_common.selection.results import ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
+from llm_common.testing import ScriptedClient
+from llm_common.tools import ToolRegistry
+
+POINTER = ContextPointer(
+    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="t", result_path="x"
+)
+SDK = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=print)))
+Pick = Callable[..., Awaitable[Any]]
+PICKS: dict[str, Pick] = {
+    "model": lambda **asked: ContextRelevanceSelector(ScriptedClient([])).select(**asked),
+    "lexical": lambda **asked: LexicalRelevanceSelector().select(**asked),
+}
+CHOICES: dict[str, Pick] = {
+    "model": lambda **asked: ToolSelector(ScriptedClient([]), ToolSelectionConfig()).select_tool_calls(**asked),
+    "lexical": lambda **asked: LexicalToolSelector(ToolSelectionConfig()).select_tool_calls(**asked),
+}
+NO_POINTERS: list[tuple[object, str]] = [
+    (["24248a36f5e3"], "holds a str; pass a list of ContextPointer"),
+    ([POINTER, POINTER.model_dump()], r"holds a dict; .* ContextPointer.model_validate"),
+    ("24248a36f5e3", "is a str"),
+    (POINTER, "is a ContextPointer; pass a list"),
+    (None, "is a NoneType"),
+    ([None], "holds a NoneType"),
+]
+
+
+@pytest.mark.parametrize("make", [ToolSelector, ContextRelevanceSelector])
+@pytest.mark.parametrize(
+    ("client", "text"), [(SDK, "OpenAISDKClient"), (object(), "chat_completion"), (None, "LLMClient")]
+)
+def test_a_selector_refuses_what_is_no_client_f_178_u_b17(make: Any, client: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        make(client)
+
+
+@pytest.mark.parametrize("make", [lambda config: ToolSelector(ScriptedClient([]), config), LexicalToolSelector])
+def test_a_selector_refuses_what_is_no_configuration(make: Any) -> None:
+    with pytest.raises(TypeError, match="config is of type str; pass a ToolSelectionConfig"):
+        make("glm-4.5-air")
+
+
+@pytest.mark.parametrize("kind", PICKS)
+@pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
+async def test_what_are_no_pointers_cannot_be_chosen_from_u_b17(kind: str, pointers: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        await PICKS[kind](query="prices", pointers=pointers)
+
+
+@pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
+def test_what_are_no_pointers_cannot_be_formatted_u_b17(pointers: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        format_selected_contexts(pointers=pointers, store=SimpleNamespace(load_result=lambda pointer: pointer))
+
+
+@pytest.mark.parametrize("kind", PICKS)
+@pytest.mark.parametrize("query", [None, 5, ["prices"]])
+async def test_a_query_is_a_text(kind: str, query: object) -> None:
+    with pytest.raises(TypeError, match=r"query is of type .*; pass the user's question as a text"):
+        await PICKS[kind](query=query, pointers=[POINTER])
+    with pytest.raises(TypeError, match="query is of type list"):
+        await CHOICES[kind](task=PlannedTask(id=1, description="x"), tool_registry=ToolRegistry(), query=["x"])
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+@pytest.mark.parametrize("task", ["weather", {"id": 1, "description": "weather"}, None])
+async def test_a_task_is_a_planned_task_u_b17(kind: str, task: object) -> None:
+    with pytest.raises(TypeError, match=r"task is of type .*; pass PlannedTask\(id=1"):
+        await CHOICES[kind](task=task, tool_registry=ToolRegistry())
