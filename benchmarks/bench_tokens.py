@@ -1,7 +1,8 @@
 """How far the token bound lies above the exact counts, for each kind of text, and how quickly it reads.
 
-The reference is the larger count of cl100k_base and o200k_base: a ratio of 1 is exact, one below 1 a fault of the bound.
-Prose of several languages is in `prose.toml`; code is this Python's standard library, Markdown the README. Needs the extra `tokens`. Run:
+The reference is the larger count of cl100k_base and o200k_base: a ratio of 1 is exact, one below 1 is a fault of the
+bound. Prose of several languages is in `prose.toml`; code is this Python's standard library, Markdown the README. Needs
+the extra `tokens`. Run:
 
     python benchmarks/bench_tokens.py
 """
