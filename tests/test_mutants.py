@@ -1,6 +1,5 @@
 """`make mutants` measures the tests; these make sure that it measures what it says."""
 
-
 import pytest
 
 from tools.mutants import Mutant, is_noticed, read_mutants, workplace
