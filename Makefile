@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers hops docs lock build test-llm test-services test-adapters clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build test-llm test-services test-adapters clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -89,6 +89,9 @@ bench-peers: .peers-venv/.installed ## measure the store beside released stores 
 
 hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a choice and a run
 	@$(BIN)/python tools/hops.py $(HOPS)
+
+mutants: .venv/.installed ## break some 150 promises, one at a time, and see whether the tests notice; MUTANTS=s0_18 names some
+	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
 docs: .venv/.installed ## show the public names with their docstrings
 	@$(BIN)/python -m pydoc llm_common.agents

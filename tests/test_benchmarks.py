@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,21 @@ from benchmarks.bench_store import FLOOR, FULL, RENAME, Limit, Setting, main, me
 from benchmarks.store_measuring import Sample, quiet_place, search_hits
 from benchmarks.store_subjects import Floor, Ours
 from benchmarks.store_table import Column, Table, replace_between_markers
+
+ROOT = Path(__file__).parent.parent
+DOCUMENT = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!^## ).*\n)*)", DOCUMENT, re.MULTILINE))
+SCRIPT = re.compile(r"\b((?:bench|quality)_\w+\.py)\b")
+
+
+def test_every_script_is_named_in_the_document_and_exists() -> None:
+    scripts = {path.name for pattern in ("bench_*.py", "quality_*.py") for path in (ROOT / "benchmarks").glob(pattern)}
+    assert scripts == set(SCRIPT.findall(DOCUMENT))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_with_figures_names_the_command_that_prints_them(section: str) -> None:
+    assert SCRIPT.search(SECTIONS[section])
 
 
 def test_smallest_run_shows_a_row_for_each_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 """The README keeps its word."""
 
+import asyncio
 import importlib
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.core.loopback import Wire, loopback, ok, response
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,11 +33,29 @@ def test_the_first_example_is_short_and_prints_the_one_output_that_answers(tmp_p
     assert shown.stderr == ""
 
 
-def test_the_second_example_runs_up_to_the_model() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-W", "error", "-c", EXAMPLES[1]], capture_output=True, text=True, check=False
-    )
-    assert (shown.returncode, shown.stderr) == (0, "")
+async def test_the_second_example_asks_the_model_that_the_endpoint_has_f_179_u_b19(tmp_path: Path) -> None:
+    """The user has set a key, and here where the endpoint is; it knows one model, and refuses all others."""
+
+    async def one_model(wire: Wire) -> None:
+        while request := await wire.request():
+            if request.body["model"] == "gpt-4.1-mini":
+                await wire.send(response(200, ok('{"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}}]}')))
+            else:
+                await wire.send(response(404, b'{"error": {"code": "model_not_found", "message": "unknown"}}'))
+
+    settings = {"OPENAI_API_KEY": "sk-mine", "LLM_COMMON_PROVIDER": "openai"}
+    async with loopback(one_model) as server:
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-c", EXAMPLES[1]),
+            cwd=tmp_path,
+            env=os.environ | settings | {"LLM_COMMON_BASE_URL": f"http://127.0.0.1:{server.port}/v1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        shown, problems = await program.communicate()
+    assert (program.returncode, problems.decode()) == (0, "")
+    assert shown.decode().startswith("ok ")
+    assert "AAPL" in shown.decode()
 
 
 @pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README))
