@@ -84,7 +84,7 @@ _PAIRS = (
     (
         "env",
         (
-            r"\b(?:ENV|ARG|SetEnv|setenv)[ \t]{1,9}(?P<key>[\w.-]{2,64})[ \t]{1,9}"
+            r"(?:\b|(?<=\\n))(?:ENV|ARG|SetEnv|setenv)[ \t]{1,9}(?P<key>[\w.-]{2,64})[ \t]{1,9}"
             r"[\"']?(?P<secret>[^\s\"'\\]{4,}+)"
         ),
     ),
@@ -127,8 +127,8 @@ class NamedSecrets(Rule):
         low = _lower(text)
         found = [self._after_signs(text, low, 0, len(text), is_region=False), self._after_flags(text)]
         found += [self._beside(text, compiled(pattern)) for literal, pattern in _PAIRS if literal in low]
-        if "\n" in text:
-            found.append(self._in_columns(text, low))
+        if "\n" in text or "\\n" in text:  # each character stays at its place
+            found.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
         return merge(*found)
 
     def _after_signs(self, text: str, low: str, position: int, limit: int, *, is_region: bool) -> Iterator[Span]:

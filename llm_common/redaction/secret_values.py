@@ -156,4 +156,4 @@ def _is_secret_phrase(words: list[str], strength: int) -> bool:
     if any(looks_random(word) and not is_other(word) for word in words):
         return True
     plain = all(word.isalpha() and word.islower() and word not in PROSE for word in words)
-    return strength == STRONG and plain and len(words) > 2 and _SAYS_PLACEHOLDER.isdisjoint(words)  # noqa: PLR2004
+    return strength == STRONG and plain and _SAYS_PLACEHOLDER.isdisjoint(words)

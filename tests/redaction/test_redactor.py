@@ -77,6 +77,11 @@ def parses(source: str) -> bool:
     return True
 
 
+def test_the_second_page_of_a_private_key_is_redacted_a_17() -> None:
+    page = "\n".join(("aB3x9Q" * 11)[number:][:60] for number in range(6))
+    assert redact_text(f"{page}==\n-----END RSA PRIVATE KEY-----\nafter") == f"{REDACTED}\nafter"
+
+
 def test_the_documentation_names_every_service_a_17() -> None:
     text = (Path(__file__).parents[2] / "docs" / "secrets.md").read_text(encoding="utf-8")
     assert [shape.name for shape in TOKEN_SHAPES if shape.name not in text] == []
