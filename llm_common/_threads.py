@@ -82,7 +82,7 @@ class _ToolThreads:
         try:
             return await asyncio.wrap_future(done)
         finally:
-            if done.cancelled():  # else it waits with its arguments for as long as others hang
+            if done.cancel():  # it had no thread yet, and would wait with its arguments for as long as others hang
                 with self._lock:
                     if job in self._waiting:
                         self._waiting.remove(job)

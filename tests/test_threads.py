@@ -1,9 +1,12 @@
 """Tools that hang hold threads that nothing else needs."""
 
 import asyncio
+import gc
 import os
+import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from threading import Event, Thread, current_thread
@@ -74,10 +77,11 @@ async def test_no_thread_is_an_error_that_passes_f_157(run: InThread) -> None:
 @BOTH
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
 async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: Event) -> None:
-    busy = asyncio.create_task(in_tool_thread(hung.wait))
-    await run(abs, -1)
+    busy = [asyncio.create_task(in_tool_thread(hung.wait)) for _ in range(MAX_TOOL_THREADS)]
+    await in_thread(abs, -1)
     child = os.fork()
     if child == 0:
+        signal.alarm(20)
         try:
             asyncio.set_event_loop(None)
             asyncio.events._set_running_loop(None)
@@ -87,7 +91,26 @@ async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: 
     _, status = await in_thread(os.waitpid, child, 0)
     assert os.waitstatus_to_exitcode(status) == 7
     hung.set()
-    await busy
+    await asyncio.gather(*busy)
+
+
+async def test_a_call_that_is_given_up_is_let_go_f_161(hung: Event) -> None:
+    class Argument:
+        pass
+
+    calls = [asyncio.create_task(in_tool_thread(hung.wait)) for _ in range(MAX_TOOL_THREADS)]
+    argument = Argument()
+    seen = weakref.ref(argument)
+    waits = asyncio.create_task(in_tool_thread(id, argument))
+    await asyncio.sleep(0.01)
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    del argument, waits
+    await asyncio.sleep(0.01)  # the loop lets go of the exception
+    gc.collect()
+    assert seen() is None
+    hung.set()
+    await asyncio.gather(*calls)
 
 
 def test_a_program_ends_though_a_tool_hangs_f_161() -> None:

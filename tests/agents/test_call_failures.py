@@ -20,12 +20,15 @@ from llm_common.agents import (
     Redactor,
     StreamEvent,
     SubTaskResult,
+    TokenBudget,
     ToolCall,
     ToolContextManager,
     ToolRegistry,
     ToolResult,
 )
+from llm_common.core import MessageRole
 from llm_common.errors import ToolFailedError
+from llm_common.memory import Event, InMemoryMemory
 from llm_common.testing import ScriptedClient
 
 KEY = "ghp_" + "a1B2" * 9
@@ -149,6 +152,17 @@ async def test_the_redactor_of_the_store_decides_what_is_secret_u_b4(tmp_path: P
     assert "ConnectionError: [redacted] refused A" in str(result.error)
 
 
+async def test_every_text_of_the_arguments_is_left_out_u_b4(tmp_path: Path) -> None:
+    def find(place: dict[str, Any], short: str) -> str:
+        """Finds a place."""
+        raise LookupError(f"{place['parts'][1]} is not in {place['name']}, {short}")
+
+    args = {"place": {"name": "the old harbour", "parts": ["the old", "the old harbour, pier 5"]}, "short": "today"}
+    executor = executor_of(tmp_path, registry=ToolRegistry([find]))
+    [result] = await executor.execute_tool_calls([{"tool": "find", "args": args}], 1, "q1")
+    assert result["error"] == "find raised LookupError: [place] is not in [place], today"
+
+
 async def test_a_tools_own_explanation_is_kept_u_b4(tmp_path: Path) -> None:
     class Opaque:
         async def execute(self, name: str, args: dict[str, Any]) -> str:
@@ -230,6 +244,16 @@ async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(
     assert "repeat" not in str(result.error)
 
 
+async def test_a_secret_in_a_proposed_name_is_redacted_and_the_log_is_short_u_b5(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reply = calls((KEY, {}), *((f"absent{number}", {}) for number in range(9)))
+    events, result = await run(executor_of(tmp_path, reply))
+    assert KEY not in caplog.text + str(result.error) + "".join(error["error"] for error in errors(events))
+    assert "10 proposed calls" in caplog.text
+    assert "absent8" not in caplog.text
+
+
 async def test_a_task_of_refused_calls_alone_says_which_u_b5(tmp_path: Path) -> None:
     events, result = await run(executor_of(tmp_path, calls(("absent", {}))))
     assert [error.get("reason") for error in errors(events)] == ["unknown_tool", None]
@@ -246,6 +270,25 @@ async def test_the_answering_model_is_told_what_failed_u_b4(tmp_path: Path) -> N
     assert "- filings raised ConnectionError: sec.example refused [ticker]: 503" in prompt
     assert "never conclude that there is none" in prompt
     assert KEY not in prompt
+
+
+async def test_what_failed_is_the_last_document_to_go_u_b4(tmp_path: Path) -> None:
+    client, memory = ScriptedClient(["It could not be read."]), InMemoryMemory()
+    manager = ToolContextManager(tmp_path)
+    for number in range(4):
+        text = f"filings {number} " + "of last year " * 40
+        await memory.append_event(manager.session_id, Event(role=MessageRole.TOOL, text=text))
+    results = [
+        SubTaskResult(task_id=number, sub_task_id=0, success=True, error=f"filings{number} raised")
+        for number in range(12)
+    ]
+    budget = TokenBudget(max_input_tokens=400, max_output_tokens=50)
+    await Answering(memory=memory, budget=budget).answer(client, manager, query="Which filings?", results=results)
+    prompt = "\n".join(str(message.content) for message in client.calls[0].messages)
+    assert "- filings0 raised" in prompt
+    assert "- filings9 raised" in prompt
+    assert "filings10" not in prompt
+    assert "characters left out" in prompt
 
 
 async def test_nothing_failed_adds_nothing_to_the_prompt_u_b4(tmp_path: Path) -> None:
@@ -269,6 +312,15 @@ async def test_a_model_that_may_read_back_sees_the_ids_u_b6(tmp_path: Path) -> N
     assert f'"pointer_id":"{pointer.pointer_id}"' in second
     assert "price ticker=AAPL" in second
     assert pointer.pointer_id in answering
+
+
+async def test_the_newest_outputs_are_named_u_b6(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, '{"calls": []}', read_back=True)
+    saved = [await executor.context_manager.save_context("price", {"n": number}, number) for number in range(22)]
+    await executor.execute_plan(["Compare"], "q1")
+    assert isinstance(executor.client, ScriptedClient)
+    prompt = str(executor.client.calls[0].messages)
+    assert [pointer.pointer_id in prompt for pointer in saved] == [False] * 2 + [True] * 20
 
 
 async def test_an_executor_without_read_back_names_no_outputs_u_b6(tmp_path: Path) -> None:
