@@ -111,7 +111,8 @@ class LLMConfig(BaseModel):
             An endpoint that refuses it is asked for a JSON object from then on.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Its validator is built when the first one is made, not on import. Errors quote no input, since it holds the key.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
 
     api_key: SecretStr = SecretStr("")
     base_url: str

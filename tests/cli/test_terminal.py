@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.cli.app import app
-from llm_common.cli.terminal import as_inert_json, safe_text
+from llm_common.cli.terminal import as_inert_json, print_text, safe_text
 from tests.folders.tree import PROGRAM, write
 
 CONTROLS = [
@@ -98,6 +98,11 @@ def test_documents_keep_the_true_text_escaped_f_174_a_25(tmp_path: Path, command
     assert result.exit_code == 0, (result.output, result.exception)
     assert not set(result.stdout) & set(CONTROLS)
     assert f"cookie {HOSTILE}" in json.loads(result.stdout)["packed"]
+
+
+def test_half_a_character_is_written_to_a_file(tmp_path: Path) -> None:
+    print_text("a\ud800", tmp_path / "out")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "a?\n"
 
 
 def test_a_path_that_is_no_unicode_is_written_to_a_file(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ def test_a_rule_matches_what_it_matches_in_git(checkout: Path, rule: str) -> Non
         ("a[+-9]b\n", "a/b", None),
         ("[[:upper:][:digit:]_]\n", "_", True),
         ("[[:upper:][:digit:]_]\n", "a", None),
+        ("[b-a]\n", "b", True),
+        ("[b-a]\n", "a", None),
         ("[[:nothing:]]\n", "n", None),
         ("[a\n", "[a", None),
         ("a\\\n", "a", None),
