@@ -50,8 +50,9 @@ def missing_name(package: str, name: str) -> Exception:
     if name.startswith("_") or find_spec(f"{package}.{name}") is not None:  # a submodule is about to be imported
         return unknown
     for place in _PUBLIC:
-        public = getattr(import_module(place), "__all__", ())
-        if name in _EXPORTS.get(place, public):
+        module = import_module(place)
+        lazy = {*dir(module)}.difference(vars(module))  # what needs an extra, and is in no `__all__`
+        if name in _EXPORTS.get(place, lazy.union(getattr(module, "__all__", ()))):
             text = f"cannot import name {name!r} from {package!r}: it is in {place}; write from {place} import {name}"
             return ImportError(text, name=package)
     return unknown

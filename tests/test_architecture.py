@@ -54,7 +54,7 @@ BROAD_CATCHES = {
 }
 
 # Words of a user, or of the names of a database, which a list has to know.
-ALLOWED_WORDS = {("context/intent.py", "tidy"), ("redaction/secret_names.py", "foreign")}
+ALLOWED_WORDS = {("context/intent.py", "tidy"), ("redaction/name_strength.py", "foreign")}
 
 EXTRAS = {
     "bpe_openai",

@@ -7,8 +7,8 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
+from llm_common.redaction.name_strength import CERTAIN, LIKELY, STRONG, WEAK
 from llm_common.redaction.patterns import REDACTED, Rule, Span
-from llm_common.redaction.secret_names import CERTAIN, LIKELY, STRONG, WEAK
 from llm_common.redaction.secret_values import (
     MAX_CHECKED_CHARS,
     PROSE,

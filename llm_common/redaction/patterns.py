@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llm_common.redaction.secret_names import LIKELY, STRONG, WEAK
+from llm_common.redaction.name_strength import LIKELY, STRONG, WEAK
 from llm_common.redaction.secret_values import compiled, holds_user_and_password, is_secret_value, looks_random
 from llm_common.redaction.token_shapes import TOKEN_SHAPES, TokenShape
 

@@ -15,8 +15,8 @@ from io import StringIO
 from itertools import groupby, pairwise
 
 from llm_common.redaction.assignments import NamedSecrets
+from llm_common.redaction.name_strength import LIKELY, NAME_LITERALS, STRONG, WEAK, name_strength, words_of
 from llm_common.redaction.patterns import FORM_RULES, REDACTED, SHAPE_RULES, WINDOW_CHARS, Rule, Span
-from llm_common.redaction.secret_names import LIKELY, NAME_LITERALS, STRONG, WEAK, name_strength, words_of
 from llm_common.redaction.secret_values import is_secret_number, is_secret_value
 from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 

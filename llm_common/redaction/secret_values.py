@@ -9,7 +9,7 @@ import binascii
 import re
 from functools import cache
 
-from llm_common.redaction.secret_names import CERTAIN, LIKELY, STRONG, WEAK
+from llm_common.redaction.name_strength import CERTAIN, LIKELY, STRONG, WEAK
 
 MAX_CHECKED_CHARS = 256
 """Characters of a value that are checked, so that a long one costs no more."""

@@ -55,7 +55,7 @@ def test_the_order_of_the_document_is_kept_s0_08() -> None:
 
 
 def test_secrets_are_left_out_s0_08() -> None:
-    value = {"api_key": "CANARY", "inner": {"password": ["CANARY"]}, "text": "use token=CANARY now"}
+    value = {"api_key": "CANARY", "inner": {"password": ["CANARY"]}, "text": "use token=CANARY-9f3a7c51 now"}
     digest = describe_result(value, size_bytes=1)
     assert "CANARY" not in digest
     assert "use token=[redacted] now" in digest

@@ -1,7 +1,6 @@
 """Which model is asked when none is configured."""
 
 import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from llm_common.selection.results import ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
-from tests.core.loopback import Wire, answer, loopback, ok, response
+from tests.core.loopback import answer, loopback
 
 README = Path(__file__).parents[2] / "README.md"
 TASK = PlannedTask(id=1, description="What does Apple trade at?")
@@ -94,29 +93,6 @@ async def test_an_adapter_is_asked_for_its_own_model_f_179() -> None:
     calls = await ToolSelector(client).select_tool_calls(task=TASK, tool_registry=REGISTRY)
     assert [call.tool for call in calls] == ["get_price"]
     assert asked == ["my-deployment"]
-
-
-async def test_the_readmes_selector_runs_with_one_key_f_179(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def one_model(wire: Wire) -> None:
-        while (request := await wire.request()) is not None:
-            known = request.body["model"] == "only-model"
-            await wire.send(response(200, ok(CALL)) if known else response(404, b'{"error": {"message": "no model"}}'))
-
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    example = next(text for text in examples if "ToolSelector" in text)
-    async with loopback(one_model) as server:
-        for name in ("ZAI_API_KEY", "OPENROUTER_API_KEY", "LLM_COMMON_API_KEY"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-loopback")
-        monkeypatch.setenv("LLM_COMMON_PROVIDER", "openai")
-        monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
-        monkeypatch.setenv("LLM_COMMON_MODEL", "only-model")
-        names: dict[str, Any] = {}
-        exec(example, names)
-        await names["choose"]()
-    assert capsys.readouterr().out.startswith("ok (ToolCall(tool='get_price'")
 
 
 @pytest.mark.parametrize("kind", ["tools", "pointers"])
