@@ -86,7 +86,7 @@ class Call:
             InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
             UnserialisableError: JSON cannot stand for the arguments.
         """
-        query_id = check_query_id(query_id)
+        query_id = check_query_id(query_id, show=redactor.text)
         task = str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
         if task is not None:
             task = _checked_name(task, "task_id")

@@ -186,7 +186,7 @@ class ContextPointerStore:
     def list_detailed(self, *, query_id: str) -> PointerListing:
         """The pointers of a query and how many files were skipped; otherwise as `list`."""
         with span("pointers.list") as current:
-            listing = self._index.read(check_query_id(query_id))
+            listing = self._index.read(check_query_id(query_id, show=self._redactor.text))
             now = self._clock.now()
             if any(has_expired(pointer, now) for pointer in listing.pointers):
                 alive = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
@@ -206,7 +206,10 @@ class ContextPointerStore:
             UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to another user.
             StoreError: The folder cannot be read.
         """
-        folder, names = folder_of(query_id), [meta_name(check_pointer_id(pointer_id))]
+        folder, names = (
+            folder_of(check_query_id(query_id, show=self._redactor.text)),
+            [meta_name(check_pointer_id(pointer_id))],
+        )
         [meta] = self.records.blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
         try:
             stored = parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
@@ -240,7 +243,7 @@ class ContextPointerStore:
             StoreError: The files cannot be read.
         """
         with span("pointers.load") as current:
-            check_query_id(query_id)
+            check_query_id(query_id, show=self._redactor.text)
             check_pointer_id(pointer_id)
             try:
                 stored, payload = self.records.load(query_id, pointer_id)
@@ -276,7 +279,9 @@ class ContextPointerStore:
         if isinstance(pointer_ids, str):
             raise TypeError("pointer_ids must be a list of ids, not a text; pass [pointer_id]")
         now = self._clock.now()
-        return self._maintenance.delete(check_query_id(query_id), pointer_ids, remember=remember, now=now)
+        return self._maintenance.delete(
+            check_query_id(query_id, show=self._redactor.text), pointer_ids, remember=remember, now=now
+        )
 
     def pin(self, pointer: ContextPointer) -> ContextPointer:
         """The pointer as it is stored now: it neither expires nor is evicted until it is unpinned.
@@ -356,7 +361,8 @@ class ContextPointerStore:
 
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
         _check_pointer(pointer)
-        query_id, pointer_id = check_query_id(pointer.query_id), check_pointer_id(pointer.pointer_id)
+        query_id = check_query_id(pointer.query_id, show=self._redactor.text)
+        pointer_id = check_pointer_id(pointer.pointer_id)
 
         def change(transaction: Transaction) -> ContextPointer:
             stored = transaction.current(pointer_id)
