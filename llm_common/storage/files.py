@@ -334,7 +334,7 @@ class _Folder:
                 break
             except BlockingIOError as exc:
                 if time.monotonic() >= deadline:
-                    text = f"Another writer held {self._path} for {timeout_s:g} s; raise lock_timeout_s, or end that one"
+                    text = f"Another writer held {self._path} for {timeout_s:g} s; raise lock_timeout_s, or end it"
                     raise LockTimeoutError(text) from exc
             time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
