@@ -197,7 +197,7 @@ async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
             sample
         )
         for change in (
-            {"query_id": f"/{sample.text}"},
+            {"query_id": f"../{sample.text}"},
             {"args": {"password": sample.text, sample.text: iter("")}},
             {"args": {"note": sample.text, "bad": Unknown()}},
             {"result": [sample.text, (number for number in range(3))]},

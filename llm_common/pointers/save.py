@@ -37,6 +37,7 @@ MAX_SOURCE_URLS = 50
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
 _MAX_ARGS_LEVELS: Final = 100
+_SHOWN_ID_CHARS: Final = 80
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
 _MAX_REPEATS: Final = 0xFFFF
@@ -86,7 +87,7 @@ class Call:
             InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
             UnserialisableError: JSON cannot stand for the arguments.
         """
-        query_id = check_query_id(query_id, show=redactor.text)
+        query_id = checked_query_id(query_id, redactor)
         task = str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
         if task is not None:
             task = _checked_name(task, "task_id")
@@ -132,6 +133,15 @@ class Call:
             and pointer.task_id in (self.task_id, self.shown_task_id)
             and (pointer.args_sha256 or digest_of(pointer.args)) == self.args_sha256
         )
+
+
+def checked_query_id(query_id: object, redactor: Redactor) -> str:
+    """The id itself when it is allowed; see `check_query_id`.
+
+    Raises:
+        InvalidIdError: It is not; the text names it without its secrets.
+    """
+    return check_query_id(query_id, shown=lambda text: redactor.beginning(text, max_chars=_SHOWN_ID_CHARS))
 
 
 def describe(

@@ -27,9 +27,9 @@ from llm_common.pointers.records import (
     parse_meta,
 )
 from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
-from llm_common.pointers.save import Call, Saver, describe, redacted_result
+from llm_common.pointers.save import Call, Saver, checked_query_id, describe, redacted_result
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, check_query_id, folder_of
+from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, folder_of
 from llm_common.text.canonical import decode_json, encode_json
 
 DEFAULT_MAX_RESULT_BYTES = 100_000_000
@@ -130,7 +130,7 @@ class ContextPointerStore:
 
         Args:
             query_id: What the user asked, as an id of 1 to 200 of `A-Za-z0-9_-.` and, inside, `:/@+=,` and single
-                spaces, such as `user:42:session`; names the folder, see `folder_of`.
+                spaces, such as `user:42:session`; names the folder, see `folder_of`. Stored as it is.
             task_id: Task of the plan, None without one; a number counts as its text.
             tool_name: Tool that gave the result.
             args: What the tool was called with; plain data, or what `to_plain` makes so.
@@ -186,7 +186,7 @@ class ContextPointerStore:
     def list_detailed(self, *, query_id: str) -> PointerListing:
         """The pointers of a query and how many files were skipped; otherwise as `list`."""
         with span("pointers.list") as current:
-            listing = self._index.read(check_query_id(query_id, show=self._redactor.text))
+            listing = self._index.read(checked_query_id(query_id, self._redactor))
             now = self._clock.now()
             if any(has_expired(pointer, now) for pointer in listing.pointers):
                 alive = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
@@ -206,10 +206,7 @@ class ContextPointerStore:
             UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to another user.
             StoreError: The folder cannot be read.
         """
-        folder, names = (
-            folder_of(check_query_id(query_id, show=self._redactor.text)),
-            [meta_name(check_pointer_id(pointer_id))],
-        )
+        folder, names = folder_of(checked_query_id(query_id, self._redactor)), [meta_name(check_pointer_id(pointer_id))]
         [meta] = self.records.blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
         try:
             stored = parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
@@ -243,7 +240,7 @@ class ContextPointerStore:
             StoreError: The files cannot be read.
         """
         with span("pointers.load") as current:
-            check_query_id(query_id, show=self._redactor.text)
+            query_id = checked_query_id(query_id, self._redactor)
             check_pointer_id(pointer_id)
             try:
                 stored, payload = self.records.load(query_id, pointer_id)
@@ -280,7 +277,7 @@ class ContextPointerStore:
             raise TypeError("pointer_ids must be a list of ids, not a text; pass [pointer_id]")
         now = self._clock.now()
         return self._maintenance.delete(
-            check_query_id(query_id, show=self._redactor.text), pointer_ids, remember=remember, now=now
+            checked_query_id(query_id, self._redactor), pointer_ids, remember=remember, now=now
         )
 
     def pin(self, pointer: ContextPointer) -> ContextPointer:
@@ -361,7 +358,7 @@ class ContextPointerStore:
 
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
         _check_pointer(pointer)
-        query_id = check_query_id(pointer.query_id, show=self._redactor.text)
+        query_id = checked_query_id(pointer.query_id, self._redactor)
         pointer_id = check_pointer_id(pointer.pointer_id)
 
         def change(transaction: Transaction) -> ContextPointer:

@@ -196,24 +196,23 @@ class LockingBlobStore(BlobStore, Protocol):
         """
 
 
-def check_query_id(query_id: object, *, show: Callable[[str], str] = str) -> str:
+def check_query_id(query_id: object, *, shown: Callable[[str], str] = lambda text: text[:_SHOWN_CHARS]) -> str:
     """The id itself when the store takes it: 1 to 200 of `A-Za-z0-9_-.`, and inside also `:/@+=,` and single spaces.
 
     It starts with a letter, a digit or `_`, and ends with one of these or a hyphen. None of the segments between its
     slashes is `.`, `..` or the name of a device.
 
     Args:
-        query_id: What was given as the id.
-        show: Makes it fit for the error's text, such as `Redactor.text`.
+        query_id: What may be an id.
+        shown: How the error shows a text that is none; a store takes secrets out of it.
 
     Raises:
         InvalidIdError: Anything else, whatever its type; the text names the id.
     """
     if isinstance(query_id, str) and _QUERY_ID.fullmatch(query_id) and not _UNSAFE_SEGMENT.search(query_id):
         return str.__str__(query_id)
-    given = show(query_id)[:_SHOWN_CHARS] if isinstance(query_id, str) else query_id
-    shown = repr(given) if isinstance(given, str) else f"of type {type(query_id).__name__}"
-    raise InvalidIdError(f"The query_id {shown} is not allowed; {_QUERY_ID_RULE}")
+    name = repr(shown(query_id)) if isinstance(query_id, str) else f"of type {type(query_id).__name__}"
+    raise InvalidIdError(f"The query_id {name} is not allowed; {_QUERY_ID_RULE}")
 
 
 def folder_of(query_id: object) -> str:
