@@ -25,14 +25,14 @@ _NAME_BACKWARDS = r"(?P<space>[ \t]{0,9})(?:D5%|[\]*]){0,2}(?P<quote>(?:[\"'`]\\
 _FLAG = r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])"
 _QUOTE = r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?"
 _SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
-_BARE = rf"(?:(?!{_SOFT_END})\S)*+"
+_BARE = rf"(?:[^\s&,;)}}\]\"'`<\\]++|(?!{_SOFT_END})\S)*+"
 _ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
 _NEW_LINE = r"\r?\n|\\{1,9}n"  # or as JSON writes it
 _BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"
 _BRACKETS = r"\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"
 _BRACKET = r"[()\[\]{}]"
 _WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
-_HEADER = r"(?:=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|[^\"'\r\n\\])*+"  # up to its quote, or its line's end
+_HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"  # up to its quote, or its line's end
 _COOKIE = r"[\w!#$%&'*+.^|~-]{1,64}=\S"
 _CODE = r"[()\[\]{}<>]"
 _NO_VALUE = r"[A-Za-z_][A-Za-z_.-]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # a word, or a path of attributes
@@ -177,7 +177,8 @@ class NamedSecrets(Rule):
         """The cells of a table, with commas or other signs between them, under the names of secrets."""
         position = 0
         while found := compiled(f"{self.expression}{_CELL_END}").search(low, position):
-            begin, end = text.rfind("\n", position, found.start()) + 1, text.find("\n", found.end())
+            begin = max(text.rfind("\n", position, found.start()) + 1, position)
+            end = text.find("\n", found.end())
             position = end + 1
             if end < 0:
                 return

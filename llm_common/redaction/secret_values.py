@@ -116,9 +116,9 @@ def is_other(value: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """Whether a word mixes its letters, cases and digits as keys do and names do not."""
-    if len(value) < _MIN_RANDOM_CHARS:
-        return False
     head = value[:MAX_CHECKED_CHARS]
+    if len(head) < _MIN_RANDOM_CHARS or compiled(r"[0-9A-Z]").search(head) is None:
+        return False
     mixed = sum(len(part) for part in compiled(_NOT_IN_A_WORD).split(head) if _is_mixed(part))
     return mixed >= _MIN_RANDOM_CHARS or compiled(_UUID).search(head) is not None
 
