@@ -109,11 +109,13 @@ def render_selected_contexts(
         The text and a block for each pointer. A result that the store cannot load is one line that says so.
 
     Raises:
-        TypeError: `pointers` holds something else, such as ids.
+        TypeError: `pointers` holds something else, such as ids, or `store` loads nothing.
         ValueError: `max_chars` is negative.
     """
     if max_chars < 0:
         raise ValueError(f"max_chars is {max_chars}; it must be 0 or more")
+    if not callable(getattr(store, "load_result", None)):
+        raise TypeError(f"store is a {type(store).__name__}; pass the store or the session that holds the results")
     results = [_load(pointer, store) for pointer in as_pointers(pointers)]
     full, named = _how_many_fit(results, max_chars)
     lines = [result.line for result in results[full:named]] + _closing(len(results) - named)

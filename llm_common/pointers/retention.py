@@ -76,10 +76,15 @@ class Retention:
     max_bytes_per_query: int | None = None
 
     def __post_init__(self) -> None:
+        for name, limit in (("ttl_s", self.ttl_s), ("max_bytes_per_query", self.max_bytes_per_query)):
+            if limit is not None and not isinstance(limit, int | float):
+                raise TypeError(f"{name} is a {type(limit).__name__}; pass a number, or None for no limit")
         if self.ttl_s is not None and not self.ttl_s > 0:  # NaN is not either
-            raise ValueError("ttl_s must be above 0 seconds; use delete() for what must go now")
+            raise ValueError(f"ttl_s is {self.ttl_s}; pass more than 0 seconds, or use delete() for what must go now")
         if self.max_bytes_per_query is not None and self.max_bytes_per_query <= 0:
-            raise ValueError("max_bytes_per_query must be above 0; None sets no limit")
+            raise ValueError(
+                f"max_bytes_per_query is {self.max_bytes_per_query}; pass more than 0, or None for no limit"
+            )
 
     def expires_at(self, saved_at: datetime) -> str | None:
         """When a result that was saved then expires, as text; None for never."""

@@ -115,7 +115,7 @@ class FileBlobStore:
             ways_out = "use InMemoryContextPointerStore or ObjectContextPointerStore instead"
             raise StoreError(f"A store of files needs a POSIX system, such as Linux, macOS or WSL; {ways_out}")
         if durability not in ("full", "rename"):
-            raise ValueError('durability must be "full" or "rename"')
+            raise ValueError(f'durability is {durability!r}; pass "full" or "rename"')
         self._base_dir = Path(base_dir).expanduser().absolute()
         self._lock_timeout_s = lock_timeout_s
         self._access = _Access(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir, durable=durability == "full")

@@ -1,0 +1,653 @@
+"""What users get wrong, and what they are told: what happened, where, and the way out.
+
+Each row is a mistake as a user would make it, the class of the error, and its whole text. `{at}` stands for the folder
+of the test; the link that pydantic adds to its texts is left out.
+"""
+# ruff: noqa: E501 - each text stands whole
+# mypy: disable-error-code="arg-type, call-arg, list-item"
+
+import importlib
+import inspect
+import os
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from llm_common.agents import (
+    AgenticExecutor,
+    ContextPointer,
+    ContextRelevanceSelector,
+    FileContextPointerStore,
+    LexicalRelevanceSelector,
+    ObjectContextPointerStore,
+    OffloadPolicy,
+    PromptBundle,
+    TokenBudget,
+    ToolContextManager,
+    ToolRegistry,
+    ToolSelectionConfig,
+    ToolSelector,
+    fit,
+    format_selected_contexts,
+)
+from llm_common.context import ContextSelectionRequest, classify_intent
+from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
+from llm_common.errors import (
+    ConfigError,
+    CostLimitError,
+    InvalidIdError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMStatusError,
+    MalformedReplyError,
+    ModelNotFoundError,
+    PointerNotFoundError,
+    ResultTooLargeError,
+    StoreError,
+    TokenBudgetError,
+    ToolArgumentsError,
+    UnknownToolError,
+    UnsafePathError,
+    UnserialisableError,
+)
+from llm_common.folders import pack_folder
+from llm_common.memory import Event, MemoryFilters, PostgresMemory, SqliteMemory
+from llm_common.testing import ScriptedClient
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+POINTER = ContextPointer(
+    pointer_id="abcdefabcdef",
+    query_id="q",
+    tool_name="t",
+    created_at="2026-01-01T00:00:00.000000+00:00",
+    summary="t",
+    result_path="",
+)
+
+
+class AsyncOpenAI:
+    """The shape of the client of that name."""
+
+    class _Completions:
+        async def create(self) -> None:
+            """Answers."""
+
+    class _Chat:
+        completions: Any
+
+    def __init__(self) -> None:
+        self.chat = self._Chat()
+        self.chat.completions = self._Completions()
+
+
+def any_arguments(*args: str) -> str:
+    return "".join(args)
+
+
+async def closed_client() -> Any:
+    client = OpenAICompatibleClient(LLMConfig(base_url="https://models.example/v1", default_model="small"))
+    await client.aclose()
+    return await client.chat_completion([LLMMessage(role="user", content="Hello")])
+
+
+async def closed_memory(at: Path) -> Any:
+    memory = SqliteMemory(at / "memory.db")
+    await memory.aclose()
+    return await memory.recent("s")
+
+
+def from_environment(name: str, value: str, read: Callable[[], Any]) -> Any:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setitem(os.environ, name, value)
+        return read()
+
+
+async def save(at: Path, **changes: Any) -> Any:
+    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {}, "result": 1}
+    return await FileContextPointerStore(at / "store").save(**call | changes)
+
+
+async def chosen(at: Path, **changes: Any) -> Any:
+    selector = LexicalRelevanceSelector()
+    return await selector.select(**{"query": "which?", "pointers": [await save(at)]} | changes)
+
+
+async def asked(at: Path, *messages: Any, status: int = 200, body: str = "{}", **config: Any) -> Any:
+    """One call of a client whose endpoint gives this answer."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, text=body))
+    settings = LLMConfig(
+        **{"base_url": "https://models.example/v1", "api_key": "sk-mine", "default_model": "small"} | config
+    )
+    async with OpenAICompatibleClient(settings, transport=transport) as client:
+        return await client.chat_completion([*messages] or [LLMMessage(role="user", content="Hello")])
+
+
+async def remembered(at: Path, method: str, *args: Any, **named: Any) -> Any:
+    async with SqliteMemory(at / "memory.db") as memory:
+        return await getattr(memory, method)(*args, **named)
+
+
+def executor(at: Path, **changes: Any) -> AgenticExecutor:
+    manager = ToolContextManager(at / "session")
+    return AgenticExecutor(ScriptedClient([]), ToolRegistry(), manager, **changes)
+
+
+async def run(at: Path, plan: Any) -> Any:
+    return await executor(at).run("Is it snowing?", plan=plan)
+
+
+def registry() -> ToolRegistry:
+    def weather(city: str) -> str:
+        """The weather."""
+        return city
+
+    return ToolRegistry([weather])
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake, and the error that it leads to."""
+
+    name: str
+    make: Callable[[Path], Any]
+    error: type[Exception]
+    text: str
+
+
+MISTAKES = [
+    Mistake(
+        "a query id that leads out of the store",
+        lambda at: save(at, query_id="../other"),
+        InvalidIdError,
+        "The query_id '../other' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text",
+    ),
+    Mistake(
+        "an empty query id",
+        lambda at: save(at, query_id=""),
+        InvalidIdError,
+        "The query_id '' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text",
+    ),
+    Mistake(
+        "no query id",
+        lambda at: save(at, query_id=None),
+        InvalidIdError,
+        "The query_id of type NoneType is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text",
+    ),
+    Mistake(
+        "a question as the query id",
+        lambda at: save(at, query_id="What is AAPL's revenue?\n"),
+        InvalidIdError,
+        'The query_id "What is AAPL\'s revenue?\\n" is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text',
+    ),
+    Mistake(
+        "bytes as the task id",
+        lambda at: save(at, task_id=b"x"),
+        InvalidIdError,
+        "task_id must be text of at most 100,000 characters, not bytes",
+    ),
+    Mistake(
+        "no tool name",
+        lambda at: save(at, tool_name=None),
+        InvalidIdError,
+        "tool_name must be text of at most 100,000 characters, not NoneType",
+    ),
+    Mistake(
+        "no arguments",
+        lambda at: save(at, args=None),
+        UnserialisableError,
+        "args must be a mapping of names to values, not NoneType",
+    ),
+    Mistake(
+        "a list of arguments",
+        lambda at: save(at, args=["AAPL"]),
+        UnserialisableError,
+        "args must be a mapping of names to values, not list",
+    ),
+    Mistake(
+        "a number as the source",
+        lambda at: save(at, source_urls=5),
+        UnserialisableError,
+        "source_urls must be a list of addresses, not int",
+    ),
+    Mistake(
+        "one address as the sources",
+        lambda at: save(at, source_urls="https://a.example"),
+        UnserialisableError,
+        "source_urls must be a list of addresses, not str",
+    ),
+    Mistake(
+        "a lock as the result",
+        lambda at: save(at, result=threading.Lock()),
+        UnserialisableError,
+        "JSON cannot stand for a value of type lock; pass what it holds instead of the object",
+    ),
+    Mistake(
+        "a generator as the result",
+        lambda at: save(at, result=(each for each in "ab")),
+        UnserialisableError,
+        "JSON cannot stand for a value of type generator; pass what it holds instead of the object",
+    ),
+    Mistake(
+        "a negative lifetime",
+        lambda at: save(at, ttl_s=-1),
+        ValueError,
+        "ttl_s is -1; pass more than 0 seconds, or use delete() for what must go now",
+    ),
+    Mistake(
+        "a lifetime as text",
+        lambda at: save(at, ttl_s="1h"),
+        TypeError,
+        "ttl_s is a str; pass a number, or None for no limit",
+    ),
+    Mistake(
+        "a result over the limit",
+        lambda at: FileContextPointerStore(at, max_result_bytes=10).save(
+            query_id="q", task_id=None, tool_name="t", args={}, result="x" * 100
+        ),
+        ResultTooLargeError,
+        "The result takes more than 10 bytes; raise max_result_bytes or store less",
+    ),
+    Mistake(
+        "a file where the store should be",
+        lambda at: (at.joinpath("store").write_text(""), save(at))[1],
+        StoreError,
+        "The base of the store, {at}/store, is not a directory; choose another base_dir",
+    ),
+    Mistake(
+        "an unknown durability",
+        lambda at: FileContextPointerStore(at, durability="none"),
+        ValueError,
+        'durability is \'none\'; pass "full" or "rename"',
+    ),
+    Mistake(
+        "no room for any result",
+        lambda at: FileContextPointerStore(at, max_bytes_per_query=0),
+        ValueError,
+        "max_bytes_per_query is 0; pass more than 0, or None for no limit",
+    ),
+    Mistake(
+        "a pointer id for a pointer",
+        lambda at: FileContextPointerStore(at).load_result(pointer="abcdefabcdef"),
+        TypeError,
+        "pointer must be a ContextPointer, not str; load_payload takes the id of one",
+    ),
+    Mistake(
+        "a pointer of another store",
+        lambda at: FileContextPointerStore(at).load_result(pointer=POINTER),
+        PointerNotFoundError,
+        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store gave",
+    ),
+    Mistake(
+        "a pointer whose id is a path",
+        lambda at: FileContextPointerStore(at).load_result(pointer=POINTER.model_copy(update={"pointer_id": "../x"})),
+        UnsafePathError,
+        "'../x' is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits",
+    ),
+    Mistake(
+        "to pin what is not there",
+        lambda at: FileContextPointerStore(at).pin(POINTER),
+        PointerNotFoundError,
+        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store gave",
+    ),
+    Mistake(
+        "ids where pointers are chosen",
+        lambda at: chosen(at, pointers=["abcdefabcdef"]),
+        TypeError,
+        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
+    ),
+    Mistake(
+        "a store where pointers are chosen",
+        lambda at: chosen(at, pointers=FileContextPointerStore(at)),
+        TypeError,
+        "pointers is a FileContextPointerStore; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
+    ),
+    Mistake(
+        "no question",
+        lambda at: chosen(at, query=None),
+        TypeError,
+        "query is of type NoneType; pass the user's question as a text",
+    ),
+    Mistake(
+        "a negative number of outputs",
+        lambda at: LexicalRelevanceSelector(max_selected=-1),
+        ValueError,
+        "max_selected is -1; it must be 0 or more",
+    ),
+    Mistake(
+        "no client to choose outputs",
+        lambda at: ContextRelevanceSelector(None),
+        TypeError,
+        "NoneType is no client: it has no chat_completion that can be called; pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()",
+    ),
+    Mistake(
+        "a client of another dialect",
+        lambda at: ToolSelector(AsyncOpenAI()),
+        TypeError,
+        'AsyncOpenAI is no client: it has no chat_completion that can be called; wrap it: llm_common.core.OpenAISDKClient(client, model="...")',
+    ),
+    Mistake(
+        "a client that is none",
+        lambda at: ToolSelector(object()),
+        TypeError,
+        "object is no client: it has no chat_completion that can be called; pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()",
+    ),
+    Mistake(
+        "a setting that is misspelt",
+        lambda at: ToolSelectionConfig(max_call=3),
+        ValidationError,
+        "1 validation error for ToolSelectionConfig\nmax_call\n  Extra inputs are not permitted [type=extra_forbidden, input_value=3, input_type=int]",
+    ),
+    Mistake(
+        "no time at all",
+        lambda at: ToolSelectionConfig(timeout_s=0),
+        ValidationError,
+        "1 validation error for ToolSelectionConfig\ntimeout_s\n  Input should be greater than or equal to 0.001 [type=greater_than_equal, input_value=0, input_type=int]",
+    ),
+    Mistake(
+        "a text as the task",
+        lambda at: ToolSelector(ScriptedClient([])).select_tool_calls(task="Find it", tool_registry=registry()),
+        TypeError,
+        'task is of type str; pass PlannedTask(id=1, description="...")',
+    ),
+    Mistake(
+        "functions as the registry of a run",
+        lambda at: AgenticExecutor(ScriptedClient([]), [print], ToolContextManager(at)),
+        TypeError,
+        "tool_registry needs an async execute(), which list lacks; pass a ToolRegistry",
+    ),
+    Mistake(
+        "ids to render",
+        lambda at: format_selected_contexts(pointers=["abcdefabcdef"], store=FileContextPointerStore(at)),
+        TypeError,
+        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
+    ),
+    Mistake(
+        "a folder to render from",
+        lambda at: format_selected_contexts(pointers=[POINTER], store="store"),
+        TypeError,
+        "store is a str; pass the store or the session that holds the results",
+    ),
+    Mistake(
+        "negative room",
+        lambda at: format_selected_contexts(pointers=[POINTER], store=FileContextPointerStore(at), max_chars=-1),
+        ValueError,
+        "max_chars is -1; it must be 0 or more",
+    ),
+    Mistake(
+        "a number as a tool",
+        lambda at: ToolRegistry([5]),
+        ConfigError,
+        "a int is no tool; pass a function, a Tool, or an object with metadata and execute()",
+    ),
+    Mistake(
+        "two tools of one name",
+        lambda at: registry().register(lambda: None, name="weather"),
+        ConfigError,
+        "a tool called weather is registered already; choose another name, or pass replace=True",
+    ),
+    Mistake(
+        "a tool with any arguments",
+        lambda at: ToolRegistry().tool(any_arguments),
+        ConfigError,
+        "any_arguments cannot become a tool: `*args: str` cannot be passed by name; annotate named parameters, or pass parameters= as a JSON Schema",
+    ),
+    Mistake(
+        "a schema that is none",
+        lambda at: ToolRegistry().register(print, name="show", parameters={"type": "obj"}),
+        ConfigError,
+        'the parameters of show are no JSON Schema of an object; set its type to "object"',
+    ),
+    Mistake(
+        "a tool name with a space",
+        lambda at: ToolRegistry().register(registry, name="the weather"),
+        ConfigError,
+        "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one as name=",
+    ),
+    Mistake(
+        "a tool that is nearly there",
+        lambda at: registry().execute("wether", {"city": "Oslo"}),
+        UnknownToolError,
+        "no tool of that name; use one of the nearest: weather",
+    ),
+    Mistake(
+        "an argument that is missing",
+        lambda at: registry().execute("weather", {}),
+        ToolArgumentsError,
+        "weather was not run: city: missing. Correct these and call again",
+    ),
+    Mistake(
+        "an argument of another type",
+        lambda at: registry().execute("weather", {"city": 5}),
+        ToolArgumentsError,
+        "weather was not run: city: string type. Correct these and call again",
+    ),
+    Mistake(
+        "no key",
+        lambda at: OpenAICompatibleClient.from_env(),
+        ConfigError,
+        "no endpoint is configured; set ZAI_API_KEY, OPENROUTER_API_KEY or OPENAI_API_KEY, or LLM_COMMON_BASE_URL and LLM_COMMON_MODEL for a server of your own",
+    ),
+    Mistake(
+        "an address that is none",
+        lambda at: OpenAICompatibleClient(LLMConfig(base_url="models.example", default_model="small")),
+        ConfigError,
+        "base_url is no address like https://host/v1; leave out user, query, fragment and `/chat/completions`",
+    ),
+    Mistake(
+        "a setting of the client that is misspelt",
+        lambda at: LLMConfig(base_url="https://models.example/v1", default_model="small", modle="small"),
+        ValidationError,
+        "1 validation error for LLMConfig\nmodle\n  Extra inputs are not permitted [type=extra_forbidden]",
+    ),
+    Mistake(
+        "a message as a text",
+        lambda at: asked(at, "Hello"),
+        TypeError,
+        "messages[0] is a str; pass an LLMMessage, or a dict with `content` and a `role` of system, user, assistant, function, tool",
+    ),
+    Mistake(
+        "a message without a role",
+        lambda at: asked(at, {"content": "Hello"}),
+        TypeError,
+        "messages[0] has no usable role; pass an LLMMessage, or a dict with `content` and a `role` of system, user, assistant, function, tool",
+    ),
+    Mistake(
+        "a model that the endpoint lacks",
+        lambda at: asked(at, status=404, body='{"error": {"code": "model_not_found", "message": "no"}}'),
+        ModelNotFoundError,
+        "model small at models.example: the endpoint knows no such model or path (404); check model and base_url; the model was named by LLM_COMMON_MODEL or default_model",
+    ),
+    Mistake(
+        "a key that is refused",
+        lambda at: asked(at, status=401),
+        LLMAuthError,
+        "model small at models.example: the endpoint refused the key (401); check it and what it may use",
+    ),
+    Mistake(
+        "an answer that is no JSON",
+        lambda at: asked(at, body="<html>"),
+        MalformedReplyError,
+        "model small at models.example: the reply is not declared as JSON; check base_url, or take another model",
+    ),
+    Mistake(
+        "a server that fails",
+        lambda at: asked(at, status=400, body="bad"),
+        LLMStatusError,
+        "model small at models.example: the endpoint answered with an error (status 400); see `.body` for what it said",
+    ),
+    Mistake(
+        "a limit on dollars without a price",
+        lambda at: asked(at, cost_limit_usd=0.01),
+        CostLimitError,
+        'model small at models.example: nothing was sent: cost_limit_usd is $0.01, and the price of this model is not known; give it in LLMConfig.prices, or count it as the dearest known model by unknown_price="dearest" or LLM_COMMON_UNKNOWN_PRICE=dearest',
+    ),
+    Mistake(
+        "a closed client",
+        lambda at: closed_client(),
+        LLMConnectionError,
+        "model small at models.example: this client is closed; make a new one",
+    ),
+    Mistake(
+        "a request with a misspelt name",
+        lambda at: ContextSelectionRequest(bugdet=1, intent=classify_intent("x"), token_budget=100),
+        ValidationError,
+        "1 validation error for ContextSelectionRequest\nbugdet\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]",
+    ),
+    Mistake(
+        "a negative budget",
+        lambda at: ContextSelectionRequest(intent=classify_intent("x"), token_budget=-5),
+        ValidationError,
+        "1 validation error for ContextSelectionRequest\ntoken_budget\n  Value error, token_budget is -5; give a whole number above 0 [type=value_error, input_value=-5, input_type=int]",
+    ),
+    Mistake(
+        "a number as the intent",
+        lambda at: ContextSelectionRequest(intent=5, token_budget=100),
+        ValidationError,
+        "1 validation error for ContextSelectionRequest\nintent\n  Input should be a valid dictionary or instance of UserIntent [type=model_type, input_value=5, input_type=int]",
+    ),
+    Mistake(
+        "a blank session",
+        lambda at: remembered(at, "append_event", " ", Event(role="user", text="Hello", timestamp=NOW)),
+        InvalidIdError,
+        "the session id ' ' is not allowed; use 1 to 200 printable characters, not all blank",
+    ),
+    Mistake(
+        "a number as an event",
+        lambda at: remembered(at, "append_event", "s", 5),
+        TypeError,
+        "event is a int; pass an Event, such as Event(role='user', text='…')",
+    ),
+    Mistake(
+        "to remember without filters",
+        lambda at: remembered(at, "retrieve", "Hello", 3),
+        TypeError,
+        "SqliteMemory.retrieve() missing 1 required positional argument: 'filters'",
+    ),
+    Mistake(
+        "a text as the number of memories",
+        lambda at: remembered(at, "retrieve", "Hello", "3", MemoryFilters(session_id="s")),
+        TypeError,
+        "k is a str; pass an int",
+    ),
+    Mistake("a closed memory", closed_memory, StoreError, "this memory is closed; make another one"),
+    Mistake(
+        "a prompt larger than its budget",
+        lambda at: fit(
+            PromptBundle(system="Be kind. " * 300, instructions="Why?", budget=TokenBudget(max_input_tokens=50))
+        ),
+        TokenBudgetError,
+        "system text, instructions and tool schemas, which are never cut, take 914 tokens of 50; shorten them, or raise max_input_tokens",
+    ),
+    Mistake(
+        "a number as the plan",
+        lambda at: run(at, 5),
+        TypeError,
+        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions, not int",
+    ),
+    Mistake(
+        "numbers as tasks",
+        lambda at: run(at, [1, 2]),
+        TypeError,
+        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions; task 1 is of type int",
+    ),
+    Mistake(
+        "no room for a preview",
+        lambda at: OffloadPolicy(preview_tokens=-5),
+        ValueError,
+        "preview_tokens is -5; pass 0 or more tokens",
+    ),
+    Mistake(
+        "neither client nor selector",
+        lambda at: AgenticExecutor(None, registry(), ToolContextManager(at)),
+        ValueError,
+        "give a client or a selector",
+    ),
+    Mistake(
+        "a folder as the store of a session",
+        lambda at: ToolContextManager(at, pointer_store="store"),
+        TypeError,
+        "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)",
+    ),
+    Mistake(
+        "numbers as contexts",
+        lambda at: ToolContextManager(at).load_contexts([5]),
+        TypeError,
+        "pass a ContextPointer, as save_context returns it, its id or its result_path, not a int",
+    ),
+    Mistake(
+        "a number in the environment that is none",
+        lambda at: from_environment("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many", ToolSelectionConfig.from_env),
+        ConfigError,
+        "LLM_COMMON_TOOL_SELECTION_MAX_CALLS is 'many'; set it to a whole number from 1 to 100, or unset it",
+    ),
+    Mistake(
+        "an unknown provider",
+        lambda at: from_environment("LLM_COMMON_PROVIDER", "acme", OpenAICompatibleClient.from_env),
+        ConfigError,
+        "LLM_COMMON_PROVIDER names no known provider; take one of zai, openrouter, openai, local",
+    ),
+    Mistake(
+        "a memory from the wrong module",
+        lambda at: importlib.import_module("llm_common.agents").SqliteMemory,
+        ImportError,
+        "cannot import name 'SqliteMemory' from 'llm_common.agents': it is in llm_common.memory; write from llm_common.memory import SqliteMemory",
+    ),
+    Mistake(
+        "an error from the wrong module",
+        lambda at: importlib.import_module("llm_common.core").LLMError,
+        ImportError,
+        "cannot import name 'LLMError' from 'llm_common.core': it is in llm_common.errors; write from llm_common.errors import LLMError",
+    ),
+    Mistake(
+        "a registry from the root",
+        lambda at: importlib.import_module("llm_common").ToolRegistry,
+        ImportError,
+        "cannot import name 'ToolRegistry' from 'llm_common': it is in llm_common.agents; write from llm_common.agents import ToolRegistry",
+    ),
+    Mistake(
+        "a bucket without a scheme",
+        lambda at: ObjectContextPointerStore.from_url("bucket/prefix"),
+        StoreError,
+        'The address "bucket/prefix" names no kind of store; use one that begins with s3://, gs:// or az://',
+    ),
+    Mistake(
+        "a folder that is not there",
+        lambda at: pack_folder("where?", at / "nowhere"),
+        ConfigError,
+        "{at}/nowhere does not exist or cannot be read; check it",
+    ),
+    Mistake(
+        "no budget to pack into",
+        lambda at: pack_folder("where?", at, budget_tokens=0),
+        ConfigError,
+        "0 is no budget; give a whole number of tokens, at least 256",
+    ),
+    Mistake(
+        "a database address that is none",
+        lambda at: PostgresMemory("not a conninfo"),
+        ConfigError,
+        "conninfo is no connection string; pass 'postgresql://user@host/name' or 'host=… dbname=… user=…' with libpq's parameter names",
+    ),
+]
+
+
+async def result_of(mistake: Mistake, at: Path) -> Any:
+    made = mistake.make(at)
+    return await made if inspect.isawaitable(made) else made
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name.replace(" ", "-"))
+async def test_a_mistake_is_told_with_its_place_and_the_way_out(mistake: Mistake, tmp_path: Path) -> None:
+    with pytest.raises(mistake.error) as caught:
+        await result_of(mistake, tmp_path)
+    assert type(caught.value) is mistake.error
+    text = re.sub(r"\n    For further information visit \S+", "", str(caught.value))
+    assert text.replace(str(tmp_path), "{at}") == mistake.text
