@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import stamina
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 from opentelemetry import trace
@@ -43,10 +44,12 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries follow at once; how often is still the client's own limit."""
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Retries follow at once; how often is still the limit of who retries."""
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_INITIAL_S", 0.0)
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_JITTER_S", 0.0)
+    with stamina.set_testing(True, attempts=10, cap=True):
+        yield
 
 
 @pytest.fixture(scope="session")

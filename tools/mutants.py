@@ -1,7 +1,7 @@
 """Breaks the package in small ways, one at a time, and looks whether the tests notice.
 
-A mutant is a line of code changed so that a promise breaks. `mutants.toml` holds them: the promise, the file, what is
-replaced by what, and the tests that should notice. Run:
+A mutant is a line of code changed so that a promise breaks. The files of `mutants/` hold them: the promise, the file,
+what is replaced by what, and the tests that should notice. Run:
 
     make mutants                      # all, with a line for each and the share that was noticed
     make mutants MUTANTS="s0_18 m08"  # those whose name holds one of the words
@@ -28,7 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE = Path(__file__).with_suffix(".toml")
+FOLDER = Path(__file__).with_suffix("")
 COPIED = ("llm_common", "tests", "tools", "benchmarks", "examples", "docs")
 TIMEOUT_S = 240
 ENOUGH = 0.95
@@ -77,10 +77,10 @@ class Mutant:
         return code.replace(self.find, self.replace)
 
 
-def read_mutants(path: Path = FILE) -> list[Mutant]:
-    """The mutants of a file."""
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
-    return [Mutant(**{**table, "tests": tuple(table["tests"])}) for table in tables]
+def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
+    """The mutants of all files, in the order of their names."""
+    files = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))]
+    return [Mutant(**{**table, "tests": tuple(table["tests"])}) for file in files for table in file["mutant"]]
 
 
 @contextmanager

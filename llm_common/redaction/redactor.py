@@ -41,7 +41,7 @@ class Redactor:
 
     Recognises values under the names of secrets, in data and in text, if they look like secrets: how much, depends on
     the name. Recognises passwords in URLs and command lines, `Bearer` and `Basic` credentials, private keys, JSON web
-    tokens and the keys of some 130 services. `docs/secrets.md` says what is known and what is not. Does not recognise
+    tokens and the keys of some 100 services. `docs/secrets.md` says what is known and what is not. Does not recognise
     a password in a sentence, card numbers, or anything encrypted, compressed or encoded.
 
     Args:

@@ -1,4 +1,4 @@
-"""The shapes of the keys of some 130 services, as data: what begins a key, what follows, and who says so.
+"""The shapes of the keys of some 100 services, as data: what begins a key, what follows, and who says so.
 
 No scanner's rule set is included: their expressions are not linear in Python's engine, and most of their rules need a
 name beside the key, which `secret_names` covers for every service at once. The facts were compared with theirs.

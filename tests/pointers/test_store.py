@@ -409,7 +409,7 @@ WRONG_KINDS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"args": "x"}, UnserialisableError, "args must be a mapping .* not str"),
     ({"source_urls": 5}, UnserialisableError, "source_urls must be a list .* not int"),
     ({"source_urls": "https://x.org"}, UnserialisableError, "source_urls must be a list .* not str"),
-    ({"ttl_s": 0}, ValueError, "ttl_s must be above 0"),
+    ({"ttl_s": 0}, ValueError, "ttl_s is -?[0-9.]*; pass more than 0"),
 ]
 
 
