@@ -41,7 +41,11 @@ CONTEXT_SELECTION_TIMEOUT_S = Variable(
 CONTEXT_SELECTION_FAIL_CLOSED = Variable(
     "LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "true", "a failed selection is empty; `false`: keyword ranking instead"
 )
-TOOL_SELECTION_MODEL = Variable("LLM_COMMON_TOOL_SELECTION_MODEL", "glm-4.5-air", "model that picks tools")
+TOOL_SELECTION_MODEL = Variable(
+    "LLM_COMMON_TOOL_SELECTION_MODEL",
+    "glm-4.5-air",
+    "model that picks tools at z.ai; elsewhere the client's, unless it is set",
+)
 TOOL_SELECTION_FALLBACK_MODEL = Variable(
     "LLM_COMMON_TOOL_SELECTION_FALLBACK_MODEL", "", "model of the one second attempt"
 )

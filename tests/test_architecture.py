@@ -61,7 +61,6 @@ EXTRAS = {
     "numpy",
     "obstore",
     "opentelemetry",
-    "pathspec",
     "psycopg",
     "psycopg_pool",
     "rich",

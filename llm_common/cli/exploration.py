@@ -194,7 +194,6 @@ async def _selectors_from_env(*, max_outputs: int) -> AsyncIterator[_Selectors]:
         yield _Selectors(LexicalToolSelector(tool_config), LexicalRelevanceSelector(max_outputs))
         return
     async with OpenAICompatibleClient(endpoint) as client:
-        if tool_config.model == ToolSelectionConfig().model:  # not set, so the endpoint's own model
-            tool_config = tool_config.model_copy(update={"model": endpoint.default_model})
         contexts = ContextRelevanceSelector(client, max_selected=max_outputs)
-        yield _Selectors(ToolSelector(client, tool_config), contexts, endpoint, tool_config.model)
+        tool_model = tool_config.call_options(client=client).model
+        yield _Selectors(ToolSelector(client, tool_config), contexts, endpoint, tool_model)
