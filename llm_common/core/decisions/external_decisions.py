@@ -28,7 +28,7 @@ class SupportsClassify(Protocol):
     def model(self) -> str:
         """The model's name at its provider."""
 
-    def ainvoke(self, input: Any, /, **kwargs: Any) -> Awaitable[Any]:  # noqa: A002 - LangChain's name
+    def ainvoke(self, input: Any, /) -> Awaitable[Any]:  # noqa: A002 - LangChain's name
         """The answers to a dict of `state` and `questions`."""
 
 

@@ -213,6 +213,7 @@ class HttpDecisionClient:
     async def _answer(
         self, state: State, questions: Mapping[str, Question], model: str, bill: Bill, *, timeout_s: float
     ) -> Decisions:
+        self._endpoint.check_open()  # a retry would wait in vain
         started = monotonic()
         # Bytes that an endpoint sends after a reply are read as the next reply on a kept-alive connection. Names that
         # depend on the request let no reply pass for that of another request; ids could be anything.

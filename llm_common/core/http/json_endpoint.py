@@ -86,6 +86,11 @@ class JsonEndpoint:
             raise
         return read_payload(received, content_type=reply.headers.get("content-type", ""))
 
+    def check_open(self) -> None:
+        """Raises LLMConnectionError if the endpoint is closed."""
+        if self._closed:
+            raise LLMConnectionError("this client is closed; make a new one")
+
     async def aclose(self) -> None:
         """Closes the connections, once or twice; later posts raise LLMConnectionError."""
         self._closed = True
@@ -95,8 +100,7 @@ class JsonEndpoint:
 
     def _client(self) -> httpx.AsyncClient:
         """The connections of the running loop; those of a closed loop are unusable."""
-        if self._closed:
-            raise LLMConnectionError("this client is closed; make a new one")
+        self.check_open()
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             self._loop = loop
