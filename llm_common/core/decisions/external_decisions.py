@@ -6,10 +6,11 @@ wire format `systemone`, as objects.
 """
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
 from time import monotonic
-from typing import Any, Protocol, get_type_hints, is_typeddict
+from typing import Any, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
@@ -74,17 +75,20 @@ class _ExternalDecisions(ABC):
             MalformedReplyError: No usable answer, or an answer to what was not asked.
             LLMError: Any other exception of the wrapped object, as its cause; the subclasses say which.
             ValueError: No questions, or a deadline that is not positive.
-            TypeError: An argument of the wrong kind.
+            TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
         check_arguments(state, questions, timeout_s)
         timeout_s = timeout_s or self._timeout_s
         started = monotonic()
         name = type(self).__name__
+        # A lone surrogate, which UTF-8 cannot hold, is sent as `?`.
+        text = json.dumps([state, systemone_questions(questions)], ensure_ascii=False, allow_nan=False)
+        sent_state, sent_questions = json.loads(text.encode(errors="replace"))
         with span("llm.decide", model=model or self._model, wire=name, questions=len(questions)):
             with external_errors(name, timeout_s=timeout_s):
                 async with asyncio.timeout(timeout_s):
                     answered_by, answers, usage, cost_usd = await self._send(
-                        state, systemone_questions(questions), model or self._model
+                        sent_state, sent_questions, model or self._model
                     )
                 given = systemone_answers(
                     {"answers": {name: _plain(answer) for name, answer in answers.items()}}, questions
@@ -113,6 +117,9 @@ class LangChainDecisions(_ExternalDecisions):
     Args:
         decision_model: Never modified.
         timeout_s: Deadline of one call in seconds, retries included.
+
+    Raises:
+        TypeError: Its `ainvoke` does not say that it takes questions.
     """
 
     def __init__(self, decision_model: SupportsClassify, *, timeout_s: float = 10.0) -> None:
@@ -121,7 +128,9 @@ class LangChainDecisions(_ExternalDecisions):
         # The annotation of `ainvoke` names the classes of questions; subclasses and Runnable may annotate less.
         methods = (vars(kind)["ainvoke"] for kind in type(decision_model).__mro__ if "ainvoke" in vars(kind))
         requests = (get_type_hints(method).get("input") for method in methods)
-        request = next(each for each in requests if is_typeddict(each))
+        request = next((each for each in requests if "questions" in getattr(each, "__annotations__", ())), None)
+        if request is None:
+            raise TypeError(f"{type(decision_model).__name__} is no decision model; pass a BaseDecisionModel")
         self._questions = TypeAdapter(get_type_hints(request, include_extras=True)["questions"])
 
     async def _send(
@@ -138,6 +147,9 @@ class LangChainDecisions(_ExternalDecisions):
 
 class PydanticAIDecisions(_ExternalDecisions):
     """Answers through a `pydantic_ai.models.decision.DecisionModel`, such as a `SystemOneModel`.
+
+    pydantic-ai itself refuses a reply in which any answer is missing, refused or unusable: such a call raises
+    MalformedReplyError, where the other clients leave out the one answer.
 
     Args:
         decision_model: Answers every call; one that names another model fails.

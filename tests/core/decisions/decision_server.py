@@ -42,7 +42,8 @@ def _answer(wire: WireName, given: object) -> dict[str, Any]:
     else:
         found = [{"value": name, "probability": share, "label": str(name)} for name, share in shares.items()]
     if listed:
-        return {"type": "score", "score": 1.0, "confidence": 0.5, "probabilities": found, "legend": {}}
+        level = sum(number * share for number, share in shares.items())
+        return {"type": "score", "score": level, "confidence": 0.5, "probabilities": found, "legend": {}}
     return {"type": "choice", "choice": next(iter(shares)), "confidence": 0.5, "probabilities": found}
 
 

@@ -67,6 +67,17 @@ async def test_usage_and_cost_of_pydantic_ai_are_kept() -> None:
         await client.decide("x", {"late": LATE}, model="other")
 
 
+def test_an_object_that_takes_no_questions_is_refused() -> None:
+    class Chain:
+        model = "m"
+
+        async def ainvoke(self, input: str) -> str:  # noqa: A002
+            return input
+
+    with pytest.raises(TypeError, match="BaseDecisionModel"):
+        LangChainDecisions(Chain())
+
+
 class UnexpectedModelBehavior(Exception):  # noqa: N818 - pydantic-ai's name
     pass
 
