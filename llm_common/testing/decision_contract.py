@@ -106,6 +106,8 @@ class DecisionClientContract:
             ({"questions": {1: LATE}}, TypeError),
             ({"state": b"bytes"}, TypeError),
             ({"state": 7}, TypeError),
+            ({"state": [float("nan")]}, TypeError),
+            ({"state": {"text": b"bytes"}}, TypeError),
             ({"timeout_s": 0}, ValueError),
             ({"timeout_s": float("nan")}, ValueError),
         ],

@@ -165,7 +165,8 @@ class HttpDecisionClient:
         Args:
             state: What the questions are about. A dict or list is sent as JSON; with the wire format `openai` as the
                 text of it.
-            questions: By ids that the caller chooses and the endpoint does not see; at most 400 for `openai`.
+            questions: By ids that the caller chooses and the endpoint does not see; for `openai` at most 400, of at
+                most 255 options.
             model: None takes the configuration's.
             timeout_s: None takes the configuration's.
 
@@ -179,13 +180,11 @@ class HttpDecisionClient:
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: No usable answer, or an answer to what was not asked.
             CostLimitError: The call could exceed the client's limit; nothing more was sent.
-            ValueError: No questions, too many, a deadline that is not positive, or NaN in the state.
+            ValueError: No questions, too many or too large ones, or a deadline that is not positive.
             TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
         check_arguments(state, questions, timeout_s)
-        most = self._wire.max_questions
-        if most is not None and len(questions) > most:
-            raise ValueError(f"there are {len(questions):,} questions; the endpoint takes {most}: ask in several calls")
+        self._wire.check_sizes(questions)
         model, timeout_s = model or self._config.model, timeout_s or self._config.timeout_s
         bill = Bill()
         with span("llm.decide", model=model, wire=self._wire.name, questions=len(questions)) as current:

@@ -1,5 +1,6 @@
 """Questions to a decision model, its checked answers, and the protocol of a client that asks them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -200,7 +201,7 @@ class DecisionClient(Protocol):
             LLMError: The call failed, no question has a usable answer and none was refused, or the reply answers what
                 was not asked; the subclasses say which.
             ValueError: No questions, too many for the endpoint, or a deadline that is not positive.
-            TypeError: An argument of the wrong kind.
+            TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
 
 
@@ -262,6 +263,12 @@ def check_arguments(state: object, questions: object, timeout_s: object) -> None
     """Raises what `DecisionClient.decide` raises for arguments of the wrong kind."""
     if not isinstance(state, str | Mapping | Sequence) or isinstance(state, bytes | bytearray):
         raise TypeError(f"state is a {type(state).__name__}; pass a text, a dict or a list")
+    if not isinstance(state, str):
+        try:
+            json.dumps(state, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            # Not chained: the text of the error may quote the state.
+            raise TypeError("state is not JSON: pass texts, numbers, lists and dicts with texts as keys") from None
     if not isinstance(questions, Mapping):
         kind = type(questions).__name__
         raise TypeError(f'questions is a {kind}; pass a dict such as {{"late": Predicate("It is late.")}}')

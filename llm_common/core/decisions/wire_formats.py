@@ -16,7 +16,8 @@ from typing import Any
 from llm_common.core.decisions.questions import REFUSED, Choice, Predicate, Question, State
 from llm_common.errors import MalformedReplyError
 
-_MAX_OPENAI_QUESTIONS = 400  # resources/decisions.py of openai 3.54.0
+# resources/decisions.py and types/decision_create_params.py of openai 3.54.0
+_MAX_OPENAI_QUESTIONS, _MAX_OPENAI_OPTIONS = 400, 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class WireFormat:
         name: As `LLM_COMMON_DECISION_WIRE` names it.
         path: Behind `/v1`.
         max_questions: Of one request; None if it depends on the model.
+        max_options: Of one choice; None if it depends on the model.
         fields: Makes the fields of a request, besides the model, from a state and questions.
         answers: Finds the answers in a reply, by the questions' names, in the form that `decisions_of` takes.
     """
@@ -34,8 +36,21 @@ class WireFormat:
     name: str
     path: str
     max_questions: int | None
+    max_options: int | None
     fields: Callable[[State, Mapping[str, Question]], dict[str, Any]]
     answers: Callable[[Mapping[str, Any], Mapping[str, Question]], dict[str, object]]
+
+    def check_sizes(self, questions: Mapping[str, Question]) -> None:
+        """Raises ValueError for more questions or options than the endpoint takes."""
+        if self.max_questions is not None and len(questions) > self.max_questions:
+            raise ValueError(
+                f"there are {len(questions):,} questions; the endpoint takes {self.max_questions}: ask in several calls"
+            )
+        options = max((len(each.options) for each in questions.values() if isinstance(each, Choice)), default=0)
+        if self.max_options is not None and options > self.max_options:
+            raise ValueError(
+                f"a choice has {options:,} options; the endpoint takes {self.max_options}: ask a Predicate for each"
+            )
 
 
 def systemone_questions(questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
@@ -130,6 +145,7 @@ SYSTEMONE = WireFormat(
     name="systemone",
     path="/systemone",
     max_questions=None,
+    max_options=None,
     fields=lambda state, questions: {"state": state, "questions": systemone_questions(questions)},
     answers=systemone_answers,
 )
@@ -137,6 +153,7 @@ OPENAI = WireFormat(
     name="openai",
     path="/decisions",
     max_questions=_MAX_OPENAI_QUESTIONS,
+    max_options=_MAX_OPENAI_OPTIONS,
     fields=lambda state, questions: {
         "input": state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, allow_nan=False),
         "questions": [_openai_question(name, question) for name, question in questions.items()],

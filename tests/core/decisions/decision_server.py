@@ -42,9 +42,9 @@ def _answer(wire: WireName, given: object) -> dict[str, Any]:
     else:
         found = [{"value": name, "probability": share, "label": str(name)} for name, share in shares.items()]
     if listed:
-        level = sum(number * share for number, share in shares.items())
+        level = sum(number * share for number, share in shares.items() if isinstance(share, float))
         return {"type": "score", "score": level, "confidence": 0.5, "probabilities": found, "legend": {}}
-    return {"type": "choice", "choice": next(iter(shares)), "confidence": 0.5, "probabilities": found}
+    return {"type": "choice", "choice": next(iter(shares), ""), "confidence": 0.5, "probabilities": found}
 
 
 def telling(wire: WireName, told: Mapping[str, object], **fields: Any) -> Script:
