@@ -112,18 +112,16 @@ class LogprobDecisions:
             timeout_s=timeout_s,
             slots=asyncio.Semaphore(self._max_concurrency),
         )
-        started = monotonic()
         with span("llm.decide", model=run.model or "default", wire="logprobs", questions=len(questions)) as current:
-            given = await run.answers(questions)
-            decisions = decisions_of(
-                questions,
-                {name: answer for name, answer in given.items() if answer is not None},
-                reasons=dict.fromkeys(questions, "no_label"),
-                model=run.answered_by,
-                usage=run.bill.usage,
-                cost_usd=run.bill.cost_usd,
-                latency_ms=round((monotonic() - started) * 1000),
-            )
+            try:
+                decisions = await run.decisions(questions)
+            except LLMError as exc:
+                # With the charges of the calls before it.
+                if isinstance(exc.usage, LLMUsage):
+                    run.bill.add(exc.usage, cost_usd=exc.cost_usd)
+                exc.usage, exc.cost_usd = run.bill.usage, run.bill.cost_usd
+                raise
+            current.set_attribute("prompt_tokens", decisions.usage.prompt_tokens)
             current.set_attribute("unanswered", len(decisions.unanswered))
         return decisions
 
@@ -141,21 +139,30 @@ class _Run:
     answered_by: str = ""
     bill: Bill = field(default_factory=Bill)
 
-    async def answers(self, questions: Mapping[str, Question]) -> dict[str, object]:
-        """The answers in the form that `decisions_of` takes; None for one without a label."""
+    async def decisions(self, questions: Mapping[str, Question]) -> Decisions:
+        """The answers to all questions, or the error of the first call that failed."""
+        started = monotonic()
         try:
             async with asyncio.timeout(self.timeout_s), asyncio.TaskGroup() as group:
                 tasks = {name: group.create_task(self._answer(question)) for name, question in questions.items()}
         except TimeoutError as exc:
-            error: BaseException = LLMTimeoutError(
+            raise LLMTimeoutError(
                 f"not all of {len(questions)} questions were answered within {self.timeout_s:g} s; "
                 "raise timeout_s, ask less, or take a faster model",
                 timeout_s=self.timeout_s,
-            )
-            raise self._billed(error) from exc
+            ) from exc
         except BaseExceptionGroup as failed:
-            raise self._billed(failed.exceptions[0]) from None
-        return {name: task.result() for name, task in tasks.items()}
+            raise failed.exceptions[0] from None
+        given = {name: task.result() for name, task in tasks.items()}
+        return decisions_of(
+            questions,
+            {name: answer for name, answer in given.items() if answer is not None},
+            reasons=dict.fromkeys(questions, "no_label"),
+            model=self.answered_by,
+            usage=self.bill.usage,
+            cost_usd=self.bill.cost_usd,
+            latency_ms=round((monotonic() - started) * 1000),
+        )
 
     async def _answer(self, question: Question) -> object:
         if isinstance(question, Predicate):
@@ -217,14 +224,6 @@ class _Run:
         found = [masses.get(label, 0.0) for label in labels]
         whole = sum(found)
         return [mass / whole for mass in found] if whole else None
-
-    def _billed(self, error: BaseException) -> BaseException:
-        """The error with the charges of the calls before it, its own included."""
-        if isinstance(error, LLMError):
-            if isinstance(error.usage, LLMUsage):
-                self.bill.add(error.usage, cost_usd=error.cost_usd)
-            error.usage, error.cost_usd = self.bill.usage, self.bill.cost_usd
-        return error
 
 
 def _masses_of(response: LLMResponse) -> dict[str, float]:

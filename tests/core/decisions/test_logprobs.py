@@ -128,6 +128,13 @@ async def test_an_endpoint_without_log_probabilities_is_an_error(logprobs: Any) 
     assert caught.value.cost_usd == 0.001
 
 
+async def test_an_answer_beside_the_labels_is_none_and_paid() -> None:
+    client = ScriptedClient([], default=lambda _: reply(("Well", 0.9), ("A", 0.1)))
+    with pytest.raises(MalformedReplyError, match="no_label") as caught:
+        await LogprobDecisions(client).decide("x", {"late": LATE, "paid": PAID})
+    assert caught.value.cost_usd == 0.002
+
+
 async def test_rows_that_are_no_tokens_do_not_count() -> None:
     rows = [
         7,
