@@ -54,8 +54,8 @@ torture: .venv/.installed ## run the slow campaigns at full size, and each law w
 bench: .venv/.installed ## measure speed, and quality on the sets in $$LLM_COMMON_EVAL_DATA
 	@failed=; for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || failed="$$failed $$file"; done; test -z "$$failed" || { echo "over a limit:$$failed"; exit 1; }
 
-test-llm: .venv/.installed .llm-venv/.installed ## run selectors and demo against a small real model served on loopback
-	@$(BIN)/python -m pytest -q -m llm -s -o faulthandler_timeout=900
+test-llm: .venv/.installed .llm-venv/.installed ## run selectors, decisions and demo against a small real model on loopback, or MODEL=file.gguf
+	@LLM_TEST_MODEL=$(if $(MODEL),"$(abspath $(MODEL))") $(BIN)/python -m pytest -q -m llm -s -o faulthandler_timeout=900
 
 .llm-venv/.installed:
 	@test -x .llm-venv/bin/python || $(PYTHON) -m venv .llm-venv

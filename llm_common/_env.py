@@ -71,6 +71,14 @@ UNKNOWN_PRICE = Variable(
 ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
 OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
+DECISION_URL = Variable("LLM_COMMON_DECISION_URL", "", "endpoint of a decision model, with or without `/v1`")
+DECISION_MODEL = Variable("LLM_COMMON_DECISION_MODEL", "", "decision model, such as `jev-latest` or `gpt-6-luna`")
+DECISION_API_KEY = Variable("LLM_COMMON_DECISION_API_KEY", "", "key of that endpoint", secret=True)
+DECISION_WIRE = Variable(
+    "LLM_COMMON_DECISION_WIRE",
+    "systemone",
+    "its wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
+)
 
 XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "", "folder for the index of `llm-common pack`; else the platform's")
 
@@ -96,6 +104,10 @@ VARIABLES: tuple[Variable, ...] = (
     ZAI_API_KEY,
     OPENROUTER_API_KEY,
     OPENAI_API_KEY,
+    DECISION_URL,
+    DECISION_MODEL,
+    DECISION_API_KEY,
+    DECISION_WIRE,
     XDG_CACHE_HOME,
 )
 

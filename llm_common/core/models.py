@@ -48,7 +48,7 @@ class LLMUsage(BaseModel):
 
 
 class LLMResponse(BaseModel):
-    """One answer of a model; `content` may be None or a list of parts."""
+    """One answer of a model; `content` may be None or a list of parts, `logprobs` is as the endpoint gave it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,6 +57,7 @@ class LLMResponse(BaseModel):
     content: str | list[dict[str, Any]] | None
     role: MessageRole = MessageRole.ASSISTANT
     finish_reason: str | None = None
+    logprobs: dict[str, Any] | None = None
     usage: LLMUsage = LLMUsage()
     created_at: datetime = Field(default_factory=partial(datetime.now, UTC))
     tool_calls: list[dict[str, Any]] | None = None

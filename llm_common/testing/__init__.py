@@ -5,28 +5,33 @@ from typing import TYPE_CHECKING
 
 from llm_common.storage import MemoryBlobStore
 from llm_common.testing.clients import ScriptedClient, UnexpectedCallError
+from llm_common.testing.decision_clients import ScriptedDecisionClient
 
 if TYPE_CHECKING:
     from llm_common.testing.blob_contract import (
         BlobStoreContract,
         LockingBlobStoreContract,
     )
+    from llm_common.testing.decision_contract import DecisionClientContract
     from llm_common.testing.memory_contract import MemoryContract
     from llm_common.testing.pointer_contract import ContextPointerStoreContract
 
 __all__ = [
     "BlobStoreContract",
     "ContextPointerStoreContract",
+    "DecisionClientContract",
     "LockingBlobStoreContract",
     "MemoryBlobStore",
     "MemoryContract",
     "ScriptedClient",
+    "ScriptedDecisionClient",
     "UnexpectedCallError",
 ]
 
 _CONTRACTS = {
     "BlobStoreContract": "blob_contract",
     "ContextPointerStoreContract": "pointer_contract",
+    "DecisionClientContract": "decision_contract",
     "LockingBlobStoreContract": "blob_contract",
     "MemoryContract": "memory_contract",
 }

@@ -1,5 +1,6 @@
 """A small real model behind HTTP on loopback, for as long as the tests of this folder run."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from llm_common.core import LLMConfig, OpenAICompatibleClient
 
 ROOT = Path(__file__).parents[2]
 SERVER_PYTHON = ROOT / ".llm-venv" / "bin" / "python"  # its packages must not mix with the project's
+MODEL_FILE = os.environ.get("LLM_TEST_MODEL", "")  # a better one than the small one: `make test-llm MODEL=path`
 STARTUP_S = 120
 TIMEOUT_S = 120
 MAX_TOKENS = 150  # so small a model may go on for ever
@@ -20,7 +22,7 @@ def endpoint() -> Iterator[str]:
     """Base URL of the served model; the server ends with the tests, since it reads its standard input to the end."""
     assert SERVER_PYTHON.exists(), "the model server is not installed; run `make test-llm`"
     with subprocess.Popen(
-        [str(SERVER_PYTHON), str(Path(__file__).with_name("serve.py"))],
+        [str(SERVER_PYTHON), str(Path(__file__).with_name("serve.py")), *([MODEL_FILE] if MODEL_FILE else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

