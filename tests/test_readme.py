@@ -74,7 +74,7 @@ def test_every_name_in_its_table_can_be_imported_from_the_module_beside_it() -> 
     named = {
         (module, name)
         for cell in cells
-        for module in [*re.findall(r"\(`(llm_common\.\w+)`\)", cell), "llm_common.agents"][:1]
+        for module in [*re.findall(r"\(`(llm_common\.[\w.]+)`\)", cell), "llm_common.agents"][:1]
         for name in re.findall(r"`([A-Z]\w+|[a-z]+_folder|format_\w+)`", cell)
     }
     assert ("llm_common.agents", "ToolSelector") in named

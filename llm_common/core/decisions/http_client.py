@@ -192,6 +192,7 @@ class HttpDecisionClient:
                 decisions = await _within(timeout_s, self._answer(state, questions, model, bill, timeout_s=timeout_s))
             except LLMError as exc:
                 exc.usage, exc.cost_usd = bill.usage, bill.cost_usd
+                exc.locate(model=model, host=self._host)
                 raise
             current.set_attribute("prompt_tokens", decisions.usage.prompt_tokens)
             current.set_attribute("unanswered", len(decisions.unanswered))
