@@ -55,7 +55,7 @@ def test_the_lists_are_long_and_nearly_all_is_known_f_176_f_177() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(31, id="a_16"), pytest.param(1, id="a_16_all", marks=pytest.mark.torture)]
+    "step", [pytest.param(97, id="a_16"), pytest.param(1, id="a_16_all", marks=pytest.mark.torture)]
 )
 def test_redacted_source_code_still_parses(step: int) -> None:
     folder = Path(sysconfig.get_path("stdlib"))
@@ -315,8 +315,9 @@ HOSTILE = (
     ),
     *("-----END PRIVATE KEY-----", "secrets: [", "password:{a1B2c3D4e5", "password=a(b", "sshpass ", "requirepass "),
     *("-us1", "0123456789abcdef", "-u a:", '["', '{"token":', "\\u0041 token=", "token" + " " * 50, "x" * 95 + "="),
-    *(shape.prefixes[0] for shape in TOKEN_SHAPES),
+    *(shape.prefixes[0] for shape in TOKEN_SHAPES[::8]),
 )
+HOSTILE_BEGINNINGS = [shape.prefixes[0] for shape in TOKEN_SHAPES]
 
 
 def cpu_s(text: str, redact: Callable[[str], object] = redact_text) -> float:
@@ -332,11 +333,11 @@ def is_linear(unit: str, chars: int, limit_s: float) -> bool:
 
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    assert is_linear(unit, 40_000, 0.01)
+    assert is_linear(unit, 20_000, 0.01)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("unit", HOSTILE)
+@pytest.mark.parametrize("unit", dict.fromkeys([*HOSTILE, *HOSTILE_BEGINNINGS]))
 def test_a_megabyte_of_hostile_text_takes_seconds(unit: str) -> None:
     assert is_linear(unit, 1_000_000, 0.01)
     assert min(cpu_s(unit * (1_000_000 // len(unit))) for _ in range(2)) < 10.0
