@@ -52,6 +52,8 @@ class MemoryContract:
             's" OR words:"zebra',
             "sé",
             "se\u0301",
+            "s5294434",  # this and the next begin alike in SHA-256, with the same twelve digits
+            "s34989017",
         )
         for session_id in sessions:
             await memory.append_event(session_id, Event(text=f"zebra of {session_id}"))
@@ -179,6 +181,11 @@ class MemoryContract:
         hit.event.metadata["n"] = 3
         [event] = await memory.recent("s")
         assert event.metadata == {"n": 1}
+
+    async def test_takes_a_session_id_of_200_characters_s3_04(self, memory: Memory) -> None:
+        """The longest that is allowed."""
+        await memory.append_event("é" * 200, Event(text="zebra"))
+        assert len(await memory.retrieve("zebra", 4, MemoryFilters(session_id="é" * 200))) == 1
 
     @pytest.mark.parametrize("session_id", _BAD_SESSION_IDS)
     async def test_refuses_session_ids_outside_the_rules_s3_04(self, memory: Memory, session_id: str) -> None:

@@ -223,6 +223,24 @@ def test_a_failed_choice_packs_nothing_and_ends_with_1(monkeypatch: pytest.Monke
     assert not any(row["kept"] for row in document["pointers"])
 
 
+class Refusing(Endpoint):
+    """Chooses tools, and refuses to choose outputs."""
+
+    def answer(self, request: dict[str, Any]) -> str:
+        answer = super().answer(request)
+        if "pointer_ids" in answer:
+            self.send_error(400)
+        return answer
+
+
+def test_a_refused_choice_of_outputs_ends_with_1_s0_36(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(Refusing) as url:
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        document = run_json(STANDARD_JSON, "--query", QUESTION, code=1)
+    assert (document["selection"], document["problems"], document["packed"]) == ("error", [], "")
+
+
 def test_a_failing_endpoint_selects_nothing_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -116,6 +116,13 @@ async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
     assert len(bundle.kept) + len(bundle.dropped) == 40
 
 
+async def test_the_twelve_best_outputs_are_loaded_at_most_s1_14() -> None:
+    outputs = tuple(output(number) for number in range(1, 40))
+    store = Results(*((each.pointer_id, "It rains.") for each in outputs))
+    await ContextSelector(store=store).select(asked(100_000), DataPoolSnapshot(tool_outputs=outputs))
+    assert len(store.loaded) == 12
+
+
 async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:
     with pytest.raises(TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"):
         await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
