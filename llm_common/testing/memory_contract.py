@@ -52,8 +52,6 @@ class MemoryContract:
             's" OR words:"zebra',
             "sé",
             "se\u0301",
-            "s5294434",  # this and the next begin alike in SHA-256, with the same twelve digits
-            "s34989017",
         )
         for session_id in sessions:
             await memory.append_event(session_id, Event(text=f"zebra of {session_id}"))
@@ -181,6 +179,15 @@ class MemoryContract:
         hit.event.metadata["n"] = 3
         [event] = await memory.recent("s")
         assert event.metadata == {"n": 1}
+
+    async def test_ids_of_one_hash_prefix_are_two_sessions_s3_04_f_145(self, memory: Memory) -> None:
+        """The SHA-256 of the two ids begins with the same 12 digits, which an index may use as a prefix."""
+        for session_id, texts in {"s5294434": ("rain", "zebra"), "s34989017": ("rain", "lion")}.items():
+            for text in texts:
+                await memory.append_event(session_id, Event(text=text))
+        assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="s34989017")) == []
+        [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s5294434"))
+        assert hit.event.text == "zebra"
 
     async def test_takes_a_session_id_of_200_characters_s3_04(self, memory: Memory) -> None:
         """The longest that is allowed."""
