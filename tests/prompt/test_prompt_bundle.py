@@ -93,10 +93,10 @@ def test_neighbouring_texts_of_the_user_become_one_message_s3_06() -> None:
 
 def test_a_message_with_a_name_stays_apart_s3_06() -> None:
     named = LLMMessage(role=MessageRole.USER, content="Rain.", name="ann")
-    assert PromptBundle(history=["Wind.", named], instructions="Go on.").to_messages() == [
-        LLMMessage(role=MessageRole.USER, content="Wind."),
+    assert PromptBundle(history=[said(MessageRole.USER, "Wind."), named], instructions="Go on.").to_messages() == [
+        said(MessageRole.USER, "Wind."),
         named,
-        LLMMessage(role=MessageRole.USER, content="Go on."),
+        said(MessageRole.USER, "Go on."),
     ]
 
 
