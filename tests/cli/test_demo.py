@@ -287,3 +287,19 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path) -> None:
     assert process.returncode == 130
     assert (stdout, stderr) == ("", "Interrupted.\n")
     assert list(temporary.iterdir()) == []
+
+
+class Marking(Endpoint):
+    """Asks for a file whose name is markup."""
+
+    def answer(self, request: dict[str, Any]) -> str:
+        answer = super().answer(request)
+        call = {"tool": "read_file", "args": {"name": "[bold]no[/bold]"}}
+        return answer if "pointer_ids" in answer else json.dumps({"calls": [call]})
+
+
+def test_the_arguments_of_a_call_are_no_markup_f_174(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(Marking) as url:
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        assert "read_file(name='[bold]no[/bold]') -> failed" in run(STANDARD_JSON, "--query", QUESTION, code=1)
