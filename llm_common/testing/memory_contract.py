@@ -180,6 +180,20 @@ class MemoryContract:
         [event] = await memory.recent("s")
         assert event.metadata == {"n": 1}
 
+    async def test_ids_of_one_hash_prefix_are_two_sessions_s3_04_f_145(self, memory: Memory) -> None:
+        """The SHA-256 of the two ids begins with the same 12 digits, which an index may use as a prefix."""
+        for session_id, texts in {"s5294434": ("rain", "zebra"), "s34989017": ("rain", "lion")}.items():
+            for text in texts:
+                await memory.append_event(session_id, Event(text=text))
+        assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="s34989017")) == []
+        [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s5294434"))
+        assert hit.event.text == "zebra"
+
+    async def test_takes_a_session_id_of_200_characters_s3_04(self, memory: Memory) -> None:
+        """The longest that is allowed."""
+        await memory.append_event("é" * 200, Event(text="zebra"))
+        assert len(await memory.retrieve("zebra", 4, MemoryFilters(session_id="é" * 200))) == 1
+
     @pytest.mark.parametrize("session_id", _BAD_SESSION_IDS)
     async def test_refuses_session_ids_outside_the_rules_s3_04(self, memory: Memory, session_id: str) -> None:
         """Every method checks."""

@@ -223,6 +223,24 @@ def test_a_failed_choice_packs_nothing_and_ends_with_1(monkeypatch: pytest.Monke
     assert not any(row["kept"] for row in document["pointers"])
 
 
+class Refusing(Endpoint):
+    """Chooses tools, and refuses to choose outputs."""
+
+    def answer(self, request: dict[str, Any]) -> str:
+        answer = super().answer(request)
+        if "pointer_ids" in answer:
+            self.send_error(400)
+        return answer
+
+
+def test_a_refused_choice_of_outputs_ends_with_1_s0_36(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(Refusing) as url:
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        document = run_json(STANDARD_JSON, "--query", QUESTION, code=1)
+    assert (document["selection"], document["problems"], document["packed"]) == ("error", [], "")
+
+
 def test_a_failing_endpoint_selects_nothing_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -269,3 +287,19 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path) -> None:
     assert process.returncode == 130
     assert (stdout, stderr) == ("", "Interrupted.\n")
     assert list(temporary.iterdir()) == []
+
+
+class Marking(Endpoint):
+    """Asks for a file whose name is markup."""
+
+    def answer(self, request: dict[str, Any]) -> str:
+        answer = super().answer(request)
+        call = {"tool": "read_file", "args": {"name": "[bold]no[/bold]"}}
+        return answer if "pointer_ids" in answer else json.dumps({"calls": [call]})
+
+
+def test_the_arguments_of_a_call_are_no_markup_f_174(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(Marking) as url:
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        assert "read_file(name='[bold]no[/bold]') -> failed" in run(STANDARD_JSON, "--query", QUESTION, code=1)

@@ -211,3 +211,12 @@ def test_help_names_every_option() -> None:
     options = "--budget --explain --json --output --exclude --hidden --generated --cache-dir"
     for text in ("QUERY", "PATH", "secrets", "256", *options.split()):
         assert text in shown
+
+
+def test_the_name_of_a_given_file_drives_no_terminal_f_174(tree: Path, cache: Path) -> None:
+    named = write(tree, {"a\x1b[2J\u202eb.py": "def expire_cookie(): ...\n"}) / "a\x1b[2J\u202eb.py"
+    result = CliRunner().invoke(app, ["pack", "expire cookies", str(tree), str(named), "--cache-dir", str(cache)])
+    assert result.exit_code == 0
+    assert "a\ufffd[2J\ufffdb.py" in result.stderr
+    assert "\x1b[2J" not in result.stderr
+    assert "\u202e" not in result.stderr

@@ -72,6 +72,11 @@ def test_parts_are_whole_and_make_up_the_budget_exactly_s1_03(budget: int, inten
         assert rest * share // 100 <= part <= rest * share // 100 + 1
 
 
+def test_tokens_of_rounding_go_where_most_was_lost_s1_03() -> None:
+    assert parts(allocate_budget(request(203, IntentType.FILE_ANALYSIS))) == (1, 2, 0, 0)  # of .45, 2.1, .3 and .15
+    assert parts(allocate_budget(request(202, IntentType.PROJECT_PLANNING))) == (1, 0, 0, 1)  # of .5, .5, .4 and .6
+
+
 def test_every_share_is_of_a_hundred_s1_03() -> None:
     assert {sum(shares) for shares in SHARES.values()} == {100}
     assert set(SHARES) == set(IntentType)

@@ -1,8 +1,9 @@
 """One selection from a pool to a bundle, with store and listeners."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -114,6 +115,23 @@ async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
     bundle = await ContextSelector(store=store).select(asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge)))
     assert 1 <= len(store.loaded) <= 3
     assert len(bundle.kept) + len(bundle.dropped) == 40
+
+
+def test_a_time_without_a_zone_is_of_utc_wherever_the_machine_is_f_138(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        said = turn(1, "rain").model_dump() | {"timestamp": "2025-06-01T12:00:00"}
+        moment = DataPoolSnapshot.model_validate({"session_log": [said]}).session_log[0].timestamp
+    time.tzset()
+    assert moment == datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+
+async def test_the_twelve_best_outputs_are_loaded_at_most_s1_14() -> None:
+    outputs = tuple(output(number) for number in range(1, 40))
+    store = Results(*((each.pointer_id, "It rains.") for each in outputs))
+    await ContextSelector(store=store).select(asked(100_000), DataPoolSnapshot(tool_outputs=outputs))
+    assert len(store.loaded) == 12
 
 
 async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:

@@ -61,6 +61,19 @@ def test_a_turn_is_worth_less_by_the_hour_s1_07(hours: int) -> None:
     assert score_turn("rain", age=hours * HOUR) == pytest.approx(0.7 * math.exp(-hours))
 
 
+def test_a_file_in_a_pool_scores_two_at_most_s1_08() -> None:
+    best = file("rain.py", "rain in spring", metadata={"is_pinned": True, "last_modified": NOW}, embeddings=(1.0,))
+    intent = classify_intent("fix the rain in rain.py").model_copy(update={"embeddings": (1.0,)})
+    asked = ContextSelectionRequest(intent=intent, token_budget=1_000, strategy="spec")
+    [score] = score_pool(DataPoolSnapshot(context_files=(best,)), asked, now=NOW).values()
+    assert sum(score.parts.values()) > score.value == 2.0
+
+
+def test_what_is_of_the_future_is_of_now_f_138() -> None:
+    assert score_turn("rain", age=-1_000 * HOUR) == pytest.approx(0.7)
+    assert score_memory_snippet(memory(age=-1_000 * DAY), NOTHING, now=NOW) == pytest.approx(0.2)
+
+
 def test_a_turn_that_says_the_same_gains_a_fifth_s1_07() -> None:
     text = "rain over the hills"
     assert score_turn(text, text) == pytest.approx(0.7 + 0.2)

@@ -66,3 +66,9 @@ def test_secrets_never_do(path: str) -> None:
 def test_what_a_file_holds_may_speak_against_it(content: bytes, reason: str | None) -> None:
     assert skip_reason_by_content(content, generated=False) == reason
     assert skip_reason_by_content(content, generated=True) == (reason if reason == "binary" else None)
+
+
+def test_a_note_that_stands_far_down_does_not_make_a_file_generated() -> None:
+    lines = b"value = 1\n" * 100
+    assert skip_reason_by_content(b"# @generated\n" + lines, generated=False) == "generated"
+    assert skip_reason_by_content(lines + b"# @generated\n", generated=False) is None

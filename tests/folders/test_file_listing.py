@@ -40,6 +40,20 @@ def test_ignore_files_are_read_as_git_reads_them(tmp_path: Path) -> None:
     assert "sub/deep/local.txt" not in walked
 
 
+def test_a_checkouts_configuration_starts_no_program_f_164(tmp_path: Path) -> None:
+    checkout, trace = write(tmp_path / "checkout", {"a.py": ""}), tmp_path / "trace"
+    program = write(tmp_path, {"program": f'#!/bin/sh\necho ran > "{trace}"\n'}) / "program"
+    program.chmod(0o700)
+    git(checkout, "init", "-q")
+    git(checkout, "add", "a.py")
+    git(checkout, "config", "core.fsmonitor", str(program))
+    git(checkout, "ls-files", "--others")
+    assert trace.exists(), "git starts it when nothing is said against it"
+    trace.unlink()
+    assert list(list_paths(checkout)) == ["a.py"]
+    assert not trace.exists()
+
+
 def test_hidden_folders_are_walked_when_asked_but_never_gits_own(tmp_path: Path) -> None:
     write(tmp_path, {".github/ci.yml": "", ".git/config": "", "a.py": ""})
     assert list(list_paths(tmp_path)) == [".github/", "a.py"]

@@ -1,5 +1,6 @@
 """Where indexes are kept, and that nothing that is wrong with them stops the work."""
 
+import os
 import sqlite3
 import stat
 from pathlib import Path
@@ -95,3 +96,15 @@ def test_the_cache_folder_is_the_platforms(tmp_path: Path, monkeypatch: pytest.M
     assert default_cache_dir() == tmp_path / ".cache/llm-common"
     monkeypatch.setattr("sys.platform", "darwin")
     assert default_cache_dir() == tmp_path / "Library/Caches/llm-common"
+
+
+def test_a_cache_folder_of_another_user_is_not_used(
+    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache/indexes").mkdir(parents=True)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    indexes = IndexCache(tmp_path / "cache")
+    assert search(indexes, tree) == ["a.py"]
+    assert files(tmp_path / "cache") == []
+    assert "(PermissionError); it was built in memory" in indexes.notes[0]

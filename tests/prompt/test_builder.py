@@ -127,6 +127,17 @@ async def test_a_line_of_another_session_is_dropped_though_a_reader_gives_it_s3_
     assert bundle.context_docs == ["Retrieved context\n- user: of s1!"]
 
 
+class Generous(Silent):
+    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
+        hits = [MemoryHit(session_id=filters.session_id, event=Event(text=f"line {n}"), score=1) for n in range(k + 9)]
+        return [hits[0].model_copy(update={"session_id": "other"}), *hits]
+
+
+async def test_a_reader_that_gives_too_many_lines_gets_k_of_them_in_s3_02() -> None:
+    bundle = await ContextBuilder(None, Generous(), k=2).build(TriggerInput(session_id="s", goal="zebra"))
+    assert bundle.context_docs == ["Retrieved context\n- user: line 0\n- user: line 1"]
+
+
 async def test_two_sessions_share_no_line_s3_04_f_145(memory: InMemoryMemory) -> None:
     builder = ContextBuilder(memory, memory)
     one = str((await builder.build(TriggerInput(session_id="s1", goal="zebra"))).to_messages())

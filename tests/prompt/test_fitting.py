@@ -312,3 +312,16 @@ def test_sixty_turns_change_little_of_the_prompt_from_turn_to_turn_s3_06(limit: 
     kept = [(same_start(old, new), len(old)) for old, new in pairwise(prompts)]
     share = sum(same for same, _ in kept) / sum(whole for _, whole in kept)
     assert share >= 0.9
+
+
+def test_schemas_count_where_they_take_more_beside_or_inside_s3_03() -> None:
+    class Hundred:
+        def count(self, text: str) -> int:
+            return 100
+
+    bundle = PromptBundle(system="s", tools_json_schema="[]")
+    inside = bundle.to_messages(include_tools=True)[0].content
+    assert isinstance(inside, str)
+    frame = count_prompt_tokens(PromptBundle(system="s"), Hundred()) - 100
+    assert count_prompt_tokens(bundle, Hundred()) == frame + 200  # the system text and the schemas
+    assert count_prompt_tokens(bundle) == frame + UpperBoundCounter().count(inside)

@@ -91,6 +91,15 @@ def test_neighbouring_texts_of_the_user_become_one_message_s3_06() -> None:
     assert len(PromptBundle(history=[pictured], instructions="c").to_messages()) == 2
 
 
+def test_a_message_with_a_name_stays_apart_s3_06() -> None:
+    named = LLMMessage(role=MessageRole.USER, content="Rain.", name="ann")
+    assert PromptBundle(history=[said(MessageRole.USER, "Wind."), named], instructions="Go on.").to_messages() == [
+        said(MessageRole.USER, "Wind."),
+        named,
+        said(MessageRole.USER, "Go on."),
+    ]
+
+
 def test_an_empty_bundle_gives_no_message_s3_06() -> None:
     assert PromptBundle(context_docs=["", ""]).to_messages() == []
 

@@ -166,11 +166,12 @@ def test_the_limit_bounds_the_hits() -> None:
     with index_of(a="rain", b="rain", c="rain") as index:
         assert keys(index, "rain", limit=2) == ["a", "b"]
         assert keys(index, "rain", limit=0) == []
+        assert keys(index, "rain", limit=-1) == []
 
 
 def test_only_the_first_distinct_words_of_a_long_query_count() -> None:
     query = " ".join(f"word{number:03}" for number in range(1_000))
-    assert len(query_terms(query)) == MAX_QUERY_TERMS
+    assert len(query_terms(query)) == MAX_QUERY_TERMS == 64
     assert query_terms("rain RAIN Rain the rain") == ["rain"]
 
 

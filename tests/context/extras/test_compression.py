@@ -127,6 +127,14 @@ async def test_a_failing_summariser_leaves_the_turns_as_they_are_s1_16(
     assert "turn 0" not in caplog.text
 
 
+async def test_a_summary_may_have_just_the_tokens_asked_for_s1_16() -> None:
+    async def as_long_as_allowed(turns: Sequence[TurnEntry]) -> str:
+        return "x" * TARGET
+
+    first, *_ = await compressed(talk(10), as_long_as_allowed)
+    assert (first.role, first.tokens) == (SUMMARY_ROLE, TARGET)
+
+
 async def test_what_was_summed_up_before_a_failure_is_kept_and_the_rest_tried_again_s1_16() -> None:
     good = Summariser()
 

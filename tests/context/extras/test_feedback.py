@@ -288,6 +288,6 @@ def test_a_factor_is_bounded_and_forgotten_by_half_in_its_time_s1_16() -> None:
     assert math.exp(bounded(9.0)) == pytest.approx(2.0)
     assert math.exp(bounded(-9.0)) == pytest.approx(0.5)
     assert bounded(0.1) == 0.1
-    assert faded(0.4, HALF_LIFE) == pytest.approx(0.2)
+    assert faded(0.4, HALF_LIFE) == faded(0.4, timedelta(days=30)) == pytest.approx(0.2)
     assert faded(0.4, 10 * HALF_LIFE) < 0.001
     assert faded(0.4, -timedelta(days=400)) == 0.4

@@ -52,6 +52,10 @@ def test_two_that_fill_the_room_beat_the_densest_one() -> None:
     assert choose([KnapsackItem(6.1, 60), KnapsackItem(5.0, 50), KnapsackItem(5.0, 50)], 100) == [1, 2]
 
 
+def test_what_is_one_too_large_for_the_rest_is_not_taken_s1_05() -> None:
+    assert choose([KnapsackItem(6.0, 5), KnapsackItem(6.5, 6)], 10) == [1]
+
+
 def test_an_item_without_value_still_fills_the_room() -> None:
     assert choose([KnapsackItem(0.0, 10), KnapsackItem(1.0, 10), KnapsackItem(0.0, 30)], 25) == [0, 1]
 

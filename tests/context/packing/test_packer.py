@@ -591,3 +591,16 @@ def test_the_work_of_packing_grows_with_the_pool_and_no_faster_s1_14() -> None:
         return sum(entry.callcount for entry in profile.getstats())
 
     assert calls(8) < 1.5 * 8 * calls(1)  # quadratic growth would be 64 times
+
+
+def test_a_negative_score_wins_no_room_f_140() -> None:
+    pool = DataPoolSnapshot(context_files=(file("a.py", sentences(40, 1)), file("b.py", sentences(40, 2))))
+    scores: dict[tuple[Kind, str], Score] = {("file", "a.py"): Score(-2.0), ("file", "b.py"): Score(1.0)}
+    both = packed(pool, request_of(100_000), scores).metadata.total_tokens
+    assert form_of(packed(pool, request_of(both * 2 // 3), scores), "b.py") == "whole"
+
+
+def test_a_summary_without_room_gives_way_to_a_line_s1_08() -> None:
+    pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1), summary=sentences(500, 2)),))
+    bundle = packed(pool, request_of(1_000, strategy="spec"), even_scores(pool, 0.9))
+    assert form_of(bundle, "big.py") == "pointer"
