@@ -215,6 +215,15 @@ def test_the_registry_is_a_sorted_collection_of_tools() -> None:
     assert registry.get("b") is None
 
 
+def test_a_model_is_offered_the_tools_of_the_moment_s2_03() -> None:
+    registry = ToolRegistry([a, b])
+    assert '"name":"b"' in registry.get_tools_schema()
+    registry.unregister("b")
+    assert registry.get_tools_schema() == ToolRegistry([a]).get_tools_schema()
+    registry.register(c)
+    assert registry.get_tools_schema() == ToolRegistry([a, c]).get_tools_schema()
+
+
 async def test_the_decorator_registers_and_returns_the_function() -> None:
     registry = ToolRegistry()
 
