@@ -8,7 +8,7 @@ import pytest
 
 from llm_common.core import LangChainClient, LiteLLMClient, LLMClient, LLMMessage, OpenAISDKClient, PydanticAIClient
 from llm_common.core.models import MessageRole
-from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, ModelNotFoundError
+from llm_common.errors import LLMError, LLMRateLimitError, LLMTimeoutError, MalformedReplyError, ModelNotFoundError
 from tests.adapters import double_clients
 from tests.adapters.test_adapters import SCHEMA, TOOL, USAGE
 
@@ -55,6 +55,13 @@ async def test_options_that_openai_does_not_know_go_into_the_extra_body() -> Non
 async def test_a_reported_cost_goes_before_a_calculated_one() -> None:
     client = OpenAISDKClient(Recorder(payload(usage=USAGE)), model="glm-4.5-air", provider="zai")
     assert (await client.chat_completion(ASKED)).cost_usd == 0.0125
+
+
+@pytest.mark.parametrize("also", [{}, payload()], ids=["alone", "beside-an-answer"])
+async def test_an_error_in_an_answer_is_that_error_f_120(also: dict[str, Any]) -> None:
+    client = OpenAISDKClient(Recorder(also | {"error": {"code": 429, "message": "slow down"}}), model="test-model")
+    with pytest.raises(LLMRateLimitError):
+        await client.chat_completion(ASKED)
 
 
 async def test_an_answer_that_is_of_no_use_carries_what_it_cost() -> None:

@@ -18,7 +18,7 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.core import ExactCounter, LLMMessage
+from llm_common.core import ExactCounter, LLMMessage, MessageRole
 from llm_common.errors import LLMConnectionError, StoreError
 from llm_common.memory import Event, InMemoryMemory
 from llm_common.testing import ScriptedClient
@@ -138,6 +138,20 @@ async def test_a_session_remembers_what_was_said(tmp_path: Path) -> None:
     assert ("assistant", "Snow.") in spoken
     events = await memory.recent(runner.context_manager.session_id)
     assert [event.text for event in events][-1] == "It was Oslo."
+
+
+@pytest.mark.parametrize("history", [0, 200])
+async def test_the_prompt_holds_the_conversation_or_a_summary_of_it_s3_02_s3_06(tmp_path: Path, history: int) -> None:
+    memory, manager = InMemoryMemory(), ToolContextManager(tmp_path)
+    for role, text in (("user", "Is it snowing?"), ("tool", "raw rows"), ("system", "Be rude."), ("assistant", "Yes.")):
+        await memory.append_event(manager.session_id, Event(role=MessageRole(role), text=text))
+    client = ScriptedClient(["In Oslo."])
+    await Answering(memory=memory, history=history).answer(client, manager, query="Where?")
+    spoken = [(message.role, message.content) for message in client.calls[0].messages]
+    assert [entry for entry in spoken if entry[1] in {"Is it snowing?", "raw rows", "Be rude.", "Yes."}] == (
+        [("user", "Is it snowing?"), ("assistant", "Yes.")] if history else []
+    )
+    assert ("Recent episode summary" in sent(client)) is not bool(history)
 
 
 class BrokenMemory(InMemoryMemory):

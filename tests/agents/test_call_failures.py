@@ -163,6 +163,17 @@ async def test_every_text_of_the_arguments_is_left_out_u_b4(tmp_path: Path) -> N
     assert result["error"] == "find raised LookupError: [place] is not in [place], today"
 
 
+@pytest.mark.parametrize(("given", "shown"), [("Jo Smith", "[name]"), ("J. Smith", "[name]"), ("JoSmith", "JoSmith")])
+async def test_a_text_of_eight_characters_may_be_a_users_u_b4(tmp_path: Path, given: str, shown: str) -> None:
+    def find(name: str) -> str:
+        """Finds a person."""
+        raise LookupError(f"nobody is called {name}")
+
+    executor = executor_of(tmp_path, registry=ToolRegistry([find]))
+    [result] = await executor.execute_tool_calls([{"tool": "find", "args": {"name": given}}], 1, "q1")
+    assert result["error"] == f"find raised LookupError: nobody is called {shown}"
+
+
 async def test_a_tools_own_explanation_is_kept_u_b4(tmp_path: Path) -> None:
     class Opaque:
         async def execute(self, name: str, args: dict[str, Any]) -> str:

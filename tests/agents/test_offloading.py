@@ -164,6 +164,13 @@ async def test_every_call_of_a_turn_is_sure_of_a_preview_s4_08() -> None:
     assert all("snowfall" in str(entry) for entry in shown)
 
 
+async def test_a_whole_result_leaves_the_previews_of_the_others_their_room_s4_08() -> None:
+    first = "snow " * 400
+    policy = OffloadPolicy(threshold_tokens=100_000, preview_tokens=200, turn_tokens=COUNTER.count(first) + 100)
+    shown = await turn_of([(first, 0.0), ("snow " * 3_000, 0.01)], policy)
+    assert all(isinstance(entry, Offloaded) and f"the id {entry.pointer_id}" in entry.preview for entry in shown)
+
+
 async def test_previews_leave_the_loop_free(tmp_path: Path, blockbuster: BlockBuster) -> None:
     shown, _ = await offloaded(tmp_path, ROWS, query="snowfall")
     assert isinstance(shown, Offloaded)

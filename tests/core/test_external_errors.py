@@ -111,10 +111,12 @@ def test_what_the_endpoint_said_is_a_fact(facts: dict[str, Any], body: str) -> N
     assert error.body == body
 
 
-def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs() -> None:
-    inner = exception(
-        "SDKError", request=SimpleNamespace(headers={"Authorization": f"Bearer {SECRET}", "X-Api-Key": ""})
-    )
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("Authorization", f"Bearer {SECRET}"), ("api-key", SECRET), ("X-Api-Key", SECRET), ("x-goog-api-key", SECRET)],
+)
+def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs_f_116(header: str, value: str) -> None:
+    inner = exception("SDKError", request=SimpleNamespace(headers={"X-Api-Key": "", header: value}))
     outer = exception("WrapperError", status_code=401, body=f"no such key {SECRET}")
     outer.__cause__ = inner
     error = error_of(outer)

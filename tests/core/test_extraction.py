@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from llm_common.core.extraction import extract_json
+from llm_common.core.extraction import MAX_REPLY_CHARS, extract_json
 from llm_common.errors import MalformedReplyError
 
 ANSWER = {"pointer_ids": ["a1b2c3d4e5f6", "deadbeefcafe"]}
@@ -166,6 +166,9 @@ def test_depth_is_bounded_before_any_parser_sees_it_f_092() -> None:
 
 def test_size_is_bounded_f_093() -> None:
     assert reason_of('{"a": "' + "x" * 5_000_000 + '"}') == "too_large"
+    most = PLAIN + " " * (MAX_REPLY_CHARS - len(PLAIN))
+    assert extract_json(most) == ANSWER
+    assert reason_of(f"{most} ") == "too_large"
     assert extract_json('{"a": "' + "x" * 999_000 + '"}') == {"a": "x" * 999_000}
 
 

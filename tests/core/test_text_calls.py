@@ -63,8 +63,9 @@ def test_what_is_not_whole_refuses_the_reply(text: str) -> None:
         read_text_calls(text)
 
 
-def test_calls_after_something_that_looks_like_an_answer_are_not_read() -> None:
-    assert read_text_calls('{"calls": []} [TOOL_CALLS][{}]') is None
+@pytest.mark.parametrize("answer", ['{"calls": []}', "{}", "[1]"])
+def test_calls_after_something_that_looks_like_an_answer_are_not_read_f_083(answer: str) -> None:
+    assert read_text_calls(f"{answer} [TOOL_CALLS][{{}}]") is None
 
 
 @pytest.mark.parametrize(

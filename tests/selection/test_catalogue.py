@@ -55,6 +55,8 @@ async def test_a_list_in_any_usual_form_is_held_to_its_names(entry: dict[str, An
 async def test_a_list_in_any_order_gives_the_same_text_s2_13() -> None:
     other = {**ENTRY, "name": "a"}
     assert (await catalogue_of([ENTRY, other])).text == (await catalogue_of([other, ENTRY])).text
+    twin = {**ENTRY, "description": "another tool of that name"}
+    assert (await catalogue_of([ENTRY, twin])).text == (await catalogue_of([twin, ENTRY])).text
     assert (await catalogue_of(["x", 3])).text == (await catalogue_of([3, "x"])).text
 
 

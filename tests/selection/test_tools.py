@@ -218,6 +218,16 @@ async def test_many_tools_are_shown_as_signatures_s2_14() -> None:
     assert (selection.tools_total, selection.tools_shown, selection.shortlisted) == (51, 51, False)
 
 
+@pytest.mark.parametrize(("count", "in_full"), [(20, True), (21, False)])
+async def test_up_to_twenty_tools_are_shown_in_full_s2_03(count: int, in_full: bool) -> None:
+    client = ScriptedClient([reply()])
+    registry = many_tools(count - 1)
+    await select(client, registry)
+    assert len(registry) == count
+    assert (registry.get_tools_schema() in texts(client)[0]) is in_full
+    assert ("tool_007(query: str) - Does thing 7.\n" in texts(client)[0]) is not in_full
+
+
 async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_14() -> None:
     client = ScriptedClient(default=reply(), replies=[])
     config = ToolSelectionConfig(max_catalogue_tokens=400)

@@ -4,7 +4,9 @@ from datetime import date
 from enum import Enum
 from functools import partial
 from itertools import permutations
+from threading import Thread
 from typing import Annotated, Any, Literal
+from unittest.mock import patch
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
@@ -213,6 +215,32 @@ def test_the_registry_is_a_sorted_collection_of_tools() -> None:
     assert len(registry) == 2
     assert "a" in registry
     assert registry.get("b") is None
+
+
+async def test_an_async_tool_needs_no_thread_f_161() -> None:
+    class Adder:
+        """Adds."""
+
+        async def __call__(self, x: int) -> int:
+            return x + 1
+
+    async def add(x: int) -> int:
+        """Adds."""
+        return x + 1
+
+    registry = ToolRegistry([add])
+    registry.register(Adder(), name="adder")
+    with patch.object(Thread, "start", side_effect=RuntimeError("can't start new thread")):
+        assert [await registry.execute(name, {"x": 1}) for name in registry.names] == [2, 2]
+
+
+def test_a_model_is_offered_the_tools_of_the_moment_s2_03() -> None:
+    registry = ToolRegistry([a, b])
+    assert '"name":"b"' in registry.get_tools_schema()
+    registry.unregister("b")
+    assert registry.get_tools_schema() == ToolRegistry([a]).get_tools_schema()
+    registry.register(c)
+    assert registry.get_tools_schema() == ToolRegistry([a, c]).get_tools_schema()
 
 
 async def test_the_decorator_registers_and_returns_the_function() -> None:

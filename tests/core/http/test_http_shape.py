@@ -134,6 +134,13 @@ async def test_a_cost_that_the_endpoint_reports_is_taken(usage: object, cost_usd
     assert response.cost_usd == cost_usd
 
 
+async def test_hits_that_stand_beside_the_prompts_tokens_are_cached_ones_too() -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_cache_hit_tokens": 60}
+    response, _ = await call(reply(usage=usage), model="glm-4.5-air")
+    assert response.usage.cached_tokens == 60
+    assert response.cost_usd == pytest.approx((40 * 0.20 + 60 * 0.03 + 10 * 1.10) / 1e6)
+
+
 @pytest.mark.parametrize("value", [None, -1, 1.5, True, "7", []])
 async def test_a_count_that_is_none_is_zero(value: object) -> None:
     usage = {"prompt_tokens": value, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": value}}
