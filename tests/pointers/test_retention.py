@@ -191,6 +191,19 @@ async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(open
     assert (await store.gc()).expired == 1
 
 
+async def test_a_clock_that_was_half_a_minute_ahead_is_believed_again_f_168_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
+    store = open_store()
+    clock.move(30)
+    store.list(query_id="q")
+    clock.move(-30)
+    brief = await save(store, "brief", ttl_s=2)
+    assert datetime.fromisoformat(brief.created_at) == clock.moment
+    clock.move(2)
+    assert reason(store, brief) == "expired"
+
+
 async def test_a_result_expires_at_the_very_instant_m_m18_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "x")

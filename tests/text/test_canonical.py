@@ -188,6 +188,8 @@ def deep(levels: int) -> list[Any]:
         pytest.param(lambda: deep(10_000), id="F-039"),
         pytest.param(lambda: deep(MAX_DEPTH), id="F-039-just"),
         pytest.param(lambda: {1: "a", "1": "b"}, id="colliding-keys"),
+        pytest.param(lambda: {1: "a", "1": "a"}, id="colliding-keys-of-one-value"),
+        pytest.param(lambda: {None: None, "null": None}, id="colliding-keys-of-nothing"),
     ],
 )
 def test_what_json_cannot_stand_for_is_one_typed_error(make: Callable[[], object]) -> None:
