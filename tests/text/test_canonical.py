@@ -182,6 +182,8 @@ def deep(levels: int) -> list[Any]:
         pytest.param(lambda: {"a": [RaisesRepr()]}, id="F-036-repr"),
         pytest.param(lambda: {RaisesText(): 1}, id="F-036-key"),
         pytest.param(lambda: io.StringIO("x"), id="F-037-file"),
+        pytest.param(lambda: io.TextIOWrapper(io.BytesIO(b"x")), id="F-037-open-file"),
+        pytest.param(lambda: io.BufferedReader(io.BytesIO(b"x")), id="F-037-open-binary-file"),
         pytest.param(threading.Lock, id="F-037-lock"),
         pytest.param(object, id="object-without-text"),
         pytest.param(lambda: to_plain, id="function"),
