@@ -230,8 +230,9 @@ def test_a_beginning_is_no_longer_for_what_is_redacted_in_it_f_177(size: int) ->
     shown = DEFAULT_REDACTOR.beginning(text, max_chars=200)
     assert len(shown) <= 200
     assert "aB3" not in shown
-    end = f"token={'aB3x7' * 100} {'word ' * 39}sk-{'cD4z8' * 40}"
-    assert "cD4" not in DEFAULT_REDACTOR.beginning(end, max_chars=len(end) - 700)
+    end = f"token={'aB3x7' * 120} {'word ' * 39}sk-{'cD4z8' * 40}"
+    for chars in range(4, 30):  # so many of the last secret are read: too few to tell what they are
+        assert "cD4" not in DEFAULT_REDACTOR.beginning(end, max_chars=end.index("sk-") + chars - 512)
 
 
 def test_an_escaped_letter_hides_no_name_f_177() -> None:
