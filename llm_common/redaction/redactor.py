@@ -96,7 +96,7 @@ class Redactor:
         """
         read = self.text(text[: max_chars + _MAX_CUT_CHARS])
         is_whole = len(text) <= max_chars + _MAX_CUT_CHARS
-        return read[: max_chars if is_whole else min(max_chars, len(read) - _MAX_CUT_CHARS)]
+        return read[: max_chars if is_whole else max(min(max_chars, len(read) - _MAX_CUT_CHARS), 0)]
 
     def shapes(self, text: str) -> str:
         """The text with the keys replaced that their shape alone gives away.

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError
-from llm_common.storage import BlobStore, LockingBlobStore
+from llm_common.errors import CorruptPointerError, InvalidIdError, LockTimeoutError, PointerNotFoundError
+from llm_common.storage import OWN_FOLDER, BlobStore, LockingBlobStore
 
 _CLOCK_TICK_S = 0.1
 _FORBIDDEN_KEYS = (
@@ -44,6 +44,30 @@ class BlobStoreContract:
         blobs.put("q/a", b"1")
         assert list(blobs.get_many("q", ["a", "no", "a"])) == [b"1", None, b"1"]
         assert list(blobs.get_many("s", ["no"])) == [None]
+
+    def test_a_blob_may_have_just_as_many_bytes_as_asked(self, blobs: BlobStore) -> None:
+        """One byte more than `max_bytes` is damage for `get`, and nothing for `get_many`."""
+        blobs.put("q/a", b"12345")
+        assert blobs.get("q/a", max_bytes=5) == b"12345"
+        assert list(blobs.get_many("q", ["a"], max_bytes=5)) == [b"12345"]
+        with pytest.raises(CorruptPointerError):
+            blobs.get("q/a", max_bytes=4)
+        assert list(blobs.get_many("q", ["a"], max_bytes=4)) == [None]
+
+    def test_an_update_takes_a_larger_blob_for_none(self, blobs: BlobStore) -> None:
+        """`max_bytes` itself is not larger."""
+        blobs.put("q/a", b"12345")
+        blobs.update("q/a", lambda data: (data or b"") + b"6", max_bytes=5)
+        assert blobs.get("q/a") == b"123456"
+        blobs.update("q/a", lambda data: (data or b"") + b"7", max_bytes=5)
+        assert blobs.get("q/a") == b"7"
+
+    def test_lists_the_folders_of_queries_alone(self, blobs: BlobStore) -> None:
+        """Neither the store's own folder nor one without blobs is a query's."""
+        assert list(blobs.folders()) == []
+        for key in ("q/a", "user;42/a", f"{OWN_FOLDER}/a"):
+            blobs.put(key, b"1")
+        assert sorted(blobs.folders()) == ["q", "user;42"]
 
     def test_scans_one_folder_in_the_order_of_names(self, blobs: BlobStore) -> None:
         """`scan` knows names and sizes of its folder alone."""

@@ -279,8 +279,10 @@ def _plain(value: object, non_finite: Callable[[float], Json]) -> Json:
             plain = _scalar(item, non_finite) if inner is None else inner
             if type(made) is list:
                 made.append(plain)
-            elif made.setdefault(_key_text(key), plain) is not plain:
+            elif (name := _key_text(key)) in made:
                 raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
+            else:
+                made[name] = plain
             if inner is not None:
                 break
         else:

@@ -61,6 +61,13 @@ def test_secrets_are_left_out_s0_08() -> None:
     assert "use token=[redacted] now" in digest
 
 
+def test_all_that_stands_under_a_secret_name_is_left_out_s0_08() -> None:
+    digest = describe_result({"credentials": {"user": "bob", "pin": 12}, "rows": 3}, size_bytes=9)
+    assert "rows 3" in digest
+    assert "bob" not in digest
+    assert "12" not in digest
+
+
 @given(json_values)
 def test_is_one_bounded_line_s0_08(value: object) -> None:
     digest = describe_result(value, size_bytes=1)

@@ -259,6 +259,14 @@ def test_text_that_knows_the_nonce_gets_another_s0_53() -> None:
         )
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_any_result_that_knows_the_nonce_gets_another_s0_53(place: int) -> None:
+    results = ["x" * 12] * 3
+    nonce = blocks_of(render(*results).text)[0]["nonce"]
+    results[place] = nonce
+    assert nonce not in {block["nonce"] for block in blocks_of(render(*results).text)}
+
+
 @given(*[st.text(st.characters())] * 3)
 def test_no_stored_text_breaks_the_blocks_f_147(result: str, tool_name: str, summary: str) -> None:
     pointers = [pointer(1, tool_name=tool_name, summary=summary), pointer(2)]

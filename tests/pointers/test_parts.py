@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.errors import CorruptPointerError
+from llm_common.pointers.jmespath_filter import apply_filter
 from llm_common.pointers.parts import extract_part, value_at
 
 VALUE = {"log": "start\nerror 1\x07\u2028 here\nerror 2\nend", "rows": [{"id": 1, "ok": True}, {"id": 2, "ok": False}]}
@@ -55,6 +56,29 @@ RFC_6901 = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4
 )
 def test_paths_are_json_pointers_s4_08(path: str, expected: object) -> None:
     assert value_at(RFC_6901, path) == expected
+
+
+def test_the_escapes_of_a_path_are_read_once_s4_08() -> None:
+    assert value_at({"~1": "tilde", "/": "slash"}, "/~01") == "tilde"
+
+
+@pytest.mark.parametrize("step", ["2", "01", "-", "-1"])
+def test_a_path_beyond_a_list_leads_nowhere_s4_08(step: str) -> None:
+    with pytest.raises(ValueError, match="leads nowhere at its part 1: it meets list of 2"):
+        value_at(["a", "b"], f"/{step}")
+
+
+@pytest.mark.parametrize(("count", "told"), [(9_999, "9,999"), (10_000, "10,000"), (10_001, "over 10,000")])
+def test_matches_are_counted_up_to_ten_thousand_s4_08(count: int, told: str) -> None:
+    rows = extract_part(json.dumps("x" * count).encode(), {"regex": "x"}).text.split("\n")
+    assert rows[0] == f"matches: {told}"
+    assert len(rows) == min(count, 10_000) + 1
+
+
+def test_the_work_of_a_filter_has_a_limit_however_large_the_result_s4_08() -> None:
+    assert apply_filter([0] * 100_000, "sort(@)[0]", payload_bytes=10**9) == 0
+    with pytest.raises(ValueError, match="took too much work"):
+        apply_filter([0] * 2_000_000, "sort(@)[0]", payload_bytes=10**9)
 
 
 def test_embedded_json_of_many_levels_is_parsed_step_by_step_s4_08() -> None:

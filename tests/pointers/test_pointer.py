@@ -60,6 +60,7 @@ def test_ids_have_twelve_to_sixteen_digits_s0_04() -> None:
         ("24248A36F5E3", PointerNotFoundError),
         ("a" * 300, PointerNotFoundError),
         ("a" * 11, PointerNotFoundError),
+        ("a" * 17, PointerNotFoundError),
         ("", UnsafePathError),
         ("24248a36f5e3\n", UnsafePathError),
         ("24248a36f5e3.meta", UnsafePathError),

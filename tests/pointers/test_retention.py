@@ -191,6 +191,19 @@ async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(open
     assert (await store.gc()).expired == 1
 
 
+async def test_a_clock_that_was_half_a_minute_ahead_is_believed_again_f_168_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
+    store = open_store()
+    clock.move(30)
+    store.list(query_id="q")
+    clock.move(-30)
+    brief = await save(store, "brief", ttl_s=2)
+    assert datetime.fromisoformat(brief.created_at) == clock.moment
+    clock.move(2)
+    assert reason(store, brief) == "expired"
+
+
 async def test_a_result_expires_at_the_very_instant_m_m18_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "x")
@@ -442,8 +455,9 @@ async def test_what_killed_writers_left_on_an_object_store_goes_after_an_hour_s0
     for name in (f"{pointer.pointer_id}.{'0' * 12}.result.json", f"{pointer.pointer_id}.{'0' * 16}.next"):
         objects.put(f"q/{name}", b"1")
     assert (await store.verify()).is_clean  # a writer may be on its way
-    assert (await store.gc()).freed_bytes == 0
-    report = await store.gc(now=datetime.now(UTC) + timedelta(hours=2))
+    for minutes in (0, 58):
+        assert (await store.gc(now=datetime.now(UTC) + timedelta(minutes=minutes))).freed_bytes == 0
+    report = await store.gc(now=datetime.now(UTC) + timedelta(minutes=62))
     assert (report.orphans, report.leftovers) == (1, 1)
     assert reason(store, pointer) is None
     assert len(store.records.blobs.scan("q").blobs) == 2

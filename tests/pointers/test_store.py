@@ -3,9 +3,13 @@ import json
 import math
 import os
 import shutil
+import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -632,27 +636,84 @@ async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: in
     assert store.load_result(pointer=pointer) == {"text": "y" * size}
 
 
-async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: FileContextPointerStore) -> None:
+@contextmanager
+def held(store: FileContextPointerStore) -> Iterator[None]:
+    """The query's folder, locked by another thread for the duration of the block."""
     blobs = store.records.blobs
     assert isinstance(blobs, FileBlobStore)
-    released = threading.Event()
-    held = threading.Event()
+    released, locked = threading.Event(), threading.Event()
 
     def hold() -> None:
         with blobs.lock("q"):
-            held.set()
+            locked.set()
             released.wait(5)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    held.wait(5)
-    saving = asyncio.create_task(save(store))
-    for _ in range(20):
-        await asyncio.sleep(0.002)
-    assert not saving.done()
-    released.set()
+    locked.wait(5)
+    try:
+        yield
+    finally:
+        released.set()
+        holder.join()
+
+
+async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: FileContextPointerStore) -> None:
+    with held(store):
+        saving = asyncio.create_task(save(store))
+        for _ in range(20):
+            await asyncio.sleep(0.002)
+        assert not saving.done()
     await saving
-    holder.join()
+
+
+async def test_a_save_that_is_cancelled_while_it_waits_stores_nothing_f_068_s0_20(
+    store: FileContextPointerStore,
+) -> None:
+    for _ in range(3):
+        with held(store):
+            saves = [asyncio.create_task(save(store, n, args={"n": n})) for n in range(4)]  # all threads of the store
+            await asyncio.sleep(0.05)
+            for saving in saves:
+                saving.cancel()
+            await asyncio.gather(*saves, return_exceptions=True)
+        later = await save(store, "later")
+        for _ in range(4):
+            await save(store, "later")
+    assert store.list(query_id="q") != []
+    assert {pointer.pointer_id for pointer in store.list(query_id="q")} == {later.pointer_id}
+
+
+def test_a_forked_child_saves_with_threads_of_its_own_f_158_s0_20(store: FileContextPointerStore) -> None:
+    """Not those of its parent, which it has not: a save that waits for one never ends."""
+
+    async def save_several() -> None:
+        await asyncio.gather(*(save(store, n, args={"n": n}) for n in range(8)))
+
+    asyncio.run(save_several())
+    pid = fork_and_run(lambda: asyncio.run(save(store, "child")))
+    deadline = time.monotonic() + 10
+    while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert ended == (pid, 0)
+    assert "child" in [store.load_result(pointer=each) for each in store.list(query_id="q")]
+
+
+def fork_and_run(program: Callable[[], object]) -> int:
+    """The process id of a child that calls the program and ends with 0 if it returns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: of forks beside threads
+        pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    with suppress(BaseException):
+        program()
+        status = 0
+    os._exit(status)
 
 
 def test_listing_and_loading_are_synchronous_and_by_keyword_s0_20(store: FileContextPointerStore) -> None:

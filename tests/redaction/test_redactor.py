@@ -224,6 +224,45 @@ def test_a_cut_secret_is_not_shown(cut: int) -> None:
     assert "aB3" not in DEFAULT_REDACTOR.beginning(f"{'password=' + 'x' * 300 + ' '}ghp_{'aB3' * 200}", max_chars=290)
 
 
+@pytest.mark.parametrize("size", [100, 300, 500, 600])
+def test_a_beginning_is_no_longer_for_what_is_redacted_in_it_f_177(size: int) -> None:
+    text = f"token={'aB3x7' * (size // 5)} {'word ' * 200}"
+    shown = DEFAULT_REDACTOR.beginning(text, max_chars=200)
+    assert len(shown) <= 200
+    assert "aB3" not in shown
+    end = f"token={'aB3x7' * 120} {'word ' * 39}sk-{'cD4z8' * 40}"
+    for chars in range(4, 30):  # so many of the last secret are read: too few to tell what they are
+        assert "cD4" not in DEFAULT_REDACTOR.beginning(end, max_chars=end.index("sk-") + chars - 512)
+
+
+def test_an_escaped_letter_hides_no_name_f_177() -> None:
+    for text in (r"see p\u0061ssword=hunter2CANARY9f ok", r'{"p\u0061ssword": "hunter2CANARY9f"}'):
+        assert "CANARY" not in redact_text(text)
+        assert "CANARY" not in str(DEFAULT_REDACTOR.args({"text": text}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        *[("pwd", 1000, True), ("pwd", 999, False), ("pwd", True, False), ("pwds", 1234, False)],
+        *[("passwords", 1234, False), ("password", 1234, True), ("password", "Zx7q", True)],
+    ],
+)
+def test_pins_and_short_passwords_are_told_from_counts_s0_07(name: str, value: object, secret: bool) -> None:
+    assert DEFAULT_REDACTOR.is_secret(name, value) is secret
+    assert DEFAULT_REDACTOR.args({name: value}) == {name: REDACTED if secret else value}
+
+
+@pytest.mark.parametrize("name", ["Cookie", "Set-Cookie", "cookie2"])
+def test_the_cookies_of_a_header_are_redacted_whatever_they_say_f_177(name: str) -> None:
+    assert redact_text(f"{name}: theme=dark-blue\nAccept: json") == f"{name}: {REDACTED}\nAccept: json"
+
+
+def test_a_few_characters_before_the_end_of_a_private_key_are_redacted_a_17() -> None:
+    page = "kUx4Zb1Qq9Lr0sTd7vWe3g==\n-----END RSA PRIVATE KEY-----\nnext"
+    assert redact_text(page) == f"{REDACTED}\nnext"
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.sampled_from(ORDINARY),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),

