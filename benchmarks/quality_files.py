@@ -1,0 +1,147 @@
+"""Which files of a repository `pack_folder` finds: those that a commit changed, and those that mended an issue.
+
+Reads `files/` in the folder that LLM_COMMON_EVAL_DATA names, and the repositories from LLM_COMMON_EVAL_REPOS: a folder
+with a git directory `{owner}+{name}/repo` for each. The tree of each commit is put beside them, in `.trees`, once.
+
+Commits: the share of the changed files among the first five, with and without the tests among them. Issues: how often
+the file that was mended stands first and is in the pack at 4,000, 8,000 and 16,000 tokens, and how often the pack shows
+every line that was edited. A query belongs to the half `tune` when the SHA-256 of its id begins with a digit below 8,
+else to the half `check`. Run:
+
+    LLM_COMMON_EVAL_DATA=… LLM_COMMON_EVAL_REPOS=… python benchmarks/quality_files.py --half check
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from llm_common.folders import FolderPack, pack_folder
+
+BUDGETS = (4_000, 8_000, 16_000)
+FIRST = 5
+
+
+def rows_of(path: Path, half: str) -> Iterator[dict[str, Any]]:
+    """The queries of a half."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            row: dict[str, Any] = json.loads(line)
+            is_tuned = hashlib.sha256(row["id"].encode()).hexdigest()[0] < "8"
+            if half == "all" or is_tuned == (half == "tune"):
+                yield row
+
+
+def tree_of(repositories: Path, repo: str, commit: str) -> Path:
+    """The folder that holds the regular files of a commit, without those that the copy of its repository lacks."""
+    name = repo.replace("/", "+")
+    folder = repositories / ".trees" / f"{name}@{commit[:12]}"
+    if folder.exists():
+        return folder
+    git = ["git", "-C", str(repositories / name / "repo")]
+    listed = subprocess.run([*git, "ls-tree", "-r", "-z", commit], check=True, capture_output=True).stdout
+    entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry.startswith(b"100")]
+    wanted = b"".join(about.split()[2] + b"\n" for about, _, _ in entries)
+    objects = io.BytesIO(
+        subprocess.run([*git, "cat-file", "--batch"], check=True, input=wanted, capture_output=True).stdout
+    )
+    partial = folder.with_suffix(f".{os.getpid()}")
+    for _, _, path in entries:
+        about = objects.readline().split()
+        if about[1] == b"missing":
+            continue
+        file = partial / os.fsdecode(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(objects.read(int(about[2])))
+        objects.readline()
+    partial.rename(folder)
+    return folder
+
+
+def packed(row: dict[str, Any], repositories: Path, budget_tokens: int) -> FolderPack:
+    """What a user gets who asks the query in the tree."""
+    tree = tree_of(repositories, row["repo"], row["commit"])
+    return pack_folder(row["query"], tree, budget_tokens=budget_tokens, cache_dir=repositories / ".indexes")
+
+
+def ranked(pack: FolderPack) -> list[str]:
+    """The files that were weighed, the packed ones first."""
+    return [file.path for file in (*pack.files, *pack.dropped)]
+
+
+def recall(gold: list[str], paths: list[str]) -> float:
+    return sum(path in paths for path in gold) / len(gold)
+
+
+def shows_all(pack: FolderPack, row: dict[str, Any]) -> bool:
+    """Whether the block of each edited file holds every edited line; blank ones count as shown."""
+    blocks = {block.id: set(map(str.strip, block.text.splitlines())) for block in pack.bundle.blocks}
+    tree = pack.folders[0]
+    for path, numbers in row["edited_lines"].items():
+        lines = (tree / path).read_text(encoding="utf-8", errors="replace").splitlines()
+        wanted = {line for number in numbers if number <= len(lines) and (line := lines[number - 1].strip())}
+        if not wanted <= blocks.get(path, set()):
+            return False
+    return True
+
+
+def measure_commits(rows: list[dict[str, Any]], repositories: Path) -> None:
+    found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        first = ranked(packed(row, repositories, 8_000))[:FIRST]
+        sources = [path for path in row["gold"] if path not in row["gold_tests"]]
+        with_tests = recall(row["gold"], first)
+        found[row["repo"]].append((with_tests, recall(sources, first) if sources else with_tests))
+    print(f"{'commits, Recall@5':34}{'with tests':>12}{'without':>12}")
+    for repo, values in sorted(found.items()):
+        print_row(f"{repo} ({len(values)})", *(statistics.fmean(column) for column in zip(*values, strict=True)))
+    everything = [value for values in found.values() for value in values]
+    print_row(f"all ({len(everything)})", *(statistics.fmean(column) for column in zip(*everything, strict=True)))
+
+
+def measure_issues(rows: list[dict[str, Any]], repositories: Path) -> None:
+    print(f"\n{'issues':34}{'first':>12}{'in the pack':>12}{'all lines':>12}")
+    for budget_tokens in BUDGETS:
+        packs = [(packed(row, repositories, budget_tokens), row) for row in rows]
+        first = [ranked(pack)[:1] == row["gold"][:1] for pack, row in packs]
+        shown = [set(row["gold"]) <= {file.path for file in pack.files} for pack, row in packs]
+        lines = [shows_all(pack, row) for pack, row in packs]
+        print_row(
+            f"{budget_tokens:,} tokens ({len(rows)})", *(statistics.fmean(each) for each in (first, shown, lines))
+        )
+
+
+def print_row(label: str, *values: float) -> None:
+    print(f"{label:34}" + "".join(f"{value:12.3f}" for value in values), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
+    parser.add_argument("--only", choices=("commits", "issues"), help="default both")
+    options = parser.parse_args()
+    data, repositories = (os.environ.get(f"LLM_COMMON_EVAL_{name}") for name in ("DATA", "REPOS"))
+    if not data:
+        sys.exit("Set LLM_COMMON_EVAL_DATA to the folder that holds files/")
+    if not repositories:
+        print("left out: LLM_COMMON_EVAL_REPOS names no folder of repositories")
+        return
+    started = time.perf_counter()
+    measures = {"commits": measure_commits, "issues": measure_issues}
+    for name, measure in measures.items():
+        if options.only in (None, name):
+            measure([*rows_of(Path(data) / "files" / f"{name}.jsonl", options.half)], Path(repositories))
+    print(f"\n{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
