@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import stamina
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from llm_common.errors import (
     ConfigError,
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 _PATIENCE_S: Final = 30.0
-_FIRST_PAUSE_S: Final = 0.01
+_FIRST_PAUSE_S: Final = 0.02
 _MAX_PAUSE_S: Final = 0.5
 
 
@@ -85,23 +85,18 @@ def retry_overtaken(work: Callable[[], Answer]) -> Answer:
     Raises:
         LockTimeoutError: Others were faster for half a minute.
     """
-    retries = stamina.retry_context(
-        on=OvertakenError,
-        attempts=None,
-        timeout=_PATIENCE_S,
-        wait_initial=_FIRST_PAUSE_S,
-        wait_max=_MAX_PAUSE_S,
-        wait_jitter=_FIRST_PAUSE_S,
+    retrying = Retrying(
+        retry=retry_if_exception_type(OvertakenError),
+        stop=stop_after_delay(_PATIENCE_S),
+        wait=wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_MAX_PAUSE_S),
+        reraise=True,
     )
     try:
-        for attempt in retries:
-            with attempt:
-                return work()
+        return retrying(work)
     except OvertakenError as exc:
         raise LockTimeoutError(
             f"Other writers changed this object all the time for {_PATIENCE_S:g} s; save less often under one id"
         ) from exc
-    raise AssertionError  # the last attempt returns or raises
 
 
 def open_object_store(url: str, **options: Any) -> "ObjectStore":

@@ -100,14 +100,16 @@ def _version(connection: sqlite3.Connection, application_id: int, newest: int) -
 
 def _use_wal(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
     """Turns on the write-ahead log, which the file remembers."""
-    import stamina  # noqa: PLC0415 - its import takes 30 ms
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential  # noqa: PLC0415 - 30 ms
 
-    def is_busy(exc: Exception) -> bool:
+    def is_busy(exc: BaseException) -> bool:
         return isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
 
-    # SQLite's own timeout does not cover the lock that this takes. A timeout of 0 would mean none to stamina.
-    for attempt in stamina.retry_context(
-        on=is_busy, attempts=None, timeout=lock_timeout_s or 0.001, wait_initial=0.002, wait_max=0.05, wait_jitter=0.01
-    ):
-        with attempt:
-            connection.execute("PRAGMA journal_mode = WAL")
+    # SQLite's own timeout does not cover the lock that this takes.
+    retrying = Retrying(
+        retry=retry_if_exception(is_busy),
+        stop=stop_after_delay(lock_timeout_s),
+        wait=wait_random_exponential(multiplier=0.004, max=0.05),
+        reraise=True,
+    )
+    retrying(connection.execute, "PRAGMA journal_mode = WAL")
