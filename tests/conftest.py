@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import stamina
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 from opentelemetry import trace
@@ -24,14 +23,22 @@ settings.register_profile("torture", deadline=None, max_examples=200)
 settings.load_profile("default")
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable.name, raising=False)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: many tests wait for a process, a server or a clock."""
+    return (os.cpu_count() or 1) + 1
 
 
-@pytest.fixture(autouse=True)
-def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def _no_settings_from_outside() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in VARIABLES:
+            patch.delenv(variable.name, raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _only_loopback() -> Iterator[None]:
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: Any) -> None:
@@ -40,16 +47,18 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError(f"a test connects to {host}")
         connect(self, address)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
 
 
 @pytest.fixture
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries follow at once; how often is still the limit of who retries."""
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_INITIAL_S", 0.0)
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_JITTER_S", 0.0)
-    with stamina.set_testing(True, attempts=10, cap=True):
-        yield
+    monkeypatch.setattr("llm_common.storage.object_store._MAX_PAUSE_S", 0.0)
+    monkeypatch.setattr("llm_common.storage.object_store._PATIENCE_S", 0.2)
 
 
 @pytest.fixture(scope="session")

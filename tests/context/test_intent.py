@@ -21,9 +21,8 @@ def intent(text: str) -> IntentType:
     return classify_intent(text).classification
 
 
-@pytest.mark.parametrize(("expected", "sentence"), TABLE, ids=[sentence for _, sentence in TABLE])
-def test_a_sentence_has_its_intent_s1_01(expected: IntentType, sentence: str) -> None:
-    assert intent(sentence) is expected
+def test_a_sentence_has_its_intent_s1_01() -> None:
+    assert [(expected, sentence) for expected, sentence in TABLE if intent(sentence) is not expected] == []
 
 
 def test_the_table_is_large_varied_and_reaches_every_intent_s1_01() -> None:

@@ -37,16 +37,14 @@ HARMLESS = """
 """
 
 
-@pytest.mark.parametrize("path", SECRET.split())
-def test_names_of_secrets_are_known_f_165_a_11(path: str) -> None:
-    assert usually_holds_secrets(path)
-    assert usually_holds_secrets(f"deep/{path}")
+@pytest.mark.parametrize("folder", ["", "deep/"])
+def test_names_of_secrets_are_known_f_165_a_11(folder: str) -> None:
+    assert [name for name in SECRET.split() if not usually_holds_secrets(folder + name)] == []
 
 
-@pytest.mark.parametrize("path", HARMLESS.split())
-def test_names_of_sources_and_samples_are_no_secrets_f_165_a_11(path: str) -> None:
-    assert not usually_holds_secrets(path)
-    assert not usually_holds_secrets(f"deep/{path}")
+@pytest.mark.parametrize("folder", ["", "deep/"])
+def test_names_of_sources_and_samples_are_no_secrets_f_165_a_11(folder: str) -> None:
+    assert [name for name in HARMLESS.split() if usually_holds_secrets(folder + name)] == []
 
 
 @pytest.mark.parametrize("name", ["a_" * 120, f"a{'.env' * 60}x", f"a.env{'_dev' * 60}!", f"{'~' * 250}x", " key" * 60])

@@ -309,7 +309,7 @@ async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
     before, outcomes = sys.getswitchinterval(), list[object]()
     sys.setswitchinterval(1e-6)
     try:
-        for number in range(60):
+        for number in range(20):
             rows: dict[str, object] = {str(row): "x" * 3_000 for row in range(100)}
             saving = asyncio.create_task(save(store, {"rows": rows} if inner else rows, args={"number": number}))
             await asyncio.sleep(0)

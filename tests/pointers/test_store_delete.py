@@ -80,7 +80,7 @@ async def test_savers_and_deleters_of_one_query_never_meet_an_error_s4_06(tmp_pa
     deleting = [threading.Thread(target=delete) for _ in range(2)]
     for thread in deleting:
         thread.start()
-    for number in range(150):
+    for number in range(50):
         await save(store, number)
     stop.set()
     for thread in deleting:

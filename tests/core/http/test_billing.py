@@ -82,8 +82,7 @@ def told_by(attempts: list[Attempt]) -> tuple[int, int, int, int]:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("kind", sorted(CHOOSERS))
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for seed, kind in enumerate(sorted(CHOOSERS))])
 async def test_fifty_selections_report_what_the_endpoint_charged_to_the_unit(
     kind: str, seed: int, no_waits: None
 ) -> None:

@@ -79,7 +79,7 @@ def test_interrupted_saves_leave_nothing_torn_s0_18(tmp_path: Path, count: int, 
 
 @SAME
 def test_the_harness_catches_a_store_that_writes_in_place(tmp_path: Path, same: bool) -> None:
-    assert any(kill_while_saving(NAIVE, tmp_path / str(number), kills=1, same=same) for number in range(50))
+    assert any(kill_while_saving(NAIVE, tmp_path / str(number), kills=1, same=same) for number in range(500))
 
 
 @SAME
