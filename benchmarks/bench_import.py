@@ -1,13 +1,12 @@
 """How long importing llm_common.agents takes beside `import pydantic, httpx`, its two largest dependencies.
 
-All are started in turn in fresh interpreters, so that a busy machine slows them alike; the medians are compared. The
+All are started in turn in fresh interpreters, so that a busy machine slows them alike; the quickest runs are compared. The
 face of `llm_common.agents` imports a name's module when the name is asked for, so what applications import from it is
 measured as well. The limit holds for the face and for the store with both selectors.
 """
 
 import argparse
 import resource
-import statistics
 import subprocess
 import sys
 
@@ -34,7 +33,7 @@ def main() -> None:
     for statement in (PEER, *OURS):
         cpu_seconds(statement)  # compiles and caches
     runs = [[cpu_seconds(statement) for statement in (PEER, *OURS)] for _ in range(rounds)]
-    peer, *ours = (statistics.median(column) for column in zip(*runs, strict=True))
+    peer, *ours = (min(column) for column in zip(*runs, strict=True))
     print(f"{peer * 1000:6.0f} ms CPU              {PEER}")
     for statement, seconds in zip(OURS, ours, strict=True):
         print(f"{seconds * 1000:6.0f} ms CPU  ratio {seconds / peer:4.2f}  {statement}")

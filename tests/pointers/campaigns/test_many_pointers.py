@@ -50,9 +50,9 @@ def test_a_query_of_many_pointers_is_listed_whole_in_order_l8_s0_19(
     show_figures(cold_cpu_s=round(cold_s, 3), warm_cpu_s=round(warm_s, 3), grown_mb=grown_bytes // 1_000_000)
     assert listed == [pointer.pointer_id for pointer in saved]
     if count > 1_000:
-        assert cold_s < 7.5  # 2.5 on a machine that does nothing else
+        assert cold_s < 12  # 4 to 6 on a machine that does nothing else
         assert warm_s < 0.6
-        assert grown_bytes < 250_000_000
+        assert grown_bytes < 400_000_000  # 2.4 KB for each pointer that is kept, and 1 KB while its folder is read
 
 
 def stale_lists(reader: PointerStore, writer: PointerStore, rounds: int) -> int:
