@@ -140,7 +140,7 @@ class Naive:
     async def aclose(self) -> None:
         """Forgets to."""
 
-    async def tidy(self) -> None:
+    async def end(self) -> None:
         """What `aclose` ought to do, for the process that runs the tests."""
         for kept in self._kept:
             if isinstance(kept, asyncio.Task):
@@ -224,7 +224,7 @@ async def tallied(make: Callable[[Loopback], Chooses], *, selections: int, seed:
     tally.leaked_tasks = len(asyncio.all_tasks() - tasks)
     tally.leaked_descriptors = descriptors() - open_before
     if isinstance(choose, Naive):
-        await choose.tidy()
+        await choose.end()
     return tally
 
 
