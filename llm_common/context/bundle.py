@@ -10,8 +10,9 @@
     5c1d8e0f0a1b>>>
 
 The parts that seldom change come first and the conversation last, so two bundles share their beginning. All fences
-carry one nonce, which no item contains, and no item has a line that begins like a heading. A block's text depends on
-its item alone, so the tokens of a bundle are nearly the sum of its blocks'.
+carry one nonce, which no item contains, and no item has a line that begins like a heading. A turn begins behind its heading,
+`### user: Does it rain?`, and turns of one day share a line with its date, where a conversation has several. A block's
+text depends on its item alone, so the tokens of a bundle are nearly the sum of its blocks'.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,23 +40,39 @@ _HEADING_CHARS = 240
 
 
 class Block(NamedTuple):
-    """One item in the form that the prompt shows."""
+    """One item in the form that the prompt shows.
+
+    Attributes:
+        group: The heading that it shares with the blocks beside it, shown once; empty for none.
+    """
 
     kind: Kind
     id: str
     text: str
+    group: str = ""
 
 
-def item_block(kind: Kind, item_id: str, *, heading: str, body: str) -> Block:
+def item_block(kind: Kind, item_id: str, *, heading: str, body: str, group: str = "") -> Block:
     """The block of an item: its source in one line, then its text, with no headings."""
+    source = one_line(heading, max_chars=_HEADING_CHARS)
     shown = without_headings(printable(body))
-    return Block(kind, item_id, f"### {one_line(heading, max_chars=_HEADING_CHARS)}\n{shown}{_GAP}")
+    text = f"### {source}: {shown}\n" if kind == "turn" else f"### {source}\n{shown}{_GAP}"
+    return Block(kind, item_id, text, group)
+
+
+def group_line(group: str) -> str:
+    """The line above blocks that share a heading; empty without one."""
+    return f"### {group}\n" if group else ""
 
 
 def render_blocks(blocks: Sequence[Block]) -> str:
     """The text of the blocks, by section, in the given order; empty without blocks."""
     texts: dict[Kind, list[str]] = {kind: [] for kind in KINDS}
+    group = ""
     for block in blocks:
+        if block.group != group:
+            group = block.group
+            texts[block.kind].append(group_line(group))
         texts[block.kind].append(block.text)
     bodies = {kind: "".join(found) for kind, found in texts.items() if found}
     nonce = fence_nonce("\n".join(bodies.values()), seed=_SEED)
@@ -97,13 +114,14 @@ class ItemAccount(NamedTuple):
         kind: Kind of the item.
         id: Its id; a pointer id for an output.
         rule: The rule of its score; see `Score`.
-        reason: Kept: `newest` (the reserve), `mentioned`, `pinned`, `share` (within its kind's quota) or `spare` (of
-            what others left). Dropped: `no_room`, `limit_reached` (five memories are in), or the rule that bars it.
+        reason: Kept: `newest` (the reserve), `mentioned`, `pinned`, `share` (of its kind), `named` (a line for an
+            output) or `spare` (cut to the tokens that were left). Dropped: `no_room`, `limit_reached` (five better
+            memories), `same as …` (the item that says the same), or the rule that bars it.
         form: `whole`; `passages`: the parts that match the request best; `excerpt`: head and tail; `summary`;
             `pointer`: one line that names it; `left_out`.
-        tokens: Tokens of its block, by the request's counter; 0 when left out.
+        tokens: Tokens of its block, by the request's counter; 0 when left out. Of a part, the sum over its passages.
         score: Its score.
-        value: What packing maximises: the square of the score, times the form's fraction in `FRACTIONS`.
+        value: The square of the score, times the form's fraction in `FRACTIONS`.
         parts: The score's summands.
     """
 
