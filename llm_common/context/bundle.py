@@ -10,9 +10,9 @@
     5c1d8e0f0a1b>>>
 
 The parts that seldom change come first and the conversation last, so two bundles share their beginning. All fences
-carry one nonce, which no item contains, and no item has a line that begins like a heading. A turn begins behind its heading,
-`### user: Does it rain?`, and turns of one day share a line with its date, where a conversation has several. A block's
-text depends on its item alone, so the tokens of a bundle are nearly the sum of its blocks'.
+carry one nonce, which no item contains, and no item has a line that begins like a heading. A turn begins in the line of
+its heading: `### user: Does it rain?`. Where a conversation has several days, the turns of one share a line with the
+date. A block's text depends on its item alone, so the tokens of a bundle are nearly the sum of its blocks'.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

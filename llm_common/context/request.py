@@ -222,6 +222,6 @@ def shares_of(classification: IntentType, allocation: BudgetAllocation) -> tuple
     parts = (allocation.recent_turns, allocation.files, allocation.memory, allocation.project)
     whole = sum(parts)
     shares = SHARES[classification]
-    if all(abs(part * 100 - share * whole) < 100 for part, share in zip(parts, shares, strict=True)):
+    if all(abs(part - share * whole / 100) < 1 for part, share in zip(parts, shares, strict=True)):
         return shares
     return tuple(part / whole for part in parts) if whole else shares

@@ -137,8 +137,8 @@ def test_no_name_forges_a_heading_line_f_173_a_24(name: str) -> None:
     pointer = output(1).model_copy(update={"tool_name": name, "summary": f"{name} q=1", "digest": name})
     pool = DataPoolSnapshot(
         session_log=(turn(1, "Rain.", role=name),),
-        context_files=(file(name, "Rain.", summary=name),),
-        memory_hits=(memory(1, "Rain.").model_copy(update={"source": name}),),
+        context_files=(file(name, "Wind.", summary=name),),
+        memory_hits=(memory(1, "Snow.").model_copy(update={"source": name}),),
         project_state=PROJECT.model_copy(update={"name": name, "goals": (name, name)}),
         tool_outputs=(pointer,),
     )

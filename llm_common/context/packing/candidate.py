@@ -22,7 +22,7 @@ FIRST = {"mentioned": 0, "pinned": 1}
 
 _MAX_SCORE = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
-_MIN_REPEATED_TURN = 200  # characters from which two turns of one text are a repetition; "Yes." is said anew each time
+_MIN_REPEATED_TURN = 200  # characters; a short one, such as "Yes.", is said anew each time
 
 
 @dataclass(slots=True, eq=False)
@@ -110,8 +110,7 @@ def _value_of(score: Score) -> float:
 def candidates_of(pool: DataPoolSnapshot, scores: Scores, previous: ContextBundle | None) -> list[Candidate]:
     """Every item of the pool: by section, mentioned and pinned first, then by score.
 
-    Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter. Of
-    items that say the same, all but the first have the reason `duplicate`.
+    Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter.
     """
     before = {(account.kind, account.id): place for place, account in enumerate(previous.kept)} if previous else {}
     sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
@@ -151,7 +150,10 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, _Item, str, str,
 
 
 class Said:
-    """What the items say, so that the same is packed once."""
+    """What the items say, so that the same is packed once.
+
+    Two files of one text are not the same, since their paths differ; nor are two short turns.
+    """
 
     def __init__(self) -> None:
         self._first: dict[str, Candidate] = {}
@@ -160,7 +162,10 @@ class Said:
         """Whether an earlier candidate says the same, but for white space; its reason then names that one."""
         text = " ".join((candidate.text or "").split())
         first = self._first.setdefault(text, candidate) if text else candidate
-        if first is candidate or (first.kind == candidate.kind == "turn" and len(text) < _MIN_REPEATED_TURN):
+        is_other = first.kind == candidate.kind and (
+            first.kind == "file" or (first.kind == "turn" and len(text) < _MIN_REPEATED_TURN)
+        )
+        if first is candidate or is_other:
             return False
         candidate.reason = f"same as {first.kind} {first.id}"
         return True

@@ -241,16 +241,17 @@ class Forms:
                 return self._part(candidate, state)
         return self._more(self._whole(candidate), least)
 
-    def lesser(self, step: Placed, *, more_than: float, room: int) -> Placed | None:
-        """The fullest form below that of a step, of more than so many tokens and at most `room`; None without one."""
+    def lesser(self, step: Placed, now: Placed | None, *, room: int) -> Placed | None:
+        """The fullest form between `now` and that of a step, of at most `room` tokens; None without one."""
         candidate = step.candidate
         found: list[Placed] = []
         if step.form != "summary" and candidate.text is not None and not self._is_undivided(candidate):
             state = self._growth(candidate).within(min(room, step.tokens - 1))
             found += [self._part(candidate, state)] if state else []
-        if step.form != "pointer" and candidate.kind in ("file", "output"):
+        if now is None and step.form != "pointer" and candidate.kind in ("file", "output"):
             found.append(self.line(candidate))
-        able = [each for each in found if more_than < each.tokens <= room and each.tokens < step.tokens]
+        least = now.tokens if now else -inf
+        able = [each for each in found if least < each.tokens <= room and each.tokens < step.tokens]
         return max(able, key=attrgetter("tokens"), default=None)
 
     def line(self, candidate: Candidate) -> Placed:
@@ -356,16 +357,9 @@ def _distances(hits: Sequence[int], size: int) -> list[int]:
     return distance
 
 
-def _from_both_ends(size: int) -> Iterator[int]:
+def _from_both_ends(size: int) -> list[int]:
     """The numbers below a size: two from the beginning, then one from the end."""
-    first, last = 0, size - 1
-    for turn in range(size):
-        if turn % 3 < 2:
-            yield first
-            first += 1
-        else:
-            yield last
-            last -= 1
+    return sorted(range(size), key=lambda number: (min(number / 2, size - 1 - number), number))
 
 
 def _mark(count: int, after: Sequence[str] = ()) -> str:

@@ -104,7 +104,7 @@ class _Packer:
             groups.add(candidate.group)
             had = before.tokens if before else 0
             if step.tokens - had > left:
-                part = self._forms.lesser(step, more_than=had, room=left + had)
+                part = self._forms.lesser(step, before, room=left + had)
                 if part is not None:
                     self._put(replace(part, reason="spare" if before is None else before.reason))
                 break
@@ -127,8 +127,7 @@ class _Packer:
                 return
             candidate, before = self._done[-1]
             placed = self._placed.pop(candidate, None)
-            had = before.tokens if before else 0
-            less = placed and self._forms.lesser(placed, more_than=had, room=placed.tokens - 1)
+            less = placed and self._forms.lesser(placed, before, room=placed.tokens - 1)
             if placed and less:
                 self._placed[candidate] = replace(less, reason=placed.reason)
                 continue

@@ -1,8 +1,8 @@
 """Every step of a packing, in an order that no budget decides: a larger budget only takes more of the steps.
 
-A step shows an item, or more of it. Within a kind the step of the highest value per character is next. A part of an
-item is worth `value * log(1 + characters / SCALE)`, so each character more adds less: the items that are shown get
-room about in proportion to their values. What is much shorter than SCALE goes by its value alone.
+A step shows an item, or more of it. Within a kind the step of the highest value per character is next. The first step
+of an item adds its value, each later one `value * log(shown then / shown before)`: so the long items that are shown get
+room in proportion to their values (Kelly 1997, proportional fairness).
 
 Among the kinds, and what is reserved beside them, the step is next that would end first if each filled at a rate of its
 own (weighted fair queueing; Demers, Keshav and Shenker 1989).
@@ -20,12 +20,11 @@ from llm_common.context.packing.forms import Forms, next_chars
 from llm_common.context.request import Kind
 from llm_common.errors import StoreError
 
-SCALE = 400.0
-_HEADING_CHARS = 20
+_HEADING_CHARS = 10  # chosen on qmsum, as the rate of the newest turns; bfcl_memory does not change
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9
 # Rates of what goes beside the kinds, which share a rate of 1.
-_RATES = {"newest": 0.1, "mentioned": 4.0, "pinned": 1.0, "named": 0.1}
+_RATES = {"newest": 0.05, "mentioned": 9.0, "pinned": 1.0, "named": 0.1}
 _STAGES: tuple[tuple[Kind, ...], ...] = (("turn",), ("file", "output"), ("memory",), ("project",))
 
 
@@ -200,6 +199,6 @@ def _by_density(candidates: Iterable[Candidate]) -> _Lane:
 def _density(candidate: Candidate, now: Placed | None) -> float:
     """The value that the next step adds, per character."""
     shown = now.chars if now else 0
-    begin = _HEADING_CHARS + shown if now else 0
-    end = _HEADING_CHARS + next_chars(candidate.chars, shown)
-    return candidate.value * log((SCALE + end) / (SCALE + begin)) / max(end - begin, 1)
+    end = next_chars(candidate.chars, shown)
+    adds = log(end / shown) if 0 < shown < end else 1.0
+    return candidate.value * adds / (_HEADING_CHARS + end - shown)
