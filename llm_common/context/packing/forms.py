@@ -311,6 +311,9 @@ class Forms:
 
 
 def _note(candidate: Candidate, shown: int, size: int) -> str:
+    """How much is shown; nothing for a turn, whose marks say what is missing."""
+    if candidate.kind == "turn":
+        return ""
     rest = "; the rest by the id" if candidate.kind == "output" else ""
     return f"{shown:,} of {size:,} characters{rest}"
 

@@ -16,7 +16,7 @@ from math import log
 from operator import itemgetter
 
 from llm_common.context.packing.candidate import Candidate, Placed, Said
-from llm_common.context.packing.forms import Forms, next_chars
+from llm_common.context.packing.forms import FIRST_CHARS, Forms, next_chars
 from llm_common.context.request import Kind
 from llm_common.errors import StoreError
 
@@ -24,7 +24,7 @@ _HEADING_CHARS = 10  # chosen on qmsum, as the rate of the newest turns; bfcl_me
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9
 # Rates of what goes beside the kinds, which share a rate of 1.
-_RATES = {"newest": 0.05, "mentioned": 9.0, "pinned": 1.0, "named": 0.1}
+_RATES = {"newest": 0.05, "mentioned": 5.0, "pinned": 1.0, "named": 0.1}
 _STAGES: tuple[tuple[Kind, ...], ...] = (("turn",), ("file", "output"), ("memory",), ("project",))
 
 
@@ -199,6 +199,7 @@ def _by_density(candidates: Iterable[Candidate]) -> _Lane:
 def _density(candidate: Candidate, now: Placed | None) -> float:
     """The value that the next step adds, per character."""
     shown = now.chars if now else 0
-    end = next_chars(candidate.chars, shown)
+    is_unknown = candidate.text is None and not candidate.chars
+    end = FIRST_CHARS if is_unknown else next_chars(candidate.chars, shown)
     adds = log(end / shown) if 0 < shown < end else 1.0
     return candidate.value * adds / (_HEADING_CHARS + end - shown)
