@@ -156,15 +156,24 @@ class Said:
 
     def __init__(self) -> None:
         self._first: dict[str, Candidate] = {}
+        self._texts: dict[Candidate, str] = {}
+
+    def add(self, candidate: Candidate) -> None:
+        """Notes that the candidate is shown."""
+        self._first.setdefault(self._text(candidate), candidate)
 
     def repeats(self, candidate: Candidate) -> bool:
-        """Whether an earlier candidate says the same, but for white space; its reason then names that one."""
-        text = " ".join((candidate.text or "").split())
-        first = self._first.setdefault(text, candidate) if text else candidate
-        is_other = first.kind == candidate.kind and (
-            first.kind == "file" or (first.kind == "turn" and len(text) < _MIN_REPEATED_TURN)
-        )
-        if first is candidate or is_other:
+        """Whether one that is shown says the same, but for white space; the reason then names that one."""
+        text = self._text(candidate)
+        first = self._first.get(text) if text else None
+        if first is None or first is candidate or first.kind == candidate.kind == "file":
+            return False
+        if first.kind == candidate.kind == "turn" and len(text) < _MIN_REPEATED_TURN:
             return False
         candidate.reason = f"same as {first.kind} {first.id}"
         return True
+
+    def _text(self, candidate: Candidate) -> str:
+        if candidate not in self._texts:
+            self._texts[candidate] = " ".join((candidate.text or "").split())
+        return self._texts[candidate]

@@ -108,6 +108,8 @@ class Steps:
             name = before.reason
         step = self._now[candidate] = replace(step, reason=name)
         self._fuller.pop(candidate, None)
+        if step.chars:
+            self._said.add(candidate)
         lane.used += cost
         self._used[candidate.kind] += cost
         self._share_used += cost if lane is self._kinds[candidate.kind] else 0
@@ -147,7 +149,8 @@ class Steps:
             now = self._now.get(candidate)
             if seen is now:
                 step = self._line(candidate) if name == "named" else self._next_form(candidate)
-                if step is not None:
+                is_new = now is None or not now.chars
+                if step is not None and not (is_new and step.chars and self._said.repeats(candidate)):
                     return step
             heappop(lane.heap)
             if seen is not now and not lane.is_first_only:
@@ -172,8 +175,6 @@ class Steps:
             self._read(candidate)
         if candidate.text is None:
             return self._line(candidate) if now is None else None
-        if (now is None or not now.chars) and self._said.repeats(candidate):
-            return None
         return self._forms.fuller(candidate, now)
 
     def _read(self, candidate: Candidate) -> None:

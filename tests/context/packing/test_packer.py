@@ -203,7 +203,7 @@ class TestRepetition:
             memory_hits=(memory(1, "I  keep bees.\n"), memory(2, "The roof leaks.")),
         )
         bundle = packed(pool, request_of(1_000), even_scores(pool))
-        assert [(each.id, each.reason) for each in bundle.dropped] == [("m1", "same as turn t0001")]
+        assert [(each.id, each.reason) for each in bundle.dropped] == [("t0001", "same as memory m1")]
         assert bundle.render().count("bees") == 1
 
     def test_a_result_read_twice_is_packed_once_and_says_so(self) -> None:
