@@ -1,8 +1,8 @@
 """Every step of a packing, in an order that no budget decides: a larger budget only takes more of the steps.
 
 A step shows an item, or more of it. Within a kind the step of the highest value per character is next. The first step
-of an item adds its value, each later one `value * log(shown then / shown before)`: so the long items that are shown get
-room in proportion to their values (Kelly 1997, proportional fairness).
+of an item adds its value, each later one `value * log(shown then / shown before)`: so the long items that are shown
+get room in proportion to their values (Kelly 1997, proportional fairness).
 
 Among the kinds, and what is reserved beside them, the step is next that would end first if each filled at a rate of its
 own (weighted fair queueing; Demers, Keshav and Shenker 1989).
@@ -20,7 +20,7 @@ from llm_common.context.packing.forms import FIRST_CHARS, Forms, next_chars
 from llm_common.context.request import Kind
 from llm_common.errors import StoreError
 
-_HEADING_CHARS = 10  # chosen on qmsum, as the rate of the newest turns; bfcl_memory does not change
+_HEADING_CHARS = 10  # this and the rate of the newest turns: chosen on qmsum; bfcl_memory is the same with others
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9
 # Rates of what goes beside the kinds, which share a rate of 1.
