@@ -4,14 +4,22 @@ Reads `turns/` and `pointers/` in the folder that LLM_COMMON_EVAL_DATA names.
 
 Turns, Recall@1000 tokens: turns are taken in the order of their scores; one that does not fit into what is left of
 1,000 tokens (o200k_base, exact) is passed over; the mean share of the wanted turns that are in. Turns are whole: no
-passages. Pointers, Recall@6: the share of the wanted outputs, or of their groups, among the six best; questions with
+passages. Turns in real bundles: the same share in the bundle that `ContextSelector.select` gives within 1,000 tokens,
+headings and fences included, beside the order of the default strategy; a turn that is cut counts by the share of its
+characters that is shown. The bundles of several budgets are compared too: how many items a larger one shows less of.
+Pointers, Recall@6: the share of the wanted outputs, or of their groups, among the six best; questions with
 more than six candidates, and the assistant's last message where a set has it. In the `mix` sets the wanted outputs are
 the newest by construction, which flatters recency.
 
+A query belongs to the half `tune` when the SHA-256 of its id is an even number, else to the half `check`. (By its first
+digit all queries of these sets are in one half: the sets themselves were divided so.)
 Every strategy scores the same pool through the same method, with its one default configuration for all sets.
 """
 
+import argparse
+import asyncio
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -29,6 +37,7 @@ from llm_common.context.intent import classify_intent
 from llm_common.context.measured_scoring import MeasuredStrategy
 from llm_common.context.pool import DataPoolSnapshot, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Scores
+from llm_common.context.selector import ContextSelector
 from llm_common.context.spec_scoring import SpecStrategy
 from llm_common.core.tokens import ExactCounter
 from llm_common.errors import ConfigError
@@ -38,7 +47,10 @@ from llm_common.ranking.embeddings import StaticVectors
 from llm_common.ranking.lexical import STOP_WORDS
 
 BUDGET_TOKENS = 1_000
+GAPS = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")
+GROWING_TOKENS = (250, 500, 1_000, 2_000, 4_000)
 PICKED = 6
+BUNDLE_COLUMNS = ("order", "bundle", "budget used", "shown less")
 LAST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 Items = Sequence[tuple[str, str]]  # id and text, oldest first
@@ -110,13 +122,54 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def turns_recall(folder: Path, methods: dict[str, Order]) -> tuple[int, dict[str, float], dict[str, float]]:
+def read_half(path: Path, half: str) -> list[dict[str, Any]]:
+    """The queries of a half."""
+    rows = [(hashlib.sha256(row["id"].encode()).digest()[-1] % 2 == 0, row) for row in read(path)]
+    return [row for is_tuned, row in rows if half == "all" or is_tuned == (half == "tune")]
+
+
+def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
+    """The number of queries, and the mean recall by the order alone and in real bundles; then what is shown less."""
+    pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
+    rows = read_half(folder / "queries.jsonl", half)
+    by_order = turns_recall(folder, {"order": by_strategy(MeasuredStrategy())}, half)[1]["order"]
+    selector, counter = ContextSelector(), ExactCounter()
+    recalls, used, shown_less = [], [], 0
+    for row in rows:
+        pool = pools[row["conv_id"]]
+        before: dict[str, int] = {}
+        for budget in GROWING_TOKENS:
+            request = ContextSelectionRequest(
+                intent=classify_intent(row["query"]),
+                token_budget=budget,
+                counter=counter,
+                now=max(turn.timestamp for turn in pool.session_log),
+            )
+            bundle = asyncio.run(selector.select(request, pool))
+            tokens = {account.id: account.tokens for account in bundle.kept}
+            shown_less += sum(tokens.get(turn_id, 0) < size for turn_id, size in before.items())
+            before = tokens
+            if budget == BUDGET_TOKENS:
+                whole = {turn.id: len(turn.content) for turn in pool.session_log}
+                shown = {turn.id: len(GAPS.sub("", turn.content)) for turn in bundle.turns}
+                parts = [min(shown.get(wanted, 0) / max(whole[wanted], 1), 1.0) for wanted in row["gold"]]
+                recalls.append(statistics.fmean(parts))
+                used.append(bundle.metadata.budget_utilization)
+    return len(rows), {
+        "order": by_order,
+        "bundle": statistics.fmean(recalls),
+        "budget used": statistics.fmean(used),
+        "shown less": shown_less,
+    }
+
+
+def turns_recall(folder: Path, methods: dict[str, Order], half: str) -> tuple[int, dict[str, float], dict[str, float]]:
     pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
     counter = ExactCounter()
     sizes = {
         conv_id: {turn.id: counter.count(turn.content) for turn in pool.session_log} for conv_id, pool in pools.items()
     }
-    rows = list(read(folder / "queries.jsonl"))
+    rows = read_half(folder / "queries.jsonl", half)
 
     def recall(row: dict[str, Any], order: list[str]) -> float:
         left, shown = BUDGET_TOKENS, set()
@@ -129,10 +182,10 @@ def turns_recall(folder: Path, methods: dict[str, Order]) -> tuple[int, dict[str
     return measured([(row, row["query"], pools[row["conv_id"]]) for row in rows], methods, recall)
 
 
-def pointers_recall(path: Path, methods: dict[str, Order]) -> tuple[int, dict[str, float], dict[str, float]]:
+def pointers_recall(path: Path, methods: dict[str, Order], half: str) -> tuple[int, dict[str, float], dict[str, float]]:
     pools = {row["pool_id"]: as_outputs(row) for each in path.parent.glob("*_pools.jsonl*") for row in read(each)}
     cases = []
-    for row in read(path):
+    for row in read_half(path, half):
         pool = pools[row["pool_id"]] if "pool_id" in row else as_outputs(row)
         if len(pool.tool_outputs) > PICKED:
             cases.append((row, "\n".join(filter(None, [row["query"], row.get("context")])), pool))
@@ -194,24 +247,38 @@ def print_row(label: str, values: dict[str, float], decimals: int = 3) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
+    parser.add_argument("--only", choices=("choosing", "bundles"), help="default both")
+    options = parser.parse_args()
     data = os.environ.get("LLM_COMMON_EVAL_DATA")
     if not data:
         sys.exit("Set LLM_COMMON_EVAL_DATA to the folder that holds turns/ and pointers/")
+    if options.only != "choosing":
+        print(f"{'turns at 1,000 tokens':26}" + "".join(f"{name:>11}" for name in BUNDLE_COLUMNS))
+        for path in sorted(path for path in (Path(data) / "turns").iterdir() if path.is_dir()):
+            cases, found = turns_in_bundles(path, options.half)
+            print_row(f"{path.name} ({cases})", found)
+    if options.only != "bundles":
+        print_choosing(Path(data), options.half)
+
+
+def print_choosing(data: Path, half: str) -> None:
     methods = orders()
     slowest: dict[str, float] = dict.fromkeys(methods, 0.0)
     for title, paths, measure in (
         (
             "Recall@1000 tokens",
-            sorted(path for path in (Path(data) / "turns").iterdir() if path.is_dir()),
+            sorted(path for path in (data / "turns").iterdir() if path.is_dir()),
             turns_recall,
         ),
-        ("Recall@6", sorted((Path(data) / "pointers").glob("*.jsonl*")), pointers_recall),
+        ("Recall@6", sorted((data / "pointers").glob("*.jsonl*")), pointers_recall),
     ):
         print(f"{title:26}" + "".join(f"{name:>11}" for name in methods))
         table = []
         for path in paths:
             if "_pools" not in path.name:
-                cases, recalls, spent_ms = measure(path, methods)
+                cases, recalls, spent_ms = measure(path, methods, half)
                 print_row(f"{path.name.split('.')[0]} ({cases})", recalls)
                 table.append(recalls)
                 slowest = {name: max(slowest[name], spent_ms[name]) for name in methods}

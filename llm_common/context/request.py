@@ -212,3 +212,16 @@ def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
     neediest = sorted(range(len(shares)), key=lambda part: -lost[part])[: budget - system - sum(whole)]
     turns, files, memory, project = (tokens + (part in neediest) for part, tokens in enumerate(whole))
     return BudgetAllocation(system, turns, files, memory, project, total_budget=budget)
+
+
+def shares_of(classification: IntentType, allocation: BudgetAllocation) -> tuple[float, ...]:
+    """The shares of turns, files, memory and project: those of the intent, or of an allocation of the caller's own.
+
+    They do not change with the budget, as the parts of an allocation do by rounding.
+    """
+    parts = (allocation.recent_turns, allocation.files, allocation.memory, allocation.project)
+    whole = sum(parts)
+    shares = SHARES[classification]
+    if all(abs(part - share * whole / 100) < 1 for part, share in zip(parts, shares, strict=True)):
+        return shares
+    return tuple(part / whole for part in parts) if whole else shares

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
@@ -17,7 +17,6 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import (
     BudgetAllocation,
     ContextSelectionRequest,
-    Kind,
     Scores,
     UserIntent,
     allocate_budget,
@@ -62,8 +61,6 @@ Listener = Callable[[ContextEvent], None]
 
 _MAX_LOADED = 12
 _MAX_LOADED_BYTES = 2_000_000  # of one output; a larger one is named, to be read in parts by its id
-_CHARS_PER_TOKEN = 4
-_LOADED_BUDGETS = 2  # times the budget in text leaves the packing a choice
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -97,8 +94,8 @@ class ContextSelector:
     ) -> ContextBundle:
         """The bundle for the request, never over its budget; empty if that is too small.
 
-        Scoring, packing and the store run in a thread. Only the best outputs that could be shown are loaded: at most
-        twelve, of at most 2 MB each.
+        Scoring, packing and the store run in a thread. An output is loaded when there may be room for it: only the
+        best twelve, of at most 2 MB each.
 
         Args:
             request: What to select for. Its `now`, where None, is the present moment.
@@ -138,31 +135,9 @@ class ContextSelector:
         previous: ContextBundle | None,
     ) -> tuple[Scores, ContextBundle]:
         scores = score_pool(pool, request, now=now, strategies=self._strategies)
-        texts, unavailable = self._load(pool, scores, allocation.total_budget - allocation.system)
-        scores = {**scores, **{key: scores[key]._replace(rule="unavailable") for key in unavailable}}
+        outputs = _best_outputs(pool, scores)[:_MAX_LOADED] if self._store else []
+        texts = _StoredTexts(self._store, outputs) if self._store else {}
         return scores, pack(pool, scores, request, allocation, texts=texts, previous=previous)
-
-    def _load(
-        self, pool: DataPoolSnapshot, scores: Scores, tokens: int
-    ) -> tuple[dict[str, str], set[tuple[Kind, str]]]:
-        """The texts of the best outputs by pointer id, and the keys of those that cannot be loaded."""
-        store = self._store
-        texts: dict[str, str] = {}
-        unavailable: set[tuple[Kind, str]] = set()
-        room = _LOADED_BUDGETS * _CHARS_PER_TOKEN * tokens
-        if store is None:
-            return texts, unavailable
-        for output in _best_outputs(pool, scores):
-            if room <= 0 or len(texts) == _MAX_LOADED:
-                break
-            try:
-                value = store.load_result(pointer=output)
-                texts[output.pointer_id] = value if isinstance(value, str) else to_json(value)
-                room -= len(texts[output.pointer_id])
-            except StoreError as exc:
-                unavailable.add(("output", output.pointer_id))
-                _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
-        return texts, unavailable
 
     def _metered(self, counter: TokenCounter) -> Meter:
         """The counter with the counts of earlier selections, if they used the same or one that counts the same."""
@@ -211,6 +186,28 @@ class ContextSelector:
                         _log.warning("a context listener is async and was not run; give a plain function")
             except ToolFailedError as exc:
                 _log.warning("a context listener failed on %s: %s", name, type(exc.__cause__).__name__)
+
+
+class _StoredTexts(Mapping[str, str]):
+    """The texts of some outputs by pointer id, each loaded when it is asked for."""
+
+    def __init__(self, store: LoadsResults, outputs: Iterable[ContextPointer]) -> None:
+        self._store = store
+        self._outputs = {output.pointer_id: output for output in outputs}
+
+    def __getitem__(self, pointer_id: str) -> str:
+        try:
+            value = self._store.load_result(pointer=self._outputs[pointer_id])
+        except StoreError as exc:
+            _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
+            raise
+        return value if isinstance(value, str) else to_json(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outputs)
+
+    def __len__(self) -> int:
+        return len(self._outputs)
 
 
 def select_and_pack_context(

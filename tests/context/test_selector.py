@@ -111,7 +111,7 @@ async def test_an_output_that_cannot_be_loaded_is_dropped_and_nothing_raises(err
 async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
     outputs = tuple(output(number) for number in range(1, 40))
     huge = output(99, result_bytes=10**9)
-    store = Results(*((each.pointer_id, "It rains in spring. " * 200) for each in outputs))
+    store = Results(*((each.pointer_id, f"It rains in {each.pointer_id}. " * 200) for each in outputs))
     bundle = await ContextSelector(store=store).select(asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge)))
     assert 1 <= len(store.loaded) <= 3
     assert len(bundle.kept) + len(bundle.dropped) == 40

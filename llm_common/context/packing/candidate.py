@@ -1,16 +1,14 @@
 """The items of a pool on their way into a bundle: scored, then placed or left out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from itertools import chain
+from operator import attrgetter
 
 from llm_common.context.bundle import FRACTIONS, KINDS, Block, ContextBundle, Form, ItemAccount, item_block
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
 from llm_common.context.request import Kind, Score, Scores
 from llm_common.pointers.pointer import ContextPointer
-
-_HYSTERESIS = 0.5  # added to the value of an item of the previous bundle: what replaces it must score a fifth higher
 
 REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})
 """Rules that keep an item out."""
@@ -20,9 +18,13 @@ _Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
 FIRST = {"mentioned": 0, "pinned": 1}
 """Rules that go before the rest, in this order."""
 
-_FRAME_CHARS = len("### \n\n\n")
+# By score per token, many short items that touch on a request would drive out the one that answers it. Of 1.0
+# to 3.0, bfcl_memory loses below 2.0 and qmsum above.
+_POWER = 2.0
+_HYSTERESIS = 0.5  # added to the value of an item of the previous bundle: what replaces it must score a fifth higher
 _MAX_SCORE = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
+_MIN_REPEATED_TURN = 200  # characters; a short one, such as "Yes.", is said anew each time
 
 
 @dataclass(slots=True, eq=False)
@@ -31,11 +33,12 @@ class Candidate:
 
     Attributes:
         heading: Where it comes from, in one line.
+        group: The heading that it shares with its neighbours: the day of a turn, where a conversation has several.
         text: All there is to show of it; None for an output that was not loaded.
         value: The value of all of it, by its score; higher when the previous bundle had it.
         before: Its place in the previous bundle, None if it was not there.
         tier: 0 for what the user mentioned, 1 for what is pinned, 2 for the rest.
-        chars: About how many characters its whole block has.
+        reason: Why it stays out, where its rule does not say so.
     """
 
     kind: Kind
@@ -43,21 +46,30 @@ class Candidate:
     item: _Item
     score: Score
     heading: str
+    group: str
     text: str | None
     value: float
     before: int | None
     tier: int
-    chars: int
+    reason: str = "no_room"
 
-    def left_out(self, reason: str) -> ItemAccount:
-        """The account of the item left out: for its rule, or else for that reason."""
+    @property
+    def chars(self) -> int:
+        """About how many characters there are to show; of an output that was not loaded, its bytes."""
+        if self.text is not None:
+            return len(self.text)
+        return (self.item.result_bytes or 0) if isinstance(self.item, ContextPointer) else 0
+
+    def left_out(self) -> ItemAccount:
+        """The account of the item left out: for its rule, or else for its reason."""
         value, parts, rule = self.score
-        reason = rule if rule in REFUSED else reason
+        reason = rule if rule in REFUSED else self.reason
         return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts)
 
     def block(self, body: str, note: str = "") -> Block:
         """Its block with that body and, where not all is shown, a note behind the heading."""
-        return item_block(self.kind, self.id, heading=self.heading + (f" ({note})" if note else ""), body=body)
+        heading = self.heading + (f" ({note})" if note else "")
+        return item_block(self.kind, self.id, heading=heading, body=body, group=self.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +81,8 @@ class Placed:
     shown: str
     form: Form
     tokens: int
-    reason: str
-
-    @property
-    def value(self) -> float:
-        """The value of the candidate in this form."""
-        return self.candidate.value * FRACTIONS[self.form]
+    chars: int
+    reason: str = ""
 
     @property
     def account(self) -> ItemAccount:
@@ -94,62 +102,78 @@ class Placed:
 
 
 def _value_of(score: Score) -> float:
-    """The value of a whole item: the square of its score; 0 if negative or NaN.
-
-    By score per token, many short items that touch on a request would drive out the one that answers it.
-    """
-    return min(score.value, _MAX_SCORE) ** 2 if score.value > 0 else 0.0
+    """The value of a whole item; 0 for a score that is negative or NaN."""
+    return min(score.value, _MAX_SCORE) ** _POWER if score.value > 0 else 0.0
 
 
-def candidates_of(
-    pool: DataPoolSnapshot, scores: Scores, texts: Mapping[str, str], previous: ContextBundle | None
-) -> list[Candidate]:
+def candidates_of(pool: DataPoolSnapshot, scores: Scores, previous: ContextBundle | None) -> list[Candidate]:
     """Every item of the pool: by section, mentioned and pinned first, then by score.
 
     Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter.
     """
     before = {(account.kind, account.id): place for place, account in enumerate(previous.kept)} if previous else {}
     sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
-    for kind, item_id, item, heading, text in _items(pool, texts):
+    for kind, item_id, item, heading, group, text in _items(pool):
         score = scores.get((kind, item_id), _UNSCORED)
         place = before.get((kind, item_id)) if before else None
         value = _value_of(score) * (1.0 if place is None else 1.0 + _HYSTERESIS)
         tier = FIRST.get(score.rule, len(FIRST))
-        chars = len(heading) + len(text or "") + _FRAME_CHARS
-        sections[kind].append(Candidate(kind, item_id, item, score, heading, text, value, place, tier, chars))
+        sections[kind].append(Candidate(kind, item_id, item, score, heading, group, text, value, place, tier))
     for found in sections.values():
         found.sort(key=attrgetter("value"), reverse=True)
         found.sort(key=attrgetter("tier"))
     return [*chain.from_iterable(sections.values())]
 
 
-def _items(pool: DataPoolSnapshot, texts: Mapping[str, str]) -> Iterator[tuple[Kind, str, _Item, str, str | None]]:
-    """Kind, id, item, heading and text of every item: within a kind by id, but turns the newest first."""
+def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, _Item, str, str, str | None]]:
+    """Kind, id, item, heading, group and text of every item: within a kind by id, but turns the newest first."""
     turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"), reverse=True)
     days = [turn.timestamp.date() for turn in turns]
-    several = days.count(days[0]) < len(days) if days else False
-    for day, of_day in groupby(zip(days, turns, strict=True), key=itemgetter(0)):
-        named = str(day)
-        for _, turn in of_day:
-            yield "turn", turn.id, turn, _with_date(turn.role, named) if several else turn.role, turn.content
+    named = {day: str(day) for day in set(days)}
+    for day, turn in zip(days, turns, strict=True):
+        yield "turn", turn.id, turn, turn.role, named[day] if len(named) > 1 else "", turn.content
     for file in sorted(pool.context_files, key=attrgetter("id")):
-        yield "file", file.id, file, file.path, file.content
+        yield "file", file.id, file, file.path, "", file.content
     for memory in sorted(pool.memory_hits, key=attrgetter("id")):
-        yield "memory", memory.id, memory, _with_date(memory.source, str(memory.timestamp.date())), memory.text
+        day_of = str(memory.timestamp.date())
+        heading = f"{memory.source}, {day_of}" if memory.source else day_of
+        yield "memory", memory.id, memory, heading, "", memory.text
     for output in sorted(pool.tool_outputs, key=attrgetter("pointer_id")):
-        heading = f"{output.pointer_id} {output.summary}"
-        yield "output", output.pointer_id, output, heading, texts.get(output.pointer_id)
+        yield "output", output.pointer_id, output, f"{output.pointer_id} {output.summary}", "", None
     if pool.project_state is not None:
         project = pool.project_state
-        yield "project", project.name, project, project.name, _project_text(project)
+        fields = [
+            f"{name}: {value if isinstance(value, str) else '; '.join(value)}" for name, value in project if value
+        ]
+        yield "project", project.name, project, project.name, "", "\n".join(fields)
 
 
-def _with_date(source: str, day: str) -> str:
-    return f"{source}, {day}" if source else day
+class Said:
+    """What the items say, so that the same is packed once.
 
+    Two files of one text are not the same, since their paths differ; nor are two short turns.
+    """
 
-def _project_text(project: ProjectState) -> str:
-    """One line per field that is known."""
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else '; '.join(value)}" for name, value in project if value
-    )
+    def __init__(self) -> None:
+        self._first: dict[str, Candidate] = {}
+        self._texts: dict[Candidate, str] = {}
+
+    def add(self, candidate: Candidate) -> None:
+        """Notes that the candidate is shown."""
+        self._first.setdefault(self._text(candidate), candidate)
+
+    def repeats(self, candidate: Candidate) -> bool:
+        """Whether one that is shown says the same, but for white space; the reason then names that one."""
+        text = self._text(candidate)
+        first = self._first.get(text) if text else None
+        if first is None or first is candidate or first.kind == candidate.kind == "file":
+            return False
+        if first.kind == candidate.kind == "turn" and len(text) < _MIN_REPEATED_TURN:
+            return False
+        candidate.reason = f"same as {first.kind} {first.id}"
+        return True
+
+    def _text(self, candidate: Candidate) -> str:
+        if candidate not in self._texts:
+            self._texts[candidate] = " ".join((candidate.text or "").split())
+        return self._texts[candidate]

