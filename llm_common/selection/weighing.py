@@ -69,7 +69,7 @@ def weighing_questions(
     Random(int.from_bytes(digest)).shuffle(keys)  # noqa: S311 - no secret
     labels = {key: f"{noun} {number}" for number, key in enumerate(keys, 1)}
     options = dict.fromkeys(labels.values(), "") | {_NONE: f"No {noun} {purpose}."}
-    asked: dict[str, Question] = {_WHICH: Choice(f"Which {noun} best {purpose}?", options)}
+    asked: dict[str, Question] = {_WHICH: Choice(f"Which {noun} {purpose}?", options)}
     asked |= {label: Predicate(f"The {label} {purpose}.") for label in labels.values()}
 
     def judged(answers: Decisions) -> Verdict[ChoiceT]:
