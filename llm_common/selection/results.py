@@ -135,7 +135,7 @@ class _Choice(BaseModel):
     """Why one candidate was kept (`chosen`) or was not.
 
     Attributes:
-        probability: That it is needed, by a decision model; None if none judged it.
+        probability: That it is needed, by a decision model; None if none weighed it.
         share: Its part of the model's choice between all candidates; None likewise.
     """
 
@@ -192,7 +192,7 @@ class ToolSelection(_Selection):
         attempts: One record for each model call, in order; at most two, and before these one of a decision model.
         dropped: Proposed calls that will not run.
         notes: What was read leniently in the calls to run, such as a `null` for an optional argument; without values.
-        choices: One entry for each tool that a decision model judged, in their order of name.
+        choices: One entry for each tool that a decision model weighed, in their order of name.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`

@@ -204,7 +204,7 @@ class ToolSelector(ChoosesTools):
         assert self._decides is not None
         call = CallOptions(timeout_s=options.timeout_s, cache=options.cache)
         decision = await decide(self._decides, asked.questions, call, ends_at=ends_at)
-        selection = _judged(decision, asked, catalogue, max_calls=self.config.max_calls)
+        selection = _account_of(decision, asked, catalogue, max_calls=self.config.max_calls)
         chosen = decision.verdict.choice.chosen[: self.config.max_calls] if decision.verdict else ()
         if not chosen:
             return selection
@@ -433,7 +433,7 @@ def _json_schema(tools: Sequence[str]) -> dict[str, Any] | None:
     return {"name": "tool_calls", "strict": False, "schema": schema}
 
 
-def _judged(
+def _account_of(
     decision: Decision[_Chosen], asked: _ToolQuestions, catalogue: Catalogue, *, max_calls: int
 ) -> ToolSelection:
     """The account of a decision model's choice, without calls."""

@@ -72,7 +72,7 @@ def weighing_questions(
     asked: dict[str, Question] = {_WHICH: Choice(f"Which {noun} {purpose}?", options)}
     asked |= {label: Predicate(f"The {label} {purpose}.") for label in labels.values()}
 
-    def judged(answers: Decisions) -> Verdict[ChoiceT]:
+    def weighed(answers: Decisions) -> Verdict[ChoiceT]:
         shares = answers.options(_WHICH)
         some = 1.0 - shares.get(_NONE, 1.0)
         verdict = judge(
@@ -84,4 +84,4 @@ def weighing_questions(
         feedback = f"the model did not answer which {noun} fits ({reason}); ask again, or take another model"
         return replace(verdict, usable=False, feedback=feedback, reason=reason)
 
-    return Questions(state([f"{label}: {lines[key]}" for key, label in labels.items()]), asked, judged)
+    return Questions(state([f"{label}: {lines[key]}" for key, label in labels.items()]), asked, weighed)
