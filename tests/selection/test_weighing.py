@@ -412,7 +412,8 @@ def test_neither_kind_of_client_is_a_type_error() -> None:
         ):
             with pytest.raises(TypeError, match=text):
                 make(wrong)
-    for client, arguments in ((ScriptedClient([]), ScriptedClient([])), (decides, decides)):
+    beside: tuple[tuple[Any, Any], ...] = ((ScriptedClient([]), ScriptedClient([])), (decides, decides))
+    for client, arguments in beside:
         with pytest.raises(TypeError, match="client"):
             ToolSelector(client, ToolSelectionConfig(), arguments=arguments)
     for limits in ({"max_candidates": 0}, {"min_probability": 1.0}, {"min_probability": -0.1}):
