@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, Final, Self, TypeGuard
 
-from llm_common.core.decisions.questions import DecisionClient
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
+from llm_common.core.questions import DecisionClient
 
 
 class LLMClient(ABC):

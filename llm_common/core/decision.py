@@ -13,8 +13,8 @@ from typing import Any, Generic, Literal, TypeVar
 from cachetools import TTLCache
 from pydantic import BaseModel
 
-from llm_common.core.decisions.questions import DecisionClient, Decisions, Question, State, decisions_of
 from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.questions import DecisionClient, Decisions, Question, State, decisions_of
 from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask, ask_decisions
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence

@@ -15,7 +15,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import span
-from llm_common.core.decisions.questions import (
+from llm_common.core.external_errors import external_errors
+from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
+from llm_common.core.http.wire import as_messages
+from llm_common.core.models import LLMMessage, LLMUsage
+from llm_common.core.questions import (
     REFUSED,
     DecisionClient,
     Decisions,
@@ -23,10 +27,6 @@ from llm_common.core.decisions.questions import (
     State,
     decisions_of,
 )
-from llm_common.core.external_errors import external_errors
-from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
-from llm_common.core.http.wire import as_messages
-from llm_common.core.models import LLMMessage, LLMUsage
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,

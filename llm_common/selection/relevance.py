@@ -32,7 +32,7 @@ from llm_common.core.decision import (
     closed_object,
     decide,
 )
-from llm_common.core.decisions.questions import DecisionClient
+from llm_common.core.questions import DecisionClient
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ModelNotFoundError, NoThreadError

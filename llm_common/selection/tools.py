@@ -22,7 +22,7 @@ from llm_common.core.decision import (
     closed_object,
     decide,
 )
-from llm_common.core.decisions.questions import DecisionClient
+from llm_common.core.questions import DecisionClient
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask

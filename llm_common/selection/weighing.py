@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from llm_common.core.decision import ChoiceT, Questions, Verdict
-from llm_common.core.decisions.questions import Choice, Decisions, Predicate, Question
+from llm_common.core.questions import Choice, Decisions, Predicate, Question
 from llm_common.text.display import in_fence
 
 DEFAULT_CANDIDATES: Final = 40
