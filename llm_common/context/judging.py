@@ -9,11 +9,12 @@ from llm_common.context.bundle import JudgeAccount
 from llm_common.context.packing import REFUSED
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
-from llm_common.core.decision import CallOptions, Questions, Verdict, decide
+from llm_common.core.decision import CallOptions, Verdict, decide
 from llm_common.core.questions import DecisionClient
 from llm_common.core.structured import usage_of
 from llm_common.errors import NoThreadError
-from llm_common.selection.weighing import DEFAULT_CANDIDATES, Weight, weighing_questions
+from llm_common.selection.results import DEFAULT_CANDIDATES
+from llm_common.selection.weighing import Questions, Weight, weighing_questions
 from llm_common.text.display import excerpt_text, in_fence, one_line, printable, to_json
 
 _MAX_ITEM_CHARS: Final = 600

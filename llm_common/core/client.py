@@ -3,10 +3,12 @@
 import inspect
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, Final, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Self, TypeGuard
 
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
-from llm_common.core.questions import DecisionClient
+
+if TYPE_CHECKING:
+    from llm_common.core.questions import DecisionClient
 
 
 class LLMClient(ABC):
@@ -94,7 +96,7 @@ def check_client(client: object) -> None:
     raise TypeError(f"{name} is no client: it has no chat_completion that can be called; {_way_out(client)}")
 
 
-def is_decision_client(client: object) -> TypeGuard[DecisionClient]:
+def is_decision_client(client: object) -> "TypeGuard[DecisionClient]":
     """Whether the object is a `DecisionClient`; False for a chat client, also for one that has a `decide` as well.
 
     Raises:

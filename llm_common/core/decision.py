@@ -14,8 +14,7 @@ from cachetools import TTLCache
 from pydantic import BaseModel
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.questions import DecisionClient, Decisions, Question, State, decisions_of
-from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask, ask_decisions
+from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence
 
@@ -224,39 +223,6 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
     def restore(self, known: Any) -> ModelT:
         """See `Inquiry`."""
         return self.reply_model.model_validate(known)
-
-
-@dataclass(frozen=True, slots=True)
-class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
-    """The questions to a decision model, and the judgement of its answers.
-
-    Attributes:
-        state: What the questions are about.
-        questions: By ids.
-        judge: Makes a verdict of the answers.
-    """
-
-    state: State
-    questions: Mapping[str, Question]
-    judge: Callable[[Decisions], Verdict[ChoiceT]]
-
-    async def ask(self, client: DecisionClient, _: str, call: ModelCall, /) -> Decisions:
-        """See `Inquiry`; such a model takes neither feedback nor a temperature."""
-        return await ask_decisions(
-            client, self.state, self.questions, model=call.model, timeout_s=call.timeout_s, attempts=call.attempts
-        )
-
-    def facts(self, _: str, /) -> object:
-        """See `Inquiry`."""
-        return [self.state, {name: repr(question) for name, question in self.questions.items()}]
-
-    def dump(self, reply: Decisions) -> object:
-        """See `Inquiry`."""
-        return {"answers": dict(reply.answers), "unanswered": dict(reply.unanswered)}
-
-    def restore(self, known: Any) -> Decisions:
-        """See `Inquiry`."""
-        return decisions_of(self.questions, known["answers"], reasons=known["unanswered"])
 
 
 FailureStatus = Literal["timeout", "invalid", "error"]

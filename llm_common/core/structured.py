@@ -19,14 +19,6 @@ from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
 from llm_common.core.http.wire import as_messages
 from llm_common.core.models import LLMMessage, LLMUsage
-from llm_common.core.questions import (
-    REFUSED,
-    DecisionClient,
-    Decisions,
-    Question,
-    State,
-    decisions_of,
-)
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -41,7 +33,7 @@ from llm_common.errors import (
 )
 
 ValueT = TypeVar("ValueT")
-AnsweredT = TypeVar("AnsweredT", bound="_Answered")
+AnsweredT = TypeVar("AnsweredT", bound="Answered")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ReadToolCalls = Callable[[list[dict[str, Any]]], object]
 
@@ -147,7 +139,7 @@ async def ask(
 
     arguments = {"messages": as_messages(messages), "model": model, "temperature": temperature}
     call = _call(client, timeout_s, arguments, json_schema or {})
-    return await _recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
+    return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
 async def answer_text(
@@ -184,52 +176,10 @@ async def answer_text(
 
     arguments = {"messages": as_messages(messages), "model": model}
     call = _call(client, timeout_s, arguments | ({} if max_tokens is None else {"max_tokens": max_tokens}), None)
-    return await _recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
+    return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
-async def ask_decisions(
-    client: DecisionClient,
-    state: State,
-    questions: Mapping[str, Question],
-    *,
-    model: str | None,
-    timeout_s: float,
-    attempts: list[Attempt] | None = None,
-) -> Decisions:
-    """A decision model's answers, each checked against its question.
-
-    One call under the rules of `ask`: no retry of ours, and a deadline that always holds.
-
-    Args:
-        client: What answers.
-        state: What the questions are about.
-        questions: By ids.
-        model: Name at the endpoint; None takes the client's default.
-        timeout_s: Seconds until the call counts as failed.
-        attempts: Gets exactly one record of this call.
-
-    Raises:
-        LLMTimeoutError: No answer in time.
-        MalformedReplyError: As from `decisions_of`, or `refusal` if no question has an answer.
-        LLMError: Its other classes as the client raised them; itself for any other exception of the client.
-    """
-
-    async def call() -> Decisions:
-        with external_errors(type(client).__name__, timeout_s=timeout_s):
-            return await client.decide(state, questions, model=model, timeout_s=timeout_s)
-
-    def read(found: Decisions) -> Decisions:
-        refused = {name: REFUSED for name, reason in found.unanswered.items() if reason == REFUSED.value}
-        # A client of an application may have checked nothing.
-        checked = decisions_of(questions, {**found.answers, **refused}, reasons=found.unanswered)
-        if not checked.answers:
-            raise MalformedReplyError(_FAULTS["refusal"], reason="refusal")
-        return checked
-
-    return await _recorded(client, call(), read, model=model, timeout_s=timeout_s, attempts=attempts)
-
-
-async def _recorded(
+async def recorded(
     client: object,
     call: Coroutine[Any, Any, AnsweredT],
     read: Callable[[AnsweredT], ValueT],
@@ -238,7 +188,19 @@ async def _recorded(
     timeout_s: float,
     attempts: list[Attempt] | None,
 ) -> ValueT:
-    """The value that `read` makes of the call's answer; appends one record, however the call ends."""
+    """The value that `read` makes of the call's answer, for any kind of model, under the rules of `ask`.
+
+    Args:
+        client: What answers; named in errors by its `default_model` and `host`.
+        call: All contact with it; raises only LLMError.
+        read: Checks the answer; raises only LLMError.
+        model: As for `ask`.
+        timeout_s: As for `ask`.
+        attempts: Gets exactly one record, however the call ends.
+
+    Raises:
+        LLMError: As from `ask`.
+    """
     answered_by, usage, cost_usd = model, None, None
     error: str | None = "client"
     reason: str | None = "cancelled"
@@ -263,15 +225,20 @@ async def _recorded(
     return value
 
 
-class _Answered(Protocol):
+class Answered(Protocol):
     """What a record is made of."""
 
     @property
-    def model(self) -> str | None: ...
+    def model(self) -> str | None:
+        """The model that answered."""
+
     @property
-    def usage(self) -> LLMUsage | None: ...
+    def usage(self) -> LLMUsage | None:
+        """Tokens, where they were counted."""
+
     @property
-    def cost_usd(self) -> float | None: ...
+    def cost_usd(self) -> float | None:
+        """Dollars, where they are known."""
 
 
 async def _within(timeout_s: float, call: Coroutine[Any, Any, ValueT]) -> ValueT:

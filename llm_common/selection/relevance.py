@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -26,13 +26,11 @@ from llm_common.core.decision import (
     Decision,
     Inquiry,
     Prompt,
-    Questions,
     SelectionCache,
     Verdict,
     closed_object,
     decide,
 )
-from llm_common.core.questions import DecisionClient
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ModelNotFoundError, NoThreadError
@@ -40,6 +38,8 @@ from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
 from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_PROBABILITY,
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
     ChoiceReason,
@@ -47,14 +47,11 @@ from llm_common.selection.results import (
     PointerChoice,
     RelevanceSelection,
 )
-from llm_common.selection.weighing import (
-    DEFAULT_CANDIDATES,
-    DEFAULT_PROBABILITY,
-    Weight,
-    check_weighing,
-    weighing_questions,
-)
 from llm_common.text.display import excerpt_text, fence_nonce, fenced, in_fence, one_line, printable, to_json
+
+if TYPE_CHECKING:
+    from llm_common.core.questions import DecisionClient
+    from llm_common.selection.weighing import Questions, Weight
 
 _log = logging.getLogger(__name__)
 
@@ -175,7 +172,7 @@ class ContextRelevanceSelector:
 
     def __init__(
         self,
-        client: SupportsChat | DecisionClient,
+        client: "SupportsChat | DecisionClient",
         model: str | None = None,
         max_selected: int | None = None,
         fail_closed: bool | None = None,
@@ -189,7 +186,10 @@ class ContextRelevanceSelector:
         min_probability: float = DEFAULT_PROBABILITY,
     ) -> None:
         decides = is_decision_client(client)
-        check_weighing(max_candidates, min_probability)
+        if max_candidates < 1:
+            raise ValueError(f"max_candidates is {max_candidates}; it must be at least 1")
+        if not 0 <= min_probability < 1:
+            raise ValueError(f"min_probability is {min_probability}; it must be at least 0 and less than 1")
         if timeout_s is None:
             timeout_s = read_float(CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S) or 0.0
         self._client = client
@@ -325,7 +325,7 @@ class _Reply(BaseModel):
 class _Chosen:
     pointers: list[ContextPointer]
     dropped: tuple[DroppedId, ...] = ()
-    weights: Mapping[str, Weight] = field(default_factory=dict)
+    weights: "Mapping[str, Weight]" = field(default_factory=dict)
 
 
 InquiryT_co = TypeVar("InquiryT_co", bound=Inquiry[Any, Any, _Chosen], covariant=True)
@@ -377,7 +377,7 @@ def build_relevance_prompt(
 
 def build_relevance_questions(
     query: str, candidates: Sequence[ContextPointer], *, limit: int, above: float, include_digest: bool
-) -> RelevancePrompt[Questions[_Chosen]]:
+) -> "RelevancePrompt[Questions[_Chosen]]":
     """The questions to a decision model, the same for the same candidates in any order, in about 64 KB.
 
     Args:
@@ -387,12 +387,14 @@ def build_relevance_questions(
         above: The probability that a chosen candidate exceeds.
         include_digest: Whether the digests are shown.
     """
+    from llm_common.selection.weighing import weighing_questions  # noqa: PLC0415 - for decision models alone
+
     asked = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
     max_bytes = _MAX_PROMPT_BYTES - _FEEDBACK_BYTES - len(asked.encode())
     lines = _fitting_lines(query, candidates, limit, max_bytes, lambda each: _facts(each, include_digest))
     shown = {pointer.pointer_id: pointer for pointer in candidates if pointer.pointer_id in lines}
 
-    def judge(weights: Mapping[str, Weight]) -> Verdict[_Chosen]:
+    def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
         fitting = [key for key in shown if weights[key].probability > above]
         fitting.sort(key=lambda key: (-weights[key].probability, -weights[key].share))
         return Verdict(_Chosen([shown[key] for key in fitting], weights=weights), len(fitting))
@@ -490,7 +492,7 @@ def _explained(
     *,
     over_the_cap: Sequence[ContextPointer] = (),
     not_shown: Sequence[ContextPointer] = (),
-    weights: Mapping[str, Weight] = MappingProxyType({}),
+    weights: "Mapping[str, Weight]" = MappingProxyType({}),
 ) -> tuple[PointerChoice, ...]:
     """One entry for each candidate, in their order."""
     reasons: dict[str, ChoiceReason] = {pointer.pointer_id: "not chosen" for pointer in candidates}

@@ -13,10 +13,11 @@ from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.tool_calls import DroppedCall
-from llm_common.selection.weighing import DEFAULT_CANDIDATES, DEFAULT_PROBABILITY
 
 _DEFAULT_PROVIDER = "zai"  # serves the default model under its plain name
 _MAX_CALLS = 100
+DEFAULT_CANDIDATES = 40  # for a decision model
+DEFAULT_PROBABILITY = 0.5  # more likely than not; a model that knows nothing answers .5, which keeps nothing
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
 

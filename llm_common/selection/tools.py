@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,17 +16,14 @@ from llm_common.core.decision import (
     CallOptions,
     Decision,
     Prompt,
-    Questions,
     SelectionCache,
     Verdict,
     closed_object,
     decide,
 )
-from llm_common.core.questions import DecisionClient
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
-from llm_common.selection.argument_filling import filled_call
 from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import (
     ChoiceReason,
@@ -38,9 +35,12 @@ from llm_common.selection.results import (
     checked_config,
 )
 from llm_common.selection.tool_calls import CheckedCalls, DroppedCall, check_calls, read_native_calls
-from llm_common.selection.weighing import Weight, weighing_questions
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence
+
+if TYPE_CHECKING:
+    from llm_common.core.questions import DecisionClient
+    from llm_common.selection.weighing import Questions, Weight
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class ToolSelector(ChoosesTools):
 
     def __init__(
         self,
-        client: SupportsChat | DecisionClient,
+        client: "SupportsChat | DecisionClient",
         config: ToolSelectionConfig | None = None,
         *,
         cache: SelectionCache | None = None,
@@ -329,14 +329,14 @@ class _Chosen:
     """The names that a decision model chose, best first, and what it holds of each tool."""
 
     chosen: tuple[str, ...]
-    weights: Mapping[str, Weight]
+    weights: "Mapping[str, Weight]"
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolQuestions:
     """The questions about some tools, how many these are, and the tokens of the signatures of the others."""
 
-    questions: Questions[_Chosen]
+    questions: "Questions[_Chosen]"
     shown: int
     tokens_saved: int
 
@@ -347,12 +347,14 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
     Raises:
         UnserialisableError: The context holds what JSON cannot.
     """
+    from llm_common.selection.weighing import weighing_questions  # noqa: PLC0415 - for decision models alone
+
     tools = catalogue.definitions
     if len(tools) > config.max_candidates:
         tools = rank_tools(catalogue, request.texts, limit=config.max_candidates) or tools[: config.max_candidates]
     fitting = list(_fitting(tools, in_full=False, limit=config.max_catalogue_tokens))
 
-    def judge(weights: Mapping[str, Weight]) -> Verdict[_Chosen]:
+    def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
         chosen = [name for name, weight in weights.items() if weight.probability > config.min_probability]
         chosen.sort(key=lambda name: (-weights[name].share, -weights[name].probability))
         return Verdict(_Chosen(tuple(chosen), weights), len(chosen))
@@ -377,6 +379,8 @@ def _restricted(catalogue: Catalogue, names: Sequence[str]) -> Catalogue:
 
 def _calls_by_texts(catalogue: Catalogue, chosen: Sequence[str], request: _Request) -> dict[str, Any]:
     """The fields of a selection that calls each chosen tool whose arguments the texts hold, in their order."""
+    from llm_common.selection.argument_filling import filled_call  # noqa: PLC0415 - for decision models alone
+
     tools = {tool.name: tool for tool in catalogue.definitions}
     made = [
         filled_call(tools[name], request.texts, request.context, reasoning="a decision model chose it")
