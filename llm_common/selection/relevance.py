@@ -391,8 +391,10 @@ def build_relevance_questions(
 
     asked = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
     max_bytes = _MAX_PROMPT_BYTES - _FEEDBACK_BYTES - len(asked.encode())
-    lines = _fitting_lines(query, candidates, limit, max_bytes, lambda each: _facts(each, include_digest))
-    shown = {pointer.pointer_id: pointer for pointer in candidates if pointer.pointer_id in lines}
+    # In the order of the ranking, which decides between equal probabilities.
+    ranked = [entry.pointer for entry in rank_pointers(query, candidates, limit=limit)]
+    lines = _fitting_lines(query, ranked, limit, max_bytes, lambda each: _facts(each, include_digest))
+    shown = {pointer.pointer_id: pointer for pointer in ranked if pointer.pointer_id in lines}
 
     def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
         fitting = [key for key in shown if weights[key].probability > above]

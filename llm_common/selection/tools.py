@@ -349,13 +349,15 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
     """
     from llm_common.selection.weighing import weighing_questions  # noqa: PLC0415 - for decision models alone
 
-    tools = catalogue.definitions
-    if len(tools) > config.max_candidates:
-        tools = rank_tools(catalogue, request.texts, limit=config.max_candidates) or tools[: config.max_candidates]
+    tools = rank_tools(catalogue, request.texts, limit=config.max_candidates)
+    if not tools or len(catalogue.definitions) <= config.max_candidates:
+        found = {tool.name for tool in tools}
+        tools = (*tools, *(tool for tool in catalogue.definitions if tool.name not in found))[: config.max_candidates]
     fitting = list(_fitting(tools, in_full=False, limit=config.max_catalogue_tokens))
 
     def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
-        chosen = [name for name, weight in weights.items() if weight.probability > config.min_probability]
+        # Equal shares stay in the order of the ranking.
+        chosen = [name for name, *_ in fitting if weights[name].probability > config.min_probability]
         chosen.sort(key=lambda name: (-weights[name].share, -weights[name].probability))
         return Verdict(_Chosen(tuple(chosen), weights), len(chosen))
 
