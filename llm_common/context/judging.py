@@ -19,8 +19,8 @@ from llm_common.text.display import excerpt_text, in_fence, one_line, printable,
 
 _MAX_ITEM_CHARS: Final = 600
 _MAX_QUERY_CHARS: Final = 8_000
-# Of a weighed item's score; the rest is that of the words. Chosen on bfcl_memory and 60 queries of qmsum with a scripted
-# model: one that is right nine times in ten never made a set worse with .3, and did with .5.
+# Of a weighed item's score; the rest is that of the words. Chosen on bfcl_memory and 60 queries of qmsum with a
+# scripted model: one that is right nine times in ten never made a set worse with .3, and did with .5.
 _JUDGE_SHARE: Final = 0.3
 _BY_WORDS: Final = "ranked by words alone: "
 
