@@ -154,8 +154,34 @@ class ItemAccount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeAccount:
+    """The one call of a decision model that weighed the best items.
+
+    Attributes:
+        status: `ok`; `no_candidates`: nothing to weigh, and no call; `timeout`, `invalid` or `error`: no usable answer.
+        items: How many items were weighed; their accounts have the part `judge`.
+        note: What went wrong, without text of a user; the items are then ranked by words. Else "".
+        model: The model that answered, or was asked for.
+        tokens: All tokens of the call.
+        cost_usd: Its dollars; None for an unknown price.
+        latency_ms: Its milliseconds.
+    """
+
+    status: str
+    items: int
+    note: str = ""
+    model: str | None = None
+    tokens: int = 0
+    cost_usd: float | None = None
+    latency_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BundleMetadata:
-    """The bundle in figures; `total_tokens` counts exactly the text that `render` returns."""
+    """The bundle in figures; `total_tokens` counts exactly the text that `render` returns.
+
+    `judge` is None where no decision model was to be asked.
+    """
 
     total_tokens: int
     budget: int
@@ -167,6 +193,7 @@ class BundleMetadata:
     outputs_selected: int
     intent: IntentType
     strategy: str
+    judge: JudgeAccount | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +244,8 @@ class ContextBundle:
             f"{figures.total_tokens:,} of {figures.budget:,} tokens ({figures.budget_utilization:.0%}), "
             f"{figures.selection_strategy}"
         )
+        if figures.judge and figures.judge.note:
+            title = f"{title}, {figures.judge.note}"
         rows: list[tuple[str, ...]] = [("kind", "item", "form", "tokens", "score", "why", "parts")]
         rows += [_row(account) for account in (*self.kept, *self.dropped)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

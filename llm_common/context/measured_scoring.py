@@ -19,6 +19,8 @@ from cachetools import LRUCache
 from llm_common.context.mentions import is_code, is_test
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
+from llm_common.core.client import is_decision_client
+from llm_common.core.questions import DecisionClient
 from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
 from llm_common.selection.relevance_ranking import rank_pointers
 
@@ -82,12 +84,32 @@ class MeasuredStrategy:
         embedder: Gives the similarity of texts, such as `StaticVectors` of the extra `embeddings`.
         max_cached_chars: Most characters of folded files and turns to cache; the default holds 2,500 files of 20 KB,
             0 holds none.
+        judge: A decision model that `ContextSelector.select` asks, by one request a selection, which of the 40 best
+            items help; see `judge_items`. Where it fails, the bundle's `metadata.judge` says why. None asks none;
+            `score` itself never does.
+        judge_timeout_s: Seconds that this request may take.
+
+    Raises:
+        TypeError: `judge` is no `DecisionClient`.
+        ValueError: `judge_timeout_s` is not positive.
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
     max_scores: Mapping[Kind, float] = _MAX_SCORES
 
-    def __init__(self, *, embedder: Embedder | None = None, max_cached_chars: int = 50_000_000) -> None:
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | None = None,
+        max_cached_chars: int = 50_000_000,
+        judge: DecisionClient | None = None,
+        judge_timeout_s: float = 5.0,
+    ) -> None:
+        if judge is not None and not is_decision_client(judge):
+            raise TypeError("judge is a chat client; pass a DecisionClient, such as LogprobDecisions(client)")
+        if not judge_timeout_s > 0:
+            raise ValueError(f"judge_timeout_s is {judge_timeout_s}; it must be more than 0")
+        self.judge, self.judge_timeout_s = judge, judge_timeout_s
         self._embedder = embedder
         self._cache = TextCache(max_chars=max_cached_chars)
         self._turn_words = TermScanner(weights=(1.0,), max_chars=max_cached_chars)

@@ -3,14 +3,15 @@
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
 from llm_common._telemetry import span
 from llm_common._threads import in_thread
-from llm_common.context.bundle import ContextBundle
+from llm_common.context.bundle import ContextBundle, JudgeAccount
+from llm_common.context.judging import judge_items
 from llm_common.context.measured_scoring import MeasuredStrategy
 from llm_common.context.packing import REFUSED, Meter, pack
 from llm_common.context.pool import DataPoolSnapshot
@@ -94,7 +95,8 @@ class ContextSelector:
     ) -> ContextBundle:
         """The bundle for the request, never over its budget; empty if that is too small.
 
-        Scoring, packing and the store run in a thread. An output is loaded when there may be room for it: only the
+        Scoring, packing and the store run in a thread. The strategy's `judge`, if it has one, is asked once in between;
+        without its answer the items are ranked by words. An output is loaded when there may be room for it: only the
         best twelve, of at most 2 MB each.
 
         Args:
@@ -121,20 +123,27 @@ class ContextSelector:
         now = request.now or datetime.now(UTC)
         asked = request.model_copy(update={"counter": self._metered(request.counter)})
         with span("llm_common.context.select") as current:
-            scores, bundle = await in_thread(self._select, asked, pool, allocation, now, previous)
+            scores = await in_thread(score_pool, pool, asked, now=now, strategies=self._strategies)
+            strategy = self._strategies[request.strategy]
+            account: JudgeAccount | None = None
+            if isinstance(strategy, MeasuredStrategy) and strategy.judge is not None:
+                timeout_s = strategy.judge_timeout_s
+                scores, account = await judge_items(strategy.judge, pool, asked, scores, timeout_s=timeout_s)
+            scores, bundle = await in_thread(self._pack, asked, pool, allocation, scores, previous)
+            if account is not None:
+                bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
             current.set_attribute("tokens", bundle.metadata.total_tokens)
         self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
 
-    def _select(
+    def _pack(
         self,
         request: ContextSelectionRequest,
         pool: DataPoolSnapshot,
         allocation: BudgetAllocation,
-        now: datetime,
+        scores: Scores,
         previous: ContextBundle | None,
     ) -> tuple[Scores, ContextBundle]:
-        scores = score_pool(pool, request, now=now, strategies=self._strategies)
         outputs = _best_outputs(pool, scores)[:_MAX_LOADED] if self._store else []
         texts = _StoredTexts(self._store, outputs) if self._store else {}
         return scores, pack(pool, scores, request, allocation, texts=texts, previous=previous)

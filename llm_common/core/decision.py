@@ -5,6 +5,7 @@ import hashlib
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
@@ -17,7 +18,9 @@ from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence
 
-ReplyT = TypeVar("ReplyT", bound=BaseModel)
+ClientT = TypeVar("ClientT")
+ReplyT = TypeVar("ReplyT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT")
 
 _FINAL = frozenset({"auth", "cost_limit"})  # the endpoint would refuse another model too
@@ -133,8 +136,40 @@ class Verdict(Generic[ChoiceT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt(Generic[ReplyT, ChoiceT]):
-    """The question to a model, and the check of its reply.
+class ModelCall:
+    """How one call is made: the model, its temperature, seconds, and where its record goes."""
+
+    model: str | None
+    temperature: float
+    timeout_s: float
+    attempts: list[Attempt]
+
+
+class Inquiry(ABC, Generic[ClientT, ReplyT, ChoiceT]):
+    """What a model is asked, whatever its kind, and the check of its reply."""
+
+    judge: Callable[[ReplyT], Verdict[ChoiceT]]
+
+    @abstractmethod
+    async def ask(self, client: ClientT, feedback: str, call: ModelCall, /) -> ReplyT:
+        """The reply to one call, which appends one record; raises only LLMError."""
+
+    @abstractmethod
+    def facts(self, feedback: str, /) -> object:
+        """What a reply depends on besides client, model and temperature, as plain data."""
+
+    @abstractmethod
+    def dump(self, reply: ReplyT) -> object:
+        """The reply as plain data."""
+
+    @abstractmethod
+    def restore(self, known: Any) -> ReplyT:
+        """The reply that `dump` made this data of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
+    """The question to a chat model, and the check of its reply.
 
     Attributes:
         system: The system message: the part that rarely changes.
@@ -148,8 +183,8 @@ class Prompt(Generic[ReplyT, ChoiceT]):
 
     system: str
     user: str
-    reply_model: type[ReplyT]
-    judge: Callable[[ReplyT], Verdict[ChoiceT]]
+    reply_model: type[ModelT]
+    judge: Callable[[ModelT], Verdict[ChoiceT]]
     json_schema: Mapping[str, Any] | None = None
     read_tool_calls: ReadToolCalls | None = None
     scope: str = ""
@@ -161,6 +196,33 @@ class Prompt(Generic[ReplyT, ChoiceT]):
             LLMMessage(role=MessageRole.SYSTEM, content=self.system),
             LLMMessage(role=MessageRole.USER, content=self.user + complaint),
         ]
+
+    async def ask(self, client: SupportsChat, feedback: str, call: ModelCall, /) -> ModelT:
+        """See `Inquiry`."""
+        return await ask(
+            client,
+            self.messages(feedback),
+            reply_model=self.reply_model,
+            model=call.model,
+            timeout_s=call.timeout_s,
+            temperature=call.temperature,
+            attempts=call.attempts,
+            read_tool_calls=self.read_tool_calls,
+            json_schema=self.json_schema,
+        )
+
+    def facts(self, feedback: str, /) -> object:
+        """See `Inquiry`."""
+        texts = [message.content for message in self.messages(feedback)]
+        return [self.json_schema and dict(self.json_schema), self.scope, texts]
+
+    def dump(self, reply: ModelT) -> object:
+        """See `Inquiry`."""
+        return reply.model_dump()
+
+    def restore(self, known: Any) -> ModelT:
+        """See `Inquiry`."""
+        return self.reply_model.model_validate(known)
 
 
 FailureStatus = Literal["timeout", "invalid", "error"]
@@ -216,7 +278,7 @@ class Decision(Generic[ChoiceT]):
 
 
 async def decide(
-    client: SupportsChat, prompt: Prompt[ReplyT, ChoiceT], options: CallOptions, *, ends_at: float
+    client: ClientT, prompt: Inquiry[ClientT, ReplyT, ChoiceT], options: CallOptions, *, ends_at: float
 ) -> Decision[ChoiceT]:
     """The decision of the first model, or of the fallback if that needs correction.
 
@@ -243,8 +305,8 @@ async def decide(
 
 
 async def _attempt(
-    client: SupportsChat,
-    prompt: Prompt[ReplyT, ChoiceT],
+    client: ClientT,
+    prompt: Inquiry[ClientT, ReplyT, ChoiceT],
     options: CallOptions,
     model: str | None,
     *,
@@ -252,54 +314,31 @@ async def _attempt(
     feedback: str = "",
 ) -> Decision[ChoiceT]:
     """One cached reply or one model call, with its verdict."""
-    messages = prompt.messages(feedback)
     key = ""
     if options.cache is not None:
-        key = _cache_key(client, prompt, messages, model=model, temperature=options.temperature)
+        # One digest of everything that a reply depends on.
+        facts = json.dumps([id(client), model, options.temperature, prompt.facts(feedback)], sort_keys=True)
+        key = hashlib.sha256(facts.encode()).hexdigest()
         known = options.cache.get(key, client=client)
         if known is not None:
-            return Decision(prompt.judge(prompt.reply_model.model_validate(known)), cached=True)
+            return Decision(prompt.judge(prompt.restore(known)), cached=True)
     left_s = ends_at - asyncio.get_running_loop().time()
     if left_s <= 0:
         error = LLMTimeoutError("The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s)
         error.locate(model=model, host=None)
         return Decision(error=error)
     attempts: list[Attempt] = []
+    call = ModelCall(model, options.temperature, min(options.timeout_s, left_s), attempts)
     try:
-        reply = await ask(
-            client,
-            messages,
-            reply_model=prompt.reply_model,
-            model=model,
-            timeout_s=min(options.timeout_s, left_s),
-            temperature=options.temperature,
-            attempts=attempts,
-            read_tool_calls=prompt.read_tool_calls,
-            json_schema=prompt.json_schema,
-        )
+        reply = await prompt.ask(client, feedback, call)
     except LLMError as exc:
         return Decision(error=exc, attempts=tuple(attempts))
     verdict = prompt.judge(reply)
     if not verdict.usable:
         attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
     elif options.cache is not None:
-        options.cache.put(key, reply.model_dump(), client=client)
+        options.cache.put(key, prompt.dump(reply), client=client)
     return Decision(verdict, attempts=tuple(attempts))
-
-
-def _cache_key(
-    client: object,
-    prompt: Prompt[ReplyT, ChoiceT],
-    messages: list[LLMMessage],
-    *,
-    model: str | None,
-    temperature: float,
-) -> str:
-    """One digest of everything that a reply depends on."""
-    texts = [message.content for message in messages]
-    schema = prompt.json_schema and dict(prompt.json_schema)
-    facts = [id(client), model, temperature, schema, prompt.scope, texts]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:

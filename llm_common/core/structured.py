@@ -8,7 +8,7 @@ import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -33,6 +33,7 @@ from llm_common.errors import (
 )
 
 ValueT = TypeVar("ValueT")
+AnsweredT = TypeVar("AnsweredT", bound="Answered")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ReadToolCalls = Callable[[list[dict[str, Any]]], object]
 
@@ -129,20 +130,16 @@ async def ask(
     """
 
     def read(response: _ProviderResponse) -> ModelT:
+        response.check_whole()
         calls: list[dict[str, Any]] | None = None
         if read_tool_calls:
             calls = read_text_calls(response.content) if response.content.strip() else list(response.tool_calls)
         value = read_tool_calls(calls) if read_tool_calls and calls else extract_json(response.content)
         return _validated(value, reply_model, reply=response.content)
 
-    return await _recorded(
-        client,
-        read,
-        {"messages": as_messages(messages), "model": model, "temperature": temperature},
-        timeout_s=timeout_s,
-        attempts=attempts,
-        json_schema=json_schema or {},
-    )
+    arguments = {"messages": as_messages(messages), "model": model, "temperature": temperature}
+    call = _call(client, timeout_s, arguments, json_schema or {})
+    return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
 async def answer_text(
@@ -172,59 +169,80 @@ async def answer_text(
         LLMError: As from `ask`.
         TypeError: `messages` is not a list of messages.
     """
-    return await _recorded(
-        client,
-        lambda response: without_thinking(response.content),
-        {"messages": as_messages(messages), "model": model}
-        | ({} if max_tokens is None else {"max_tokens": max_tokens}),
-        timeout_s=timeout_s,
-        attempts=attempts,
-    )
+
+    def read(response: _ProviderResponse) -> str:
+        response.check_whole()
+        return without_thinking(response.content)
+
+    arguments = {"messages": as_messages(messages), "model": model}
+    call = _call(client, timeout_s, arguments | ({} if max_tokens is None else {"max_tokens": max_tokens}), None)
+    return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
-async def _recorded(
-    client: SupportsChat,
-    read: "Callable[[_ProviderResponse], ValueT]",
-    arguments: dict[str, Any],
+async def recorded(
+    client: object,
+    call: Coroutine[Any, Any, AnsweredT],
+    read: Callable[[AnsweredT], ValueT],
     *,
+    model: str | None,
     timeout_s: float,
     attempts: list[Attempt] | None,
-    json_schema: Mapping[str, Any] | None = None,
 ) -> ValueT:
-    """The value that `read` makes of a whole response; appends one record, however the call ends.
+    """The value that `read` makes of the call's answer, for any kind of model, under the rules of `ask`.
 
-    None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty (see `ask`).
+    Args:
+        client: What answers; named in errors by its `default_model` and `host`.
+        call: All contact with it; raises only LLMError.
+        read: Checks the answer; raises only LLMError.
+        model: As for `ask`.
+        timeout_s: As for `ask`.
+        attempts: Gets exactly one record, however the call ends.
+
+    Raises:
+        LLMError: As from `ask`.
     """
-    model = arguments["model"]
-    response = _ProviderResponse(model=model)
+    answered_by, usage, cost_usd = model, None, None
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
     with span("llm_common.ask", model=model or "default") as current:
         try:
-            response = await _within(timeout_s, _call(client, timeout_s, arguments, json_schema))
-            if unfinished := response.unfinished:
-                raise MalformedReplyError(_FAULTS[unfinished], reason=unfinished, reply=response.content)
-            value = read(response)
+            answer = await _within(timeout_s, call)
+            answered_by, usage, cost_usd = answer.model or model, answer.usage, answer.cost_usd
+            value = read(answer)
             error = reason = None
         except LLMError as exc:
             error, reason = next(code for kind, code in _CODES if isinstance(exc, kind)), _detail(exc)
             if isinstance(exc.usage, LLMUsage):
-                response = replace(response, usage=exc.usage, cost_usd=exc.cost_usd)
+                usage, cost_usd = exc.usage, exc.cost_usd
             exc.locate(model=model or _stored(client, "default_model"), host=_stored(client, "host"))
             current.set_attribute("error.code", error)
             raise
         finally:
             if attempts is not None:
                 latency_ms = round((time.perf_counter() - started) * 1000)
-                attempts.append(
-                    Attempt(response.model or model, latency_ms, response.usage, response.cost_usd, error, reason)
-                )
+                attempts.append(Attempt(answered_by, latency_ms, usage, cost_usd, error, reason))
     return value
 
 
-async def _within(timeout_s: float, call: "Coroutine[Any, Any, _ProviderResponse]") -> "_ProviderResponse":
-    """The call's response; waits in another task, since a client may swallow its cancellation."""
+class Answered(Protocol):
+    """What a record is made of."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered."""
+
+    @property
+    def usage(self) -> LLMUsage | None:
+        """Tokens, where they were counted."""
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars, where they are known."""
+
+
+async def _within(timeout_s: float, call: Coroutine[Any, Any, ValueT]) -> ValueT:
+    """The call's answer; waits in another task, since a client may swallow its cancellation."""
     task = asyncio.create_task(call)
     try:
         await asyncio.wait({task}, timeout=timeout_s)
@@ -243,7 +261,10 @@ async def _within(timeout_s: float, call: "Coroutine[Any, Any, _ProviderResponse
 async def _call(
     client: SupportsChat, timeout_s: float, arguments: dict[str, Any], json_schema: Mapping[str, Any] | None
 ) -> "_ProviderResponse":
-    """All contact with the third-party client and its response; raises only LLMError."""
+    """All contact with the third-party client and its response; raises only LLMError.
+
+    None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty (see `ask`).
+    """
     with external_errors(type(client).__name__, timeout_s=timeout_s):
         if json_schema and getattr(client, "prefers_json_schema", False) is True:
             arguments["response_format"] = {"type": "json_schema", "json_schema": dict(json_schema)}
@@ -312,16 +333,18 @@ class _ProviderResponse:
             cost_usd=_typed(response, "cost_usd", float),
         )
 
-    @property
-    def unfinished(self) -> str | None:
-        """Why it is not whole: `cut`, `content_filter`, `refusal`, `unknown_finish`.
+    def check_whole(self) -> None:
+        """Nothing, if the answer is whole.
 
         Providers invent reasons, so one that is not known to mean a whole answer counts as unfinished.
+
+        Raises:
+            MalformedReplyError: `cut`, `content_filter`, `refusal` or `unknown_finish`.
         """
-        if self.refusal:
-            return "refusal"
-        reason = (self.finish_reason or "").lower()
-        return None if reason in _WHOLE else _UNFINISHED.get(reason, "unknown_finish")
+        reason = "refusal" if self.refusal else (self.finish_reason or "").lower()
+        if reason not in _WHOLE:
+            fault = _UNFINISHED.get(reason, "unknown_finish")
+            raise MalformedReplyError(_FAULTS[fault], reason=fault, reply=self.content)
 
 
 def _typed(response: object, name: str, kind: type[ValueT]) -> ValueT | None:

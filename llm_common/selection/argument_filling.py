@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
-from llm_common.selection.catalogue import properties_of, required_of, resolve
+from llm_common.selection.catalogue import ToolDefinition, properties_of, required_of, resolve
+from llm_common.selection.tool_calls import DroppedCall
+from llm_common.tools.validation import Problem
 
 Schema = Mapping[str, Any]
 
@@ -166,6 +168,26 @@ def fill_arguments(
         if name not in args and source.takes(name, _STRINGS):
             args |= _first(name, source.worded(name, tool))
     return Filled(args, tuple(name for name in needed if name not in args))
+
+
+def filled_call(
+    tool: ToolDefinition, texts: Sequence[str], context: Mapping[str, Any] | None, *, reasoning: str
+) -> dict[str, Any] | DroppedCall:
+    """A call of the tool with the arguments that the texts hold, or why there is none.
+
+    Args:
+        tool: Its schema checks the arguments.
+        texts: As for `fill_arguments`.
+        context: As for `fill_arguments`.
+        reasoning: Why the tool was chosen.
+    """
+    filled = fill_arguments(tool.parameters, tool=tool.name, texts=texts, context=context)
+    if filled.missing:
+        problems = tuple(Problem(name, "required", "no text names a value for it") for name in filled.missing)
+        return DroppedCall(tool.name, "unfilled", problems)
+    if found := tool.find_problems(filled.args):
+        return DroppedCall(tool.name, "invalid_args", found)
+    return {"tool": tool.name, "args": filled.args, "reasoning": reasoning}
 
 
 class _Source:

@@ -10,7 +10,7 @@ from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableErro
 from llm_common.plans import PlannedTask
 from llm_common.ranking.lexical import query_terms
 from llm_common.ranking.scan import stem
-from llm_common.selection.argument_filling import fill_arguments
+from llm_common.selection.argument_filling import filled_call
 from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import (
     ChoosesTools,
@@ -20,7 +20,6 @@ from llm_common.selection.results import (
     checked_config,
 )
 from llm_common.selection.tool_calls import DroppedCall, check_calls
-from llm_common.tools.validation import Problem
 
 _MIN_EVIDENCE = 2
 
@@ -94,7 +93,7 @@ class LexicalToolSelector(ChoosesTools):
             definition = _best(catalogue, text)
             if definition is None:
                 continue
-            call = _call(definition, [text, *whole], context)
+            call = filled_call(definition, [text, *whole], context, reasoning="its words fit best")
             if isinstance(call, DroppedCall):
                 dropped.append(call)
             else:
@@ -122,16 +121,6 @@ def _best(catalogue: Catalogue, text: str) -> ToolDefinition | None:
     words = _stems(text)
     evidence = _MIN_EVIDENCE * len(words & _stems(best.name)) + len(words & _stems(best.description))
     return best if evidence >= _MIN_EVIDENCE else None
-
-
-def _call(definition: ToolDefinition, texts: list[str], context: Mapping[str, Any]) -> dict[str, Any] | DroppedCall:
-    filled = fill_arguments(definition.parameters, tool=definition.name, texts=texts, context=context)
-    if filled.missing:
-        problems = tuple(Problem(name, "required", "no text names a value for it") for name in filled.missing)
-        return DroppedCall(definition.name, "unfilled", problems)
-    if found := definition.find_problems(filled.args):
-        return DroppedCall(definition.name, "invalid_args", found)
-    return {"tool": definition.name, "args": filled.args, "reasoning": "its words fit best"}
 
 
 def _stems(text: str) -> set[str]:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -19,8 +20,17 @@ from llm_common._env import (
 )
 from llm_common._telemetry import span
 from llm_common._threads import in_thread
-from llm_common.core.client import check_client
-from llm_common.core.decision import CallOptions, Decision, Prompt, SelectionCache, Verdict, closed_object, decide
+from llm_common.core.client import is_decision_client
+from llm_common.core.decision import (
+    CallOptions,
+    Decision,
+    Inquiry,
+    Prompt,
+    SelectionCache,
+    Verdict,
+    closed_object,
+    decide,
+)
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ModelNotFoundError, NoThreadError
@@ -28,6 +38,8 @@ from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
 from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_PROBABILITY,
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
     ChoiceReason,
@@ -35,7 +47,11 @@ from llm_common.selection.results import (
     PointerChoice,
     RelevanceSelection,
 )
-from llm_common.text.display import excerpt_text, fence_nonce, fenced, one_line, printable, to_json
+from llm_common.text.display import excerpt_text, fence_nonce, fenced, in_fence, one_line, printable, to_json
+
+if TYPE_CHECKING:
+    from llm_common.core.questions import DecisionClient
+    from llm_common.selection.weighing import Questions, Weight
 
 _log = logging.getLogger(__name__)
 
@@ -125,10 +141,13 @@ class ContextRelevanceSelector:
     The model sees the query and each candidate's id and summary, never a result, an argument, a path or a URL. Any
     failure selects nothing, unless `fail_closed` is False. May be shared by tasks.
 
+    A decision model (such as `HttpDecisionClient`) judges the 40 candidates that rank best, all by one request: whether
+    each one helps, and which one helps most, or none. Those above `min_probability` are kept, the most probable first.
+
     Args:
-        client: What answers.
+        client: What answers: a chat client, or a `DecisionClient`.
         model: Name at the endpoint; None takes `LLM_COMMON_CONTEXT_SELECTION_MODEL`, else
-            `LLM_COMMON_TOOL_SELECTION_MODEL`, else the client's default.
+            `LLM_COMMON_TOOL_SELECTION_MODEL`, else the client's default. A decision client takes no variable's.
         max_selected: Most pointers to keep; None takes `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`, else 6. 0 selects
             nothing and asks nothing.
         fail_closed: False replaces a failed selection by the lexical ranking: at most `max_selected` pointers that
@@ -140,16 +159,20 @@ class ContextRelevanceSelector:
         deadline_s: Seconds for a whole selection, which its attempts share; None is `timeout_s` for each model that
             may be asked.
         cache: Reuses replies for a while; None asks the model every time.
+        max_candidates: Most candidates that a decision model judges: those that the lexical ranking prefers.
+        min_probability: A candidate is kept if a decision model holds it more probable than this. The default is
+            "more likely than not"; measure your model before you change it.
 
     Raises:
-        ValueError: `max_selected` is negative, or `timeout_s` or `deadline_s` is not positive.
+        ValueError: `max_selected` is negative, `timeout_s`, `deadline_s` or `max_candidates` is not positive, or
+            `min_probability` not from 0 to below 1.
         ConfigError: A variable, read when the selector is made, has an unusable value.
-        TypeError: `client` has no `chat_completion`.
+        TypeError: `client` is neither: it has no `chat_completion`, and no `decide` that takes questions.
     """
 
     def __init__(
         self,
-        client: SupportsChat,
+        client: "SupportsChat | DecisionClient",
         model: str | None = None,
         max_selected: int | None = None,
         fail_closed: bool | None = None,
@@ -159,15 +182,23 @@ class ContextRelevanceSelector:
         fallback_model: str | None = None,
         deadline_s: float | None = None,
         cache: SelectionCache | None = None,
+        max_candidates: int = DEFAULT_CANDIDATES,
+        min_probability: float = DEFAULT_PROBABILITY,
     ) -> None:
-        check_client(client)
+        decides = is_decision_client(client)
+        if max_candidates < 1:
+            raise ValueError(f"max_candidates is {max_candidates}; it must be at least 1")
+        if not 0 <= min_probability < 1:
+            raise ValueError(f"min_probability is {min_probability}; it must be at least 0 and less than 1")
         if timeout_s is None:
             timeout_s = read_float(CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S) or 0.0
         self._client = client
+        self._decides, self._max_candidates, self._min_probability = decides, max_candidates, min_probability
         self._max_selected = selection_cap(max_selected)
         self._fail_closed = read_flag(CONTEXT_SELECTION_FAIL_CLOSED) if fail_closed is None else fail_closed
         self._include_digest = include_digest
-        named = {variable.name: read_text(replace(variable, default="")) for variable in _MODEL_VARIABLES}
+        variables = () if decides else _MODEL_VARIABLES  # they name chat models
+        named = {variable.name: read_text(replace(variable, default="")) for variable in variables}
         self._chosen_by = "the argument `model`" if model else next(filter(named.get, named), None)
         self._options = CallOptions(
             model=model or named.get(self._chosen_by or ""),
@@ -185,8 +216,8 @@ class ContextRelevanceSelector:
         """The pointers that the model chose, with an account of the choice.
 
         The order is the model's. Entries that are not ids of shown candidates, and repeats, are dropped before the
-        list is cut to `max_selected`. The prompt shows at most 200 candidates in less than 64 KB; if there are more,
-        those that the lexical ranking prefers.
+        list is cut to `max_selected`. The prompt shows at most 200 candidates (`max_candidates` to a decision model) in
+        less than 64 KB; if there are more, those that the lexical ranking prefers.
 
         Args:
             query: What the next model call is to answer.
@@ -209,12 +240,11 @@ class ContextRelevanceSelector:
 
     async def _select(self, query: str, candidates: list[ContextPointer]) -> RelevanceSelection:
         ends_at = self._options.ends_at()
-        most, digests = self._max_selected, self._include_digest
         status: Literal["timeout", "error"] = "timeout"
         problem = "no thread was free before the deadline; raise it, or select less at once"
         try:
             async with asyncio.timeout_at(ends_at):
-                prompt = await in_thread(build_relevance_prompt, query, candidates, most=most, include_digest=digests)
+                prompt = await in_thread(self._prompt, query, candidates)
         except NoThreadError as exc:
             status, problem = "error", exc.message
         except TimeoutError:
@@ -228,11 +258,18 @@ class ContextRelevanceSelector:
             status=status, used="model", problem=problem, choices=choices, not_shown=len(candidates)
         )
 
+    def _prompt(self, query: str, candidates: list[ContextPointer]) -> "RelevancePrompt[Inquiry[Any, Any, _Chosen]]":
+        digests = self._include_digest
+        if not self._decides:
+            return build_relevance_prompt(query, candidates, most=self._max_selected, include_digest=digests)
+        limit, above = self._max_candidates, self._min_probability
+        return build_relevance_questions(query, candidates, limit=limit, above=above, include_digest=digests)
+
     async def _selection(
         self,
         query: str,
         candidates: list[ContextPointer],
-        prompt: "RelevancePrompt",
+        prompt: "RelevancePrompt[Inquiry[Any, Any, _Chosen]]",
         decision: "Decision[_Chosen]",
         *,
         ends_at: float,
@@ -251,6 +288,7 @@ class ContextRelevanceSelector:
         shown_ids = {pointer.pointer_id for pointer in prompt.shown}
         not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
         attempts = decision.attempts
+        weights = decision.verdict.choice.weights if decision.verdict else {}
         return RelevanceSelection(
             pointers=kept,
             status=status,
@@ -258,7 +296,7 @@ class ContextRelevanceSelector:
             attempts=attempts,
             model=attempts[-1].model if attempts else None,
             usage=usage_of(attempts) if any(attempt.usage for attempt in attempts) else None,
-            choices=_explained(candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown),
+            choices=_explained(candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown, weights=weights),
             dropped=decision.verdict.choice.dropped if decision.verdict else (),
             not_shown=len(not_shown),
             tokens_saved=prompt.tokens_saved,
@@ -286,27 +324,31 @@ class _Reply(BaseModel):
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     pointers: list[ContextPointer]
-    dropped: tuple[DroppedId, ...]
+    dropped: tuple[DroppedId, ...] = ()
+    weights: "Mapping[str, Weight]" = field(default_factory=dict)
+
+
+InquiryT_co = TypeVar("InquiryT_co", bound=Inquiry[Any, Any, _Chosen], covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class RelevancePrompt:
+class RelevancePrompt(Generic[InquiryT_co]):
     """What a model is asked about some pointers.
 
     Attributes:
-        question: The messages, the form of the reply, and its check.
-        shown: The candidates that the prompt shows, in their order.
+        question: What is asked, and the check of its reply: a prompt, or questions to a decision model.
+        shown: The candidates that it shows, in their order.
         tokens_saved: Tokens of the candidates that are not shown, estimated from the first that are.
     """
 
-    question: Prompt[_Reply, _Chosen]
+    question: InquiryT_co
     shown: list[ContextPointer]
     tokens_saved: int = 0
 
 
 def build_relevance_prompt(
     query: str, candidates: Sequence[ContextPointer], *, most: int, include_digest: bool
-) -> RelevancePrompt:
+) -> RelevancePrompt[Prompt[_Reply, _Chosen]]:
     """The prompt for one query, the same for the same input, in less than 64 KB.
 
     Args:
@@ -317,12 +359,11 @@ def build_relevance_prompt(
     """
     asked = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
     max_bytes = _MAX_PROMPT_BYTES - _FEEDBACK_BYTES - len(_SYSTEM) - len(_user_text(asked, [], most).encode())
-    lines = _fitting_lines(query, candidates, max_bytes=max_bytes, include_digest=include_digest)
+    lines = _fitting_lines(
+        query, candidates, _MAX_SHOWN, max_bytes, lambda each: {"id": each.pointer_id} | _facts(each, include_digest)
+    )
     shown = [pointer for pointer in candidates if pointer.pointer_id in lines]
     listed = [lines[pointer.pointer_id] for pointer in shown]
-    not_shown = len(candidates) - len(shown)
-    sample = listed[:_SAMPLE] if not_shown else []
-    saved = round(not_shown * sum(map(UpperBoundCounter().count, sample)) / len(sample)) if sample else 0
     ids = {"type": "array", "items": {"type": "string", "enum": [pointer.pointer_id for pointer in shown]}}
     question = Prompt(
         system=_SYSTEM,
@@ -331,7 +372,51 @@ def build_relevance_prompt(
         judge=lambda reply: _judge(reply, shown),
         json_schema={"name": "pointer_ids", "strict": True, "schema": closed_object({"pointer_ids": ids})},
     )
-    return RelevancePrompt(question, shown, saved)
+    return RelevancePrompt(question, shown, _tokens_saved(candidates, listed))
+
+
+def build_relevance_questions(
+    query: str, candidates: Sequence[ContextPointer], *, limit: int, above: float, include_digest: bool
+) -> "RelevancePrompt[Questions[_Chosen]]":
+    """The questions to a decision model, the same for the same candidates in any order, in about 64 KB.
+
+    Args:
+        query: As for `build_relevance_prompt`.
+        candidates: Shown are all, or as many as fit of those that the ranking prefers.
+        limit: Most candidates to show.
+        above: The probability that a chosen candidate exceeds.
+        include_digest: Whether the digests are shown.
+    """
+    from llm_common.selection.weighing import weighing_questions  # noqa: PLC0415 - for decision models alone
+
+    asked = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
+    max_bytes = _MAX_PROMPT_BYTES - _FEEDBACK_BYTES - len(asked.encode())
+    # In the order of the ranking, which decides between equal probabilities.
+    ranked = [entry.pointer for entry in rank_pointers(query, candidates, limit=limit)]
+    lines = _fitting_lines(query, ranked, limit, max_bytes, lambda each: _facts(each, include_digest))
+    shown = {pointer.pointer_id: pointer for pointer in ranked if pointer.pointer_id in lines}
+
+    def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
+        fitting = [key for key in shown if weights[key].probability > above]
+        fitting.sort(key=lambda key: (-weights[key].probability, -weights[key].share))
+        return Verdict(_Chosen([shown[key] for key in fitting], weights=weights), len(fitting))
+
+    question = weighing_questions(
+        lines,
+        noun="output",
+        purpose="helps to answer the query",
+        seed=query,
+        sections=[f"Query:\n{in_fence(asked)}"],
+        judge=judge,
+    )
+    return RelevancePrompt(question, list(shown.values()), _tokens_saved(candidates, list(lines.values())))
+
+
+def _tokens_saved(candidates: Sequence[ContextPointer], listed: Sequence[str]) -> int:
+    """The tokens of the candidates that are not shown, estimated from the first lines."""
+    not_shown = len(candidates) - len(listed)
+    sample = listed[:_SAMPLE] if not_shown else []
+    return round(not_shown * sum(map(UpperBoundCounter().count, sample)) / len(sample)) if sample else 0
 
 
 def _user_text(query: str, lines: Sequence[str], most: int) -> str:
@@ -342,27 +427,31 @@ def _user_text(query: str, lines: Sequence[str], most: int) -> str:
 
 
 def _fitting_lines(
-    query: str, candidates: Sequence[ContextPointer], *, max_bytes: int, include_digest: bool
+    query: str,
+    candidates: Sequence[ContextPointer],
+    limit: int,
+    max_bytes: int,
+    facts_of: Callable[[ContextPointer], dict[str, str]],
 ) -> dict[str, str]:
     """The lines of the candidates that fit, by their ids."""
-    if len(candidates) <= _MAX_SHOWN:
-        lines = {pointer.pointer_id: _line(pointer, include_digest=include_digest) for pointer in candidates}
+    if len(candidates) <= limit:
+        lines = {pointer.pointer_id: to_json(facts_of(pointer)) for pointer in candidates}
         if sum(map(_size, lines.values())) <= max_bytes:
             return lines
     fitting: dict[str, str] = {}
-    for entry in rank_pointers(query, candidates, limit=_MAX_SHOWN):
-        line = _line(entry.pointer, include_digest=include_digest)
+    for entry in rank_pointers(query, candidates, limit=limit):
+        line = to_json(facts_of(entry.pointer))
         if _size(line) <= max_bytes:
             fitting[entry.pointer.pointer_id] = line
             max_bytes -= _size(line)
     return fitting
 
 
-def _line(pointer: ContextPointer, *, include_digest: bool) -> str:
-    shown = {"id": pointer.pointer_id, "summary": one_line(pointer.summary, max_chars=_MAX_SUMMARY_CHARS)}
+def _facts(pointer: ContextPointer, include_digest: bool) -> dict[str, str]:
+    shown = {"summary": one_line(pointer.summary, max_chars=_MAX_SUMMARY_CHARS)}
     if include_digest and pointer.digest:
         shown["digest"] = one_line(pointer.digest, max_chars=_MAX_DIGEST_CHARS)
-    return to_json(shown)
+    return shown
 
 
 def _size(line: str) -> int:
@@ -405,10 +494,16 @@ def _explained(
     *,
     over_the_cap: Sequence[ContextPointer] = (),
     not_shown: Sequence[ContextPointer] = (),
+    weights: "Mapping[str, Weight]" = MappingProxyType({}),
 ) -> tuple[PointerChoice, ...]:
     """One entry for each candidate, in their order."""
     reasons: dict[str, ChoiceReason] = {pointer.pointer_id: "not chosen" for pointer in candidates}
     reasons.update((pointer.pointer_id, "not shown") for pointer in not_shown)
     reasons.update((pointer.pointer_id, "over the cap") for pointer in over_the_cap)
     reasons.update((pointer.pointer_id, "chosen") for pointer in chosen)
-    return tuple(PointerChoice(pointer_id=pointer_id, reason=reason) for pointer_id, reason in reasons.items())
+    return tuple(
+        PointerChoice(
+            pointer_id=pointer_id, reason=reason, **asdict(weights[pointer_id]) if pointer_id in weights else {}
+        )
+        for pointer_id, reason in reasons.items()
+    )

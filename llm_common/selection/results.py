@@ -16,6 +16,8 @@ from llm_common.selection.tool_calls import DroppedCall
 
 _DEFAULT_PROVIDER = "zai"  # serves the default model under its plain name
 _MAX_CALLS = 100
+DEFAULT_CANDIDATES = 40  # for a decision model
+DEFAULT_PROBABILITY = 0.5  # more likely than not; a model that knows nothing answers .5, which keeps nothing
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
 
@@ -41,6 +43,8 @@ class ToolSelectionConfig(BaseModel):
             for a tenth to a quarter of the price.
         shortlist_tools: How many tools a shortlist shows in full; a registry of at most that size is shown in full.
             On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan needs, ten 71%.
+        max_candidates: Most tools that a decision model judges: those that rank best, as signatures.
+        min_probability: A tool is chosen if a decision model holds it more probable than this.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +59,8 @@ class ToolSelectionConfig(BaseModel):
     fail_closed: bool = True
     max_catalogue_tokens: int = Field(default=16_000, ge=1)
     shortlist_tools: int = Field(default=20, ge=1)
+    max_candidates: int = Field(default=DEFAULT_CANDIDATES, ge=1)
+    min_probability: float = Field(default=DEFAULT_PROBABILITY, ge=0, lt=1)
 
     @property
     def total_s(self) -> float:
@@ -123,6 +129,36 @@ def check_question(task: object, query: object) -> None:
         raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
 
 
+ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
+
+
+class _Choice(BaseModel):
+    """Why one candidate was kept (`chosen`) or was not.
+
+    Attributes:
+        probability: That it is needed, by a decision model; None if none weighed it.
+        share: Its part of the model's choice between all candidates; None likewise.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    reason: ChoiceReason
+    probability: float | None = None
+    share: float | None = None
+
+
+class PointerChoice(_Choice):
+    """Why one output was kept or was not."""
+
+    pointer_id: str
+
+
+class ToolChoice(_Choice):
+    """Why one tool was chosen or was not."""
+
+    tool: str
+
+
 class _Selection(BaseModel):
     """What both selections say of themselves; the subclasses document the fields."""
 
@@ -154,9 +190,10 @@ class ToolSelection(_Selection):
         status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`, `invalid` or
             `error`, as the last attempt ended, or `error` before any attempt.
         used: What chose: a `model`, or the `lexical` ranking.
-        attempts: One record for each model call, in order; at most two.
+        attempts: One record for each model call, in order; at most two, and before these one of a decision model.
         dropped: Proposed calls that will not run.
         notes: What was read leniently in the calls to run, such as a `null` for an optional argument; without values.
+        choices: One entry for each tool that a decision model weighed, in their order of name.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`
@@ -168,6 +205,7 @@ class ToolSelection(_Selection):
     calls: tuple[ToolCall, ...] = ()
     dropped: tuple[DroppedCall, ...] = ()
     notes: tuple[str, ...] = ()
+    choices: tuple[ToolChoice, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None
 
@@ -208,18 +246,6 @@ class ChoosesTools(ABC):
         return list(selection.calls)
 
 
-ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
-
-
-class PointerChoice(BaseModel):
-    """Why one candidate was kept (`chosen`) or was not."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    pointer_id: str
-    reason: ChoiceReason
-
-
 class DroppedId(BaseModel):
     """An ignored entry of the model's list: no id of a shown candidate, or a repeat."""
 
@@ -241,9 +267,9 @@ class RelevanceSelection(_Selection):
         attempts: One record for each model call, with latency, usage and error.
         model: The model that was asked last; None if none was named or asked.
         usage: Tokens of all attempts together, where the endpoint counted any.
-        choices: One entry for each candidate, in the order given.
+        choices: One entry for each candidate, in the order given, with the probabilities of a decision model.
         dropped: Entries of the model's list that were ignored, the first 100.
-        not_shown: Candidates that did not fit into the prompt.
+        not_shown: Candidates that no model was shown.
         tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
         problem: What went wrong if `failed`, without text of a user or reply; else "".

@@ -1,32 +1,46 @@
-"""`ToolSelector`: a model chooses which tools to call for a task."""
+"""`ToolSelector`: a chat model or a decision model chooses which tools to call for a task."""
 
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import span
 from llm_common._threads import in_thread
-from llm_common.core.client import check_client
-from llm_common.core.decision import Decision, Prompt, SelectionCache, Verdict, closed_object, decide
+from llm_common.core.client import check_client, is_decision_client
+from llm_common.core.decision import (
+    CallOptions,
+    Decision,
+    Prompt,
+    SelectionCache,
+    Verdict,
+    closed_object,
+    decide,
+)
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
 from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
 from llm_common.selection.results import (
+    ChoiceReason,
     ChoosesTools,
+    ToolChoice,
     ToolSelection,
     ToolSelectionConfig,
     check_question,
     checked_config,
 )
-from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
+from llm_common.selection.tool_calls import CheckedCalls, DroppedCall, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence
+
+if TYPE_CHECKING:
+    from llm_common.core.questions import DecisionClient
+    from llm_common.selection.weighing import Questions, Weight
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +48,9 @@ _CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})
 _MAX_NAMED_DROPS = 5
 _MAX_ENUM_NAMES = 500  # of an enum in a JSON Schema; endpoints take 500 to 1,000
 _SHORTLIST_FOLLOWS = "The tools are listed in the next message: those that fit the task best."
+_UNREADABLE = "the registry's text cannot be read as tools, which a decision model needs; let it return a list"
+_UNFILLED = "no chosen tool could be given its arguments; `dropped` says which"
+_UNFINISHED = "the tools were chosen, but the deadline passed before their arguments were there; raise it"
 _SYSTEM = """\
 You choose the tool calls that a task needs.
 Answer with one JSON object and nothing else: {{"calls": [{{"tool": "tool_name", "args": {{"name": "value"}}}}]}}
@@ -61,22 +78,43 @@ class ToolSelector(ChoosesTools):
     Without a configured model it asks for `glm-4.5-air` at z.ai, and of a client that does not name its `provider`; at
     any other provider for the client's own default.
 
+    A decision model (such as `HttpDecisionClient`) judges the 40 tools that rank best, all by one request: whether each
+    one has to be called, and which one, or none. Those above `min_probability` are called, the largest share of the
+    choice first. Such a model writes no text, so the arguments come from a chat client, which is shown the chosen tools
+    alone; or from the texts, as `fill_arguments` reads them, where a tool without its required arguments is not called.
+
     Args:
-        client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, it gets up to 500
-            tool names as an enum.
-        config: Settings; None reads the environment once, here.
+        client: What chooses: any object with an async `chat_completion`, or a `DecisionClient`. If a chat client's
+            `prefers_json_schema` is True, it gets up to 500 tool names as an enum.
+        config: Settings; None reads the environment once, here. Their models are those of the chat client: a decision
+            client is asked for its own default.
         cache: Reuses replies for a while; None asks the model every time.
+        arguments: A chat client that writes the arguments of what a decision model chose. None takes the texts.
 
     Raises:
         ConfigError: An environment variable cannot be used.
-        TypeError: `client` has no `chat_completion`, or `config` is no `ToolSelectionConfig`.
+        TypeError: `client` is neither: it has no `chat_completion`, and no `decide` that takes questions. `arguments`
+            is no chat client, or stands beside one. `config` is no `ToolSelectionConfig`.
     """
 
     def __init__(
-        self, client: SupportsChat, config: ToolSelectionConfig | None = None, *, cache: SelectionCache | None = None
+        self,
+        client: "SupportsChat | DecisionClient",
+        config: ToolSelectionConfig | None = None,
+        *,
+        cache: SelectionCache | None = None,
+        arguments: SupportsChat | None = None,
     ) -> None:
-        check_client(client)
-        self._client = client
+        self._decides: DecisionClient | None = None
+        self._chat: SupportsChat | None
+        if is_decision_client(client):
+            self._decides, self._chat = client, arguments
+            if arguments is not None:
+                check_client(arguments)
+        elif arguments is not None:
+            raise TypeError("client is a chat client, which writes the arguments too; leave `arguments` out")
+        else:
+            self._chat = cast("SupportsChat", client)
         self._cache = cache
         self.config = checked_config(config)
 
@@ -123,19 +161,68 @@ class ToolSelector(ChoosesTools):
     async def _select(
         self, task: PlannedTask, registry: OffersTools, query: str | None, context: dict[str, Any] | None
     ) -> ToolSelection:
-        options = self.config.call_options(self._cache, client=self._client)
+        request = _Request(task, query, context)
+        options = self.config.call_options(self._cache, client=self._chat)
         ends_at = options.ends_at()
+        if self._decides is not None and self._chat is not None and options.deadline_s is None:
+            ends_at += options.timeout_s
         try:
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
                 if catalogue.empty:
                     return ToolSelection(status="no_candidates", used="model", tools_total=0, tools_shown=0)
                 # In a thread: describing and ranking a few thousand tools takes a good part of a second, once.
-                text = await in_thread(_prompt_text, catalogue, self.config, task, query, context)
+                asked = await in_thread(self._inquiry, catalogue, request)
         except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used="model", problem=exc.message)
         except TimeoutError:
             return ToolSelection(status="timeout", used="model", problem=LATE)
+        if isinstance(asked, _PromptText):
+            return await self._write(catalogue, asked, options, ends_at=ends_at)
+        return await self._judge_tools(catalogue, asked, request, options, ends_at=ends_at)
+
+    def _inquiry(self, catalogue: Catalogue, request: "_Request") -> "_PromptText | _ToolQuestions":
+        if self._decides is None:
+            return _prompt_text(catalogue, self.config, request)
+        if not catalogue.definitions:
+            raise ToolFailedError(_UNREADABLE, tool="the tool registry")
+        return _tool_questions(catalogue, self.config, request)
+
+    async def _judge_tools(
+        self,
+        catalogue: Catalogue,
+        asked: "_ToolQuestions",
+        request: "_Request",
+        options: CallOptions,
+        *,
+        ends_at: float,
+    ) -> ToolSelection:
+        """The calls of the tools that the decision model chooses; their arguments are filled in after that."""
+        assert self._decides is not None
+        call = CallOptions(timeout_s=options.timeout_s, cache=options.cache)
+        decision = await decide(self._decides, asked.questions, call, ends_at=ends_at)
+        selection = _account_of(decision, asked, catalogue, max_calls=self.config.max_calls)
+        chosen = decision.verdict.choice.chosen[: self.config.max_calls] if decision.verdict else ()
+        if not chosen:
+            return selection
+        few = _restricted(catalogue, chosen)
+        try:
+            async with asyncio.timeout_at(ends_at):
+                if self._chat is None:
+                    return selection.model_copy(update=await in_thread(_calls_by_texts, few, chosen, request))
+                text = await in_thread(_prompt_text, few, self.config, request)
+        except NoThreadError as exc:
+            return selection.model_copy(update={"status": "error", "problem": exc.message})
+        except TimeoutError:
+            return selection.model_copy(update={"status": "timeout", "problem": _UNFINISHED})
+        written = await self._write(few, text, options, ends_at=ends_at)
+        figures = {name: getattr(written, name) for name in ("calls", "dropped", "notes", "status", "problem")}
+        return selection.model_copy(update={**figures, "attempts": (*selection.attempts, *written.attempts)})
+
+    async def _write(
+        self, catalogue: Catalogue, text: "_PromptText", options: CallOptions, *, ends_at: float
+    ) -> ToolSelection:
+        """The calls that the chat client writes."""
         prompt = Prompt(
             system=text.system,
             user=text.user,
@@ -145,7 +232,8 @@ class ToolSelector(ChoosesTools):
             read_tool_calls=read_native_calls,
             scope=f"{self.config.model_dump_json()}{catalogue.digest}" if self._cache is not None else "",
         )
-        decision = await decide(self._client, prompt, options, ends_at=ends_at)
+        assert self._chat is not None
+        decision = await decide(self._chat, prompt, options, ends_at=ends_at)
         if isinstance(decision.error, ModelNotFoundError) and options.model is not None:
             decision.error.chosen_by = f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
         return _selection(decision, text, catalogue)
@@ -177,13 +265,38 @@ class _PromptText:
     tokens_saved: int = 0
 
 
-def _prompt_text(
-    catalogue: Catalogue,
-    config: ToolSelectionConfig,
-    task: PlannedTask,
-    query: str | None,
-    context: Mapping[str, Any] | None,
-) -> _PromptText:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What tools are wanted for; the fields are as for `ToolSelector.select_detailed`."""
+
+    task: PlannedTask
+    query: str | None
+    context: Mapping[str, Any] | None
+
+    @property
+    def texts(self) -> list[str]:
+        """The task, its sub-tasks and the query."""
+        sub_tasks = [sub_task.description for sub_task in self.task.sub_tasks]
+        return [self.task.description, *sub_tasks, *([self.query] if self.query else [])]
+
+    def sections(self) -> list[str]:
+        """The request as a model sees it.
+
+        Raises:
+            UnserialisableError: The context holds what JSON cannot.
+        """
+        sub_tasks = [sub_task.description for sub_task in self.task.sub_tasks]
+        description = self.task.description
+        listed = "\n- ".join([f"{description}\nSub-tasks:", *sub_tasks]) if sub_tasks else description
+        sections = [_section("Task", listed)]
+        if self.query:
+            sections.append(_section("Query of the user", self.query))
+        if self.context:
+            sections.append(_section("Context from earlier steps", stable_json(self.context)))
+        return sections
+
+
+def _prompt_text(catalogue: Catalogue, config: ToolSelectionConfig, request: _Request) -> _PromptText:
     """The prompt for one task, the same for the same input.
 
     The system text shows the tools: in full if a shortlist would hold them all or the registry is opaque, else one
@@ -193,19 +306,12 @@ def _prompt_text(
     Raises:
         UnserialisableError: The context holds what JSON cannot.
     """
-    sub_tasks = [sub_task.description for sub_task in task.sub_tasks]
-    listed = "\n- ".join([f"{task.description}\nSub-tasks:", *sub_tasks]) if sub_tasks else task.description
-    sections = [_section("Task", listed)]
-    if query:
-        sections.append(_section("Query of the user", query))
-    if context:
-        sections.append(_section("Context from earlier steps", stable_json(context)))
+    sections = request.sections()
     fence = _whole(catalogue, config)
     shown = catalogue.names if catalogue.checked else None
     saved = 0
     if fence is None:
-        texts = [task.description, *sub_tasks, *([query] if query else [])]
-        ranked = rank_tools(catalogue, texts, limit=config.shortlist_tools)
+        ranked = rank_tools(catalogue, request.texts, limit=config.shortlist_tools)
         # No word in common, perhaps another language: as many signatures as fit serve better than none.
         fitting = list(
             _fitting(ranked or catalogue.definitions, in_full=bool(ranked), limit=config.max_catalogue_tokens)
@@ -216,6 +322,77 @@ def _prompt_text(
     tools = _SHORTLIST_FOLLOWS if fence is None else f"Tools:\n{fence}"
     system = _SYSTEM.format(max_calls=config.max_calls, tools=tools)
     return _PromptText(system, "\n\n".join(sections), shown, saved)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The names that a decision model chose, best first, and what it holds of each tool."""
+
+    chosen: tuple[str, ...]
+    weights: "Mapping[str, Weight]"
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolQuestions:
+    """The questions about some tools, how many these are, and the tokens of the signatures of the others."""
+
+    questions: "Questions[_Chosen]"
+    shown: int
+    tokens_saved: int
+
+
+def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: _Request) -> _ToolQuestions:
+    """The questions for one task about the tools that rank best for it, as far as `max_catalogue_tokens` allows.
+
+    Raises:
+        UnserialisableError: The context holds what JSON cannot.
+    """
+    from llm_common.selection.weighing import weighing_questions  # noqa: PLC0415 - for decision models alone
+
+    tools = rank_tools(catalogue, request.texts, limit=config.max_candidates)
+    if not tools or len(catalogue.definitions) <= config.max_candidates:
+        found = {tool.name for tool in tools}
+        tools = (*tools, *(tool for tool in catalogue.definitions if tool.name not in found))[: config.max_candidates]
+    fitting = list(_fitting(tools, in_full=False, limit=config.max_catalogue_tokens))
+
+    def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
+        # Equal shares stay in the order of the ranking.
+        chosen = [name for name, *_ in fitting if weights[name].probability > config.min_probability]
+        chosen.sort(key=lambda name: (-weights[name].share, -weights[name].probability))
+        return Verdict(_Chosen(tuple(chosen), weights), len(chosen))
+
+    questions = weighing_questions(
+        {name: line for name, line, _ in fitting},
+        noun="tool",
+        purpose="has to be called for the task",
+        seed="\n".join(request.texts),
+        sections=request.sections(),
+        judge=judge,
+    )
+    saved = catalogue.signature_tokens - sum(tokens for *_, tokens in fitting)
+    return _ToolQuestions(questions, len(fitting), max(saved, 0) if len(fitting) < len(catalogue.definitions) else 0)
+
+
+def _restricted(catalogue: Catalogue, names: Sequence[str]) -> Catalogue:
+    """The catalogue of these tools alone, in canonical order."""
+    tools = tuple(tool for tool in catalogue.definitions if tool.name in names)
+    return Catalogue(f"[{','.join(tool.text for tool in tools)}]", tools, checked=True, empty=not tools)
+
+
+def _calls_by_texts(catalogue: Catalogue, chosen: Sequence[str], request: _Request) -> dict[str, Any]:
+    """The fields of a selection that calls each chosen tool whose arguments the texts hold, in their order."""
+    from llm_common.selection.argument_filling import filled_call  # noqa: PLC0415 - for decision models alone
+
+    tools = {tool.name: tool for tool in catalogue.definitions}
+    made = [
+        filled_call(tools[name], request.texts, request.context, reasoning="a decision model chose it")
+        for name in chosen
+    ]
+    dropped = tuple(call for call in made if isinstance(call, DroppedCall))
+    proposed = [call for call in made if not isinstance(call, DroppedCall)]
+    calls = check_calls(proposed, catalogue, max_calls=len(chosen)).calls
+    failed = {} if calls else {"status": "invalid", "problem": _UNFILLED}
+    return {"calls": calls, "dropped": dropped, **failed}
 
 
 def _whole(catalogue: Catalogue, config: ToolSelectionConfig) -> str | None:
@@ -256,6 +433,30 @@ def _json_schema(tools: Sequence[str]) -> dict[str, Any] | None:
     call = closed_object({"tool": {"type": "string", "enum": list(tools)}, "args": arguments})
     schema = closed_object({"calls": {"type": "array", "items": call}})
     return {"name": "tool_calls", "strict": False, "schema": schema}
+
+
+def _account_of(
+    decision: Decision[_Chosen], asked: _ToolQuestions, catalogue: Catalogue, *, max_calls: int
+) -> ToolSelection:
+    """The account of a decision model's choice, without calls."""
+    choice = decision.verdict.choice if decision.verdict else _Chosen((), {})
+    reasons: dict[str, ChoiceReason] = dict.fromkeys(choice.chosen, "over the cap")
+    reasons |= dict.fromkeys(choice.chosen[:max_calls], "chosen")
+    status = decision.status
+    return ToolSelection(
+        status=status,
+        used="model",
+        attempts=decision.attempts,
+        choices=tuple(
+            ToolChoice(tool=name, reason=reasons.get(name, "not chosen"), **asdict(choice.weights[name]))
+            for name in sorted(choice.weights)
+        ),
+        tools_total=len(catalogue.definitions),
+        tools_shown=asked.shown,
+        tokens_saved=asked.tokens_saved,
+        cached=decision.cached,
+        problem=decision.problem if status not in {"ok", "empty"} else "",
+    )
 
 
 def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: Catalogue) -> ToolSelection:

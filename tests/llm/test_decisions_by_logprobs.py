@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from llm_common.agents import ContextPointer, ContextRelevanceSelector
 from llm_common.core import OpenAICompatibleClient
 from llm_common.core.decisions import Choice, LogprobDecisions, Predicate, Question, Score
 
@@ -72,3 +73,25 @@ async def test_every_question_of_each_kind_is_answered(client: OpenAICompatibleC
     assert (
         decisions.usage.completion_tokens == len(questions) - 1 + 3
     )  # the city is asked in two groups, then once more
+
+
+async def test_a_selector_takes_its_probabilities_or_nothing(client: OpenAICompatibleClient) -> None:
+    pool = [
+        ContextPointer(
+            pointer_id=f"{number:012x}",
+            query_id="q",
+            tool_name="weather",
+            created_at=f"2026-01-01T00:00:0{number}.000000+00:00",
+            summary=f"weather city={city}",
+            result_path="x",
+        )
+        for number, city in enumerate(["Oslo", "Lima", "Cairo"])
+    ]
+    async with client:
+        judge = LogprobDecisions(client, timeout_s=TIMEOUT_S, max_concurrency=1)
+        selector = ContextRelevanceSelector(judge, timeout_s=TIMEOUT_S)
+        selection = await selector.select_detailed(query="Is it snowing in Oslo?", pointers=pool)
+    print(f"\n--- outputs by decisions: {selection.status}; {selection.choices}")  # noqa: T201 - for the person
+    assert selection.status in {"ok", "empty"}
+    assert all(0 <= (choice.probability or 0.0) <= 1 for choice in selection.choices)
+    assert [attempt.error for attempt in selection.attempts] == [None]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         decision_config_from_env as decision_config_from_env,
     )
     from llm_common.core.decisions.logprobs import LogprobDecisions as LogprobDecisions
-    from llm_common.core.decisions.questions import (
+    from llm_common.core.questions import (
         REFUSED as REFUSED,
         Choice as Choice,
         DecisionClient as DecisionClient,

@@ -15,10 +15,10 @@ from typing import Any, Protocol, get_type_hints
 from pydantic import TypeAdapter
 
 from llm_common._telemetry import span
-from llm_common.core.decisions.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.core.decisions.wire_formats import systemone_answers, systemone_questions
 from llm_common.core.external_errors import external_errors
 from llm_common.core.models import LLMUsage
+from llm_common.core.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.errors import ModelNotFoundError
 
 

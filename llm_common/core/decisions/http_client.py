@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from llm_common import _env
 from llm_common._telemetry import span
-from llm_common.core.decisions.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.core.decisions.wire_formats import WIRE_FORMATS
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals
 from llm_common.core.http.json_endpoint import JsonEndpoint, retried
 from llm_common.core.http.providers import checked_base_url
 from llm_common.core.http.wire import raise_stated_error
 from llm_common.core.models import LLMUsage
+from llm_common.core.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.errors import ConfigError, LLMError, LLMTimeoutError
 
 _PER_MILLION = 1_000_000

@@ -11,7 +11,10 @@ from typing import Any, Final
 
 from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
-from llm_common.core.decisions.questions import (
+from llm_common.core.external_errors import external_errors
+from llm_common.core.http.costs import Bill
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
+from llm_common.core.questions import (
     Choice,
     Decisions,
     Predicate,
@@ -20,9 +23,6 @@ from llm_common.core.decisions.questions import (
     check_arguments,
     decisions_of,
 )
-from llm_common.core.external_errors import external_errors
-from llm_common.core.http.costs import Bill
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError
 
 # What OpenAI and vLLM report at most; a choice with more options is asked in groups.

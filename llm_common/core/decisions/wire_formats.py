@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from llm_common.core.decisions.questions import REFUSED, Choice, Predicate, Question, State
+from llm_common.core.questions import REFUSED, Choice, Predicate, Question, State
 from llm_common.errors import MalformedReplyError
 
 # resources/decisions.py and types/decision_create_params.py of openai 3.54.0

@@ -1,7 +1,6 @@
 """`JsonEndpoint`: one address that takes a JSON object and answers with one, whatever the objects mean."""
 
 import asyncio
-import random
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,12 +10,11 @@ import httpx
 from pydantic import SecretStr
 
 from llm_common import __version__
-from llm_common.core.http.transport import ACCEPT_ENCODING, read_body, translated
-from llm_common.core.http.wire import error_of_status, is_transient, read_payload
+from llm_common.core.http.transport import ACCEPT_ENCODING, back_off_s, read_body, translated
+from llm_common.core.http.wire import error_of_status, read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
 _MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
-_WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 _MAX_DIGITS = 12  # of a Retry-After in milliseconds
 _LIMITS = httpx.Limits(keepalive_expiry=60.0)  # an agent's next step may be a model call away
 ResultT = TypeVar("ResultT")
@@ -120,8 +118,8 @@ class JsonEndpoint:
 async def retried(send: Callable[[], Awaitable[ResultT]], *, max_attempts: int, deadline: float) -> ResultT:
     """The result of the first attempt that succeeds.
 
-    Repeats after broken connections, 408, 429 and 5xx. Waits as long as the endpoint asks for, else exponentially. A
-    wait that does not end before the deadline is not begun: the caller gets the true error instead of a timeout.
+    Repeats and waits as `back_off_s` says: a wait that does not end before the deadline is not begun, so the caller
+    gets the true error instead of a timeout.
 
     Args:
         send: One attempt.
@@ -135,12 +133,10 @@ async def retried(send: Callable[[], Awaitable[ResultT]], *, max_attempts: int, 
         try:
             return await send()
         except LLMError as exc:
-            asked_s = exc.retry_after_s if isinstance(exc, LLMStatusError) else None
-            longest_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2**attempt) + _WAIT_JITTER_S if asked_s is None else asked_s
-            left_s = deadline - asyncio.get_running_loop().time()
-            if attempt + 1 == max_attempts or not is_transient(exc) or left_s <= longest_s:
+            wait_s = back_off_s(exc, failures=attempt + 1, deadline=deadline)
+            if attempt + 1 == max_attempts or wait_s is None:
                 raise
-        await asyncio.sleep(longest_s if asked_s is not None else longest_s - random.uniform(0, _WAIT_JITTER_S))  # noqa: S311 - no secret
+        await asyncio.sleep(wait_s)
     raise ValueError("max_attempts must be at least 1")
 
 

@@ -193,7 +193,7 @@ class RetryPolicy:
             self.request = self.wanted.bare() if last else self.wanted.without(self.refused)
             change = f" without {', '.join(self.request.dropped)}"
         else:
-            wait_s = self._back_off_s(error)
+            wait_s = back_off_s(error, failures=self._failures, deadline=self.deadline)
         if wait_s is not None:
             error.locate(model=self.wanted.model, host=self.host)
             what = str(error).partition(";")[0]
@@ -201,12 +201,22 @@ class RetryPolicy:
             _log.warning("%s; request %d of %d follows in %.1f s%s", what, number, most, wait_s, change)
         return wait_s
 
-    def _back_off_s(self, error: LLMError) -> float | None:
-        """The wait that the endpoint asks for, else an exponential one; None if it is in vain or does not fit."""
-        if not is_transient(error):
-            return None
-        asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
-        least_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2 ** (self._failures - 1)) if asked_s is None else asked_s
-        jitter_s = _WAIT_JITTER_S if asked_s is None else 0.0
-        left_s = self.deadline - asyncio.get_running_loop().time()
-        return None if left_s <= least_s + jitter_s else least_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret
+
+def back_off_s(error: LLMError, *, failures: int, deadline: float) -> float | None:
+    """Seconds to wait for the next attempt: what the endpoint asks for, else exponentially more.
+
+    Args:
+        error: Of the attempt that failed; broken connections, 408, 429 and 5xx are worth another one.
+        failures: How many have failed.
+        deadline: On the running loop's clock, in seconds.
+
+    Returns:
+        The seconds; None if a retry is in vain, or the wait does not end before the deadline.
+    """
+    if not is_transient(error):
+        return None
+    asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
+    least_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2 ** (failures - 1)) if asked_s is None else asked_s
+    jitter_s = _WAIT_JITTER_S if asked_s is None else 0.0
+    left_s = deadline - asyncio.get_running_loop().time()
+    return None if left_s <= least_s + jitter_s else least_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret
