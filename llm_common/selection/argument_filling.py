@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
-from llm_common.selection.catalogue import properties_of, required_of, resolve
+from llm_common.tools.signature import properties_of, required_of, resolve
 
 Schema = Mapping[str, Any]
 

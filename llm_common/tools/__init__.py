@@ -5,6 +5,16 @@
 
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool, ToolResult, third_party_code
+from llm_common.tools.tool_index import DescribesTool, RankedTool, ToolIndex
 from llm_common.tools.validation import Problem
 
-__all__ = ["Problem", "Tool", "ToolRegistry", "ToolResult", "third_party_code"]
+__all__ = [
+    "DescribesTool",
+    "Problem",
+    "RankedTool",
+    "Tool",
+    "ToolIndex",
+    "ToolRegistry",
+    "ToolResult",
+    "third_party_code",
+]
