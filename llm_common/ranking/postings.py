@@ -14,7 +14,7 @@ from llm_common.ranking.scan import folded, stem
 _SATURATION: Final = 2.0
 _LENGTH_SHARE: Final = 0.4
 
-_MIN_RELATIVE: Final = 0.1  # of the best score; spares the rest of the work for most documents
+_MIN_RELATIVE: Final = 0.2  # of the best score; spares the rest of the work for most documents
 _LETTERS: Final = 4
 _MAX_WORD_CHARS: Final = 32  # a longer word is encoded data
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice, zip_longest
 from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
@@ -58,11 +59,19 @@ class OffersTools(Protocol):
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """One tool of a registry; `parameters` is a JSON Schema and must not be changed."""
+    """One tool of a registry.
+
+    Attributes:
+        name: Its name.
+        description: Text for the model.
+        parameters: JSON Schema of the arguments; must not be changed.
+        read_only: Whether a call changes nothing, as `Tool(read_only=…)` or MCP's `readOnlyHint` says; None: unsaid.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    read_only: bool | None = None
 
     @_Computed
     def signature(self) -> str:
@@ -77,9 +86,13 @@ class ToolDefinition:
     @_Computed
     def text(self) -> str:
         """The tool as canonical JSON."""
-        return json_text(
-            {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}, sort_keys=True
-        )
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+        hints: dict[str, Any] = {} if self.read_only is None else {"annotations": {"readOnlyHint": self.read_only}}
+        return json_text({**facts, **hints}, sort_keys=True)
 
     @_Computed
     def text_tokens(self) -> int:
@@ -259,14 +272,25 @@ def _definition(entry: Any) -> ToolDefinition | None:
     if not isinstance(name, str) or not name.strip():
         return None
     parameters: dict[str, Any] = next((facts[key] for key in _PARAMETERS if isinstance(facts.get(key), dict)), {})
-    return ToolDefinition(name, description if isinstance(description, str) else "", parameters)
+    hints: dict[str, Any] = next(
+        (place["annotations"] for place in (facts, entry) if isinstance(place.get("annotations"), dict)), {}
+    )
+    read_only = hints.get("readOnlyHint")
+    return ToolDefinition(
+        name,
+        description if isinstance(description, str) else "",
+        parameters,
+        read_only if isinstance(read_only, bool) else None,
+    )
 
 
 def _key(name: str) -> str:
     return _SEPARATORS.sub("", name).casefold()
 
 
-def rank_tools(catalogue: Catalogue, texts: Sequence[str], *, limit: int) -> tuple[ToolDefinition, ...]:
+def rank_tools(
+    catalogue: Catalogue, texts: Sequence[str], whole: Sequence[str] = (), *, limit: int
+) -> tuple[ToolDefinition, ...]:
     """The tools that fit the texts, at most `limit`, best first; see `ToolIndex.rank`.
 
     Ranks each text alone and fuses the rankings, with vectors where the extra `embeddings` is installed. Builds the
@@ -274,11 +298,15 @@ def rank_tools(catalogue: Catalogue, texts: Sequence[str], *, limit: int) -> tup
 
     Args:
         catalogue: What to choose from.
-        texts: The task, or its sub-tasks; a text without words ranks nothing by words.
+        texts: The sub-tasks. A text without words ranks nothing.
+        whole: The task and the query; every second place is theirs, or all without `texts`.
         limit: Most tools to return.
     """
-    rows = tool_index(catalogue).rank("", limit, sub_queries=texts)
-    return tuple(catalogue.definitions_by_name[row.name] for row in rows)
+    index = tool_index(catalogue)
+    rankings = [index.rank("", limit, each) for each in (texts, whole) if each]
+    rows = chain.from_iterable(zip_longest(*rankings))
+    names = dict.fromkeys(row.name for row in rows if row is not None)
+    return tuple(catalogue.definitions_by_name[name] for name in islice(names, limit))
 
 
 @lru_cache(maxsize=_CACHED_INDEXES)

@@ -204,8 +204,8 @@ def _prompt_text(
     shown = catalogue.names if catalogue.checked else None
     saved = 0
     if fence is None:
-        texts = [task.description, *sub_tasks, *([query] if query else [])]
-        ranked = rank_tools(catalogue, texts, limit=config.shortlist_tools)
+        whole = [task.description, *([query] if query else [])]
+        ranked = rank_tools(catalogue, sub_tasks, whole, limit=config.shortlist_tools)
         # No word in common, perhaps another language: as many signatures as fit serve better than none.
         fitting = list(
             _fitting(ranked or catalogue.definitions, in_full=bool(ranked), limit=config.max_catalogue_tokens)

@@ -12,7 +12,7 @@ from llm_common.ranking.embeddings import Embedder
 from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import query_terms, split_identifiers, split_request
 from llm_common.ranking.postings import Postings, stems_and_letters
-from llm_common.ranking.scan import search_stems
+from llm_common.ranking.scan import folded, search_stems, stem
 from llm_common.tools.signature import properties_of
 
 # Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they share of it is in
@@ -22,11 +22,12 @@ _LETTERS_WEIGHT: Final = 0.3
 _MAX_LETTERS_SHARE: Final = 0.2  # four letters of more tools say nothing, and cost most of the time
 _PART_WEIGHT: Final = 0.5
 _VECTOR_WEIGHT: Final = 1.0
+_MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
 _K: Final = 1  # sub-queries need different tools: the first of each ranking outweighs agreement
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
-MIN_SCORE: Final = 0.5
-"""The score below which the best tool is more likely wrong than right."""
+MIN_SCORE: Final = 0.25
+"""The score below which the best tool fits the request no better than chance."""
 
 _HALF_EVIDENCE: Final = 4.5  # nats; the evidence that scores .5
 _NAME_EVIDENCE: Final = 8.0
@@ -95,7 +96,7 @@ class ToolIndex:
     """
 
     def __init__(
-        self, tools: Iterable[DescribesTool] = (), embedder: Embedder | None = None, *, min_score: float = 0.0
+        self, tools: Iterable[DescribesTool] = (), embedder: Embedder | None = None, *, min_score: float = MIN_SCORE
     ) -> None:
         if not 0 <= min_score <= 1:
             raise ValueError(f"min_score is {min_score}; it must be between 0 and 1")
@@ -122,7 +123,9 @@ class ToolIndex:
         """
         facts = [getattr(tool, name, None) for name in ("name", "description", "parameters")]
         if not (isinstance(facts[0], str) and isinstance(facts[1], str) and isinstance(facts[2], Mapping)):
-            raise TypeError(f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters")
+            raise TypeError(
+                f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters"
+            )
         schema = tool.parameters
         parameters = " ".join(islice(_parameter_texts(schema, schema, depth=_DEPTH), _MAX_PARAMETERS))
         stems, letters = stems_and_letters(f"{tool.name} {tool.description} {parameters}")
@@ -178,13 +181,15 @@ class ToolIndex:
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:
         """The first tools for one text, or none."""
+        if not query_terms(text):
+            return []
         keys, values, cosines = self._words.keys, self._by_words(text), self._cosines(text)
         values = {place: values[place] for place in _best(values, _MAX_WEIGHED)}
         if parts := [self._by_words(part, among=values) for part in split_request(text)]:
             for place, value in values.items():
                 values[place] = value + _PART_WEIGHT * max([part.get(place, 0.0) for part in parts])
         if cosines:
-            low, span = min(cosines), max(cosines) - min(cosines) or 1.0
+            low, span = min(cosines), max(max(cosines) - min(cosines), _MIN_SPAN)
             nearest = heapq.nlargest(_MAX_WEIGHED, range(len(cosines)), key=cosines.__getitem__)
             values = {
                 place: values.get(place, 0.0) + _VECTOR_WEIGHT * (cosines[place] - low) / span
@@ -200,7 +205,7 @@ class ToolIndex:
         if top < self._min_score:
             return []
         return [
-            RankedTool(name, top * values[place] / values[best[0]], self._why(name, share, cosine, stems))
+            RankedTool(name, top * values[place] / values[best[0]], self._why(text, name, share, cosine))
             for place, (name, share, cosine) in zip(best, facts, strict=True)
         ]
 
@@ -231,11 +236,11 @@ class ToolIndex:
         """How far the tool fits, from 0 to 1, whatever the other tools are."""
         evidence = self._words.score_of(name, stems, among=_MIN_POOL) + _NAME_EVIDENCE * share
         if cosine is not None:
-            evidence += _VECTOR_EVIDENCE * (cosine - _UNRELATED)
-        return max(0.0, evidence) / (max(0.0, evidence) + _HALF_EVIDENCE)
+            evidence += _VECTOR_EVIDENCE * max(0.0, cosine - _UNRELATED)
+        return evidence / (evidence + _HALF_EVIDENCE)
 
-    def _why(self, name: str, share: float, cosine: float | None, stems: Sequence[str]) -> str:
-        shared = [stem for stem in stems if self._words.holds(name, stem)]
+    def _why(self, text: str, name: str, share: float, cosine: float | None) -> str:
+        shared = [term for term in query_terms(text) if self._words.holds(name, stem(folded(term)))]
         said = [f"words {', '.join(shared[:_MAX_NAMED])}"] if shared else []
         if share:
             said.append(f"name {share:.2f}")
