@@ -67,19 +67,19 @@ class Postings:
         self._keys = None
 
     def scores(
-        self, terms: Iterable[str], *, among: Iterable[int] | None = None, max_share: float = 1.0
+        self, terms: Iterable[str], *, among: Iterable[int] | None = None, max_holders: float = math.inf
     ) -> dict[int, float]:
         """The score of each document relative to the best, by its place in `keys`; less than a tenth counts as none.
 
         Args:
             terms: What to look for; each distinct term once.
             among: Places of the documents that count; None for all.
-            max_share: Terms that more than this share of the documents hold are passed over.
+            max_holders: Terms that more documents hold are passed over.
         """
-        most = 1 + max_share * len(self.keys)
-        gains = [self._gains_of(term) for term in terms if 0 < len(self._holders.get(term, ())) <= most]
+        size = len(self.keys)
+        gains = [self._gains_of(term) for term in terms if 0 < len(self._holders.get(term, ())) <= max_holders]
         if among is None:
-            totals = [0.0] * len(self.keys)
+            totals = [0.0] * size
             for by_place in gains:
                 for place, gain in by_place.items():
                     totals[place] += gain

@@ -25,7 +25,7 @@ from llm_common.tools.validation import Problem
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
 _MIN_SCORE: Final = 0.5
-_TIE: Final = 0.01  # of the score; closer tools are told apart by chance
+_TIE: Final = 0.05  # of the score; closer tools are told apart by chance
 _CLAUSE_SEAM: Final = re.compile(r"(?<=[.!?;])\s+|\n+|,\s+|,?\s+(?:and|then)\s+", re.IGNORECASE)
 _MAX_CLAUSES: Final = 8
 _READING: Final = frozenset(
@@ -49,7 +49,7 @@ class LexicalToolSelector(ChoosesTools):
     Takes the best ranked tool for each sub-task; without sub-tasks for each request in the task, then for the query. A
     clause of the task is a request of its own if a tool fits it whose arguments the clause fills. A tool is called if
 
-    - it scores at least .5 in a `ToolIndex`, and no other tool scores within 1% of it;
+    - it scores at least .5 in a `ToolIndex`, and no other tool scores within 5% of it;
     - it only reads: it is marked (`Tool(read_only=True)`, MCP's `readOnlyHint`), or, unmarked, its name has a verb such
       as `get` or `search` and none such as `send`, nor has a parameter;
     - `fill_arguments` finds its required arguments in the texts, and they fit its schema.

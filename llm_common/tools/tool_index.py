@@ -19,7 +19,8 @@ from llm_common.tools.signature import properties_of
 # docs/benchmarks.md. The best match by words counts 1.
 _NAME_WEIGHT: Final = 0.75
 _LETTERS_WEIGHT: Final = 0.3
-_MAX_LETTERS_SHARE: Final = 0.2  # four letters of more tools say nothing, and cost most of the time
+_MAX_LETTERS_SHARE: Final = 0.2
+_MAX_LETTERS_TOOLS: Final = 500  # four letters of more tools say nothing, and cost most of the time
 _PART_WEIGHT: Final = 0.5
 _VECTOR_WEIGHT: Final = 1.0
 _MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
@@ -212,10 +213,11 @@ class ToolIndex:
     def _by_words(self, text: str, *, among: Mapping[int, float] | None = None) -> dict[int, float]:
         """The value of each tool that shares words with the text, by its place in the order of names."""
         stems, terms = search_stems(text), query_terms(text)
+        frequent = min(1 + _MAX_LETTERS_SHARE * len(self._about), _MAX_LETTERS_TOOLS)
         letters = dict.fromkeys(stems_and_letters(" ".join(terms))[1])
         parts = (
             (1.0, self._words.scores(stems, among=among)),
-            (_LETTERS_WEIGHT, self._letters.scores(letters, among=among, max_share=_MAX_LETTERS_SHARE)),
+            (_LETTERS_WEIGHT, self._letters.scores(letters, among=among, max_holders=frequent)),
             (_NAME_WEIGHT, self._names.shares(stems, among=among)),
         )
         values: dict[int, float] = {}
