@@ -20,7 +20,7 @@ from llm_common.tools.signature import properties_of
 _NAME_WEIGHT: Final = 0.75
 _LETTERS_WEIGHT: Final = 0.3
 _MAX_LETTERS_SHARE: Final = 0.2
-_MAX_LETTERS_TOOLS: Final = 500  # four letters of more tools say nothing, and cost most of the time
+_MAX_LETTERS_TOOLS: Final = 300  # four letters of more tools say nothing, and cost most of the time
 _PART_WEIGHT: Final = 0.5
 _VECTOR_WEIGHT: Final = 1.0
 _MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
@@ -37,7 +37,7 @@ _UNRELATED: Final = 0.25  # the cosine of texts that have nothing to do with eac
 _MIN_POOL: Final = 1_000  # in a pool of three tools every word is frequent
 
 _RANKED_PER_TEXT: Final = 100
-_MAX_WEIGHED: Final = 200  # of the best by words, and of the nearest in meaning; the rest is not among the first
+_MAX_WEIGHED: Final = 100  # of the best by words, and of the nearest in meaning; the rest is not among the first
 _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
 _MAX_VALUES: Final = 50
