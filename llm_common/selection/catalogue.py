@@ -8,21 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import orjson
 
 from llm_common._threads import in_thread
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ConfigError, ToolFailedError
-from llm_common.ranking.embeddings import installed_vectors
 from llm_common.text.canonical import json_text, stable_json
 from llm_common.text.display import in_fence, printable
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.signature import signature
 from llm_common.tools.tool import third_party_code
-from llm_common.tools.tool_index import ToolIndex
 from llm_common.tools.validation import Problem, find_problems
+
+if TYPE_CHECKING:
+    from llm_common.tools.tool_index import ToolIndex
 
 _PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
@@ -310,6 +311,9 @@ def rank_tools(
 
 
 @lru_cache(maxsize=_CACHED_INDEXES)
-def tool_index(catalogue: Catalogue) -> ToolIndex:
+def tool_index(catalogue: Catalogue) -> "ToolIndex":
     """The catalogue's tools, ready to rank. Never abstains: a model chooses from what it returns."""
+    from llm_common.ranking.embeddings import installed_vectors  # noqa: PLC0415 - only a long catalogue is ranked
+    from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - the same
+
     return ToolIndex(catalogue.definitions, installed_vectors(), min_score=0.0)
