@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.quality_context import PICKED, as_outputs, read as read_rows
-from benchmarks.quality_tools import catalogue_of
+from benchmarks.quality_tools import tools_of
 from llm_common.core.decisions import DecisionConfig, HttpDecisionClient
 from llm_common.core.tokens import ExactCounter
 from llm_common.errors import ConfigError
@@ -34,11 +34,11 @@ from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import StaticVectors
-from llm_common.selection.catalogue import rank_tools
 from llm_common.selection.relevance import ContextRelevanceSelector
 from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
+from llm_common.tools import ToolIndex
 
 CHOSEN = 5
 SURE = 0.9
@@ -171,25 +171,23 @@ def line_of(pointer: ContextPointer) -> str:
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))[:-2]
 
 
-async def tools(folder: Path, rights: Sequence[float], most: int) -> dict[str, Row]:
+async def tools(folder: Path, embedder: Embedder | None, rights: Sequence[float], most: int) -> dict[str, Row]:
     """The tools of one set by each method."""
-    catalogue = catalogue_of(folder / f"{TOOL_SET}.tools.jsonl")
+    offered = tools_of(folder / f"{TOOL_SET}.tools.jsonl").values()
     queries = sampled([row for row in read_rows(folder / f"{TOOL_SET}.queries.jsonl") if row["gold"]], most)
 
     class Registry:
         def get_tools_schema(self) -> list[Mapping[str, Any]]:
-            return [
-                {"name": tool.name, "description": tool.description, "parameters": {}} for tool in catalogue.definitions
-            ]
+            return [{"name": tool.name, "description": tool.description, "parameters": {}} for tool in offered]
 
     def recall(names: Sequence[str], gold: Sequence[str]) -> tuple[float, int]:
         return len(set(names) & set(gold)) / len(set(gold)), len(names)
 
-    found = [
-        recall([tool.name for tool in rank_tools(catalogue, [row["query"]], limit=CHOSEN)], row["gold"])
-        for row in queries
-    ]
-    table = {"words": row_of(found)}
+    table: dict[str, Row] = {}
+    for method, vectors in (("words", None), ("vectors", embedder)) if embedder else (("words", None),):
+        index = ToolIndex(offered, vectors, min_score=0.0)
+        found = [recall([tool.name for tool in index.rank(row["query"], CHOSEN)], row["gold"]) for row in queries]
+        table[method] = row_of(found)
     for right in rights:
         model, found = NoisyModel(right, seed=7), []
         async with serving(model) as client:
@@ -238,7 +236,7 @@ async def main() -> None:
         for method in tables[0]
     }
     show("outputs: mean", means)
-    show(f"tools: {TOOL_SET}", await tools(Path(data) / "tools", options.right, options.most))
+    show(f"tools: {TOOL_SET}", await tools(Path(data) / "tools", embedder, options.right, options.most))
 
 
 if __name__ == "__main__":

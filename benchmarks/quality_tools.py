@@ -1,10 +1,18 @@
-"""How many of the tools that a request needs are among the first that the local ranking returns.
+"""How many of the tools that a request needs are among the first that `ToolIndex` returns.
 
 Reads `tools/` in the folder that LLM_COMMON_EVAL_DATA names: Recall@5 and @10, NDCG@10 (relevance 0 or 1), the share of
 requests with every tool in the first ten, and milliseconds a query after the index is built. Where a set has a plan, a
-second row ranks the request and each step of its plan separately and fuses the rankings.
+second row ranks each step of it. The `_select` sets have candidates of their own and requests that no tool fits: how
+many right first tools `min_score` keeps, and how many of those requests it gives none. At last 10,000 tools.
+
+A query belongs to the half `tune` when the last digit of the SHA-256 of its id is even, else to the half `check`; the
+first digit already parted these sets from those that are held back. Run:
+
+    LLM_COMMON_EVAL_DATA=… python benchmarks/quality_tools.py --half check
 """
 
+import argparse
+import hashlib
 import json
 import math
 import os
@@ -12,22 +20,38 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from llm_common.selection.catalogue import Catalogue, ToolDefinition, rank_tools
+from llm_common.ranking.embeddings import Embedder, installed_vectors
+from llm_common.selection.catalogue import ToolDefinition
+from llm_common.tools import ToolIndex
 
 COLUMNS = ("R@5", "R@10", "NDCG@10", "all@10", "ms")
+MANY = 10_000
+LIMIT_MS, LIMIT_S = 10.0, 3.0
+
+Rank = Callable[[dict[str, Any]], list[str]]
 
 
-def read(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open() as lines:
-        yield from map(json.loads, lines)
+def rows_of(path: Path, half: str = "all") -> Iterator[dict[str, Any]]:
+    """The rows of a half, or all."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            row: dict[str, Any] = json.loads(line)
+            is_even = half == "all" or int(hashlib.sha256(row["id"].encode()).hexdigest()[-1], 16) % 2 == 0
+            if half == "all" or is_even == (half == "tune"):
+                yield row
 
 
-def catalogue_of(path: Path) -> Catalogue:
-    tools = [ToolDefinition(row["name"], row["description"] or "", row["parameters"] or {}) for row in read(path)]
-    return Catalogue("", tuple(sorted(tools, key=lambda tool: tool.name)), checked=True, empty=not tools)
+def tools_of(path: Path) -> dict[str, ToolDefinition]:
+    """The tools of a set, by their key."""
+    return {
+        row.get("key", row["name"]): ToolDefinition(row["name"], row["description"] or "", row["parameters"] or {})
+        for row in rows_of(path)
+    }
 
 
 def figures(gold: set[str], ranked: list[str]) -> tuple[float, float, float, float]:
@@ -41,39 +65,109 @@ def figures(gold: set[str], ranked: list[str]) -> tuple[float, float, float, flo
     )
 
 
-def measure(
-    catalogue: Catalogue, queries: list[dict[str, Any]], texts_of: Callable[[dict[str, Any]], list[str]]
-) -> list[float]:
-    rank_tools(catalogue, ["builds the index"], limit=1)
+def measure(queries: list[dict[str, Any]], rank: Rank) -> list[float]:
     rows: list[tuple[float, ...]] = []
     for query in queries:
         started = time.perf_counter()
-        tools = rank_tools(catalogue, texts_of(query), limit=20)
+        ranked = rank(query)
         spent_ms = 1_000 * (time.perf_counter() - started)
-        ranked = list(dict.fromkeys(tool.name for tool in tools))
         rows.append((*figures(set(query["gold"]), ranked), spent_ms))
     return [statistics.fmean(column) for column in zip(*rows, strict=True)]
 
 
+def print_row(label: str, values: list[float]) -> None:
+    print(f"{label:46}" + "".join(f"{value:9.3f}" for value in values), flush=True)
+
+
+def report_ranking(folder: Path, half: str, embedder: Embedder | None) -> None:
+    print(f"{'tools':46}" + "".join(f"{name:>9}" for name in COLUMNS))
+    results = []
+    for path in sorted(folder.glob("*.tools.jsonl")):
+        name = path.name.removesuffix(".tools.jsonl")
+        if name.endswith("_select"):
+            continue
+        index = ToolIndex(tools_of(path).values(), embedder)
+        queries = [row for row in rows_of(path.with_name(f"{name}.queries.jsonl"), half) if row["gold"]]
+
+        def rank(row: dict[str, Any], steps: tuple[str, ...] = (), index: ToolIndex = index) -> list[str]:
+            return [tool.name for tool in index.rank(row["query"], 10, steps)]
+
+        rank({"query": "builds the index"})
+        results.append(measure(queries, rank))
+        print_row(f"{name} ({len(index)}, {len(queries)} queries)", results[-1])
+        if any(row.get("steps") for row in queries):
+            by_step = measure(queries, lambda row, rank=rank: rank(row, tuple(row.get("steps") or ())))  # type: ignore[misc]
+            print_row(f"{name}, by step", by_step)
+    print_row("mean, without steps", [statistics.fmean(column) for column in zip(*results, strict=True)])
+
+
+def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> None:
+    print(f"\n{'the best of its own candidates':46}{'right':>9}{'kept':>9}{'refused':>9}")
+    for path in sorted(folder.glob("*_select.tools.jsonl")):
+        name = path.name.removesuffix(".tools.jsonl")
+        tools = tools_of(path)
+        outcomes = []
+        for row in rows_of(path.with_name(f"{name}.queries.jsonl"), half):
+            # Schemas of one name differ between queries: the key is the name here.
+            offered = [replace(tools[key], name=key) for key in row["candidates"] if key in tools]
+            always, careful = (ToolIndex(offered, embedder, **options) for options in ({"min_score": 0.0}, {}))
+            first = [tool.name for tool in always.rank(row["query"], 1)]
+            is_right = first and {first[0], tools[first[0]].name} & set(row["gold"])
+            outcomes.append((bool(row["gold"]), bool(is_right), bool(careful.rank(row["query"], 1))))
+        right = [kept for wanted, is_right, kept in outcomes if wanted and is_right]
+        wanted = sum(wanted for wanted, _, _ in outcomes)
+        refused = [not kept for wanted, _, kept in outcomes if not wanted]
+        print_row(
+            f"{name} ({len(outcomes)})", [len(right) / wanted, statistics.fmean(right), statistics.fmean(refused)]
+        )
+
+
+def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
+    """10,000 tools: those of all sets, and again under other names."""
+    paths = sorted(path for path in folder.glob("*.tools.jsonl") if "_select" not in path.name)
+    own = [tool for path in paths for tool in tools_of(path).values()]
+    tools = [replace(tool, name=f"{tool.name}_{number}") for number, tool in enumerate(islice(cycle(own), MANY))]
+    texts = [
+        row["query"]
+        for path in paths
+        for row in islice(rows_of(path.with_name(path.name.replace(".tools.", ".queries."))), 30)
+    ]
+    started = time.process_time()
+    index = ToolIndex(tools, embedder)
+    index.rank("builds the index")
+    built_s = time.process_time() - started
+    times_ms = []
+    for text in texts:
+        started = time.process_time()
+        index.rank(text)
+        times_ms.append(1_000 * (time.process_time() - started))
+    p95_ms = statistics.quantiles(times_ms, n=20)[-1]
+    print(f"\n{MANY:,} tools: built in {built_s:.1f} s, p50 {statistics.median(times_ms):.1f} ms, p95 {p95_ms:.1f} ms")
+    return [] if p95_ms <= LIMIT_MS and built_s <= LIMIT_S else [f"10,000 tools: {built_s:.1f} s, {p95_ms:.1f} ms"]
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
+    parser.add_argument("--only", choices=("words", "vectors"), help="default both")
+    options = parser.parse_args()
     data = os.environ.get("LLM_COMMON_EVAL_DATA")
     if not data:
         sys.exit("Set LLM_COMMON_EVAL_DATA to the folder that holds tools/")
-    print(f"{'tools':42}" + "".join(f"{name:>9}" for name in COLUMNS))
-    for path in sorted((Path(data) / "tools").glob("*.tools.jsonl")):
-        name = path.name.removesuffix(".tools.jsonl")
-        if name.endswith("_select"):
-            continue  # requests with candidates of their own, to measure abstention
-        catalogue = catalogue_of(path)
-        queries = [row for row in read(path.with_name(f"{name}.queries.jsonl")) if row["gold"]]
-        results = {name: measure(catalogue, queries, lambda row: [row["query"]])}
-        if any(row.get("steps") for row in queries):
-            results[f"{name}, by step"] = measure(
-                catalogue, queries, lambda row: [row["query"], *(row.get("steps") or [])]
-            )
-        for label, row in results.items():
-            title = f"{label} ({len(catalogue.definitions)}, {len(queries)} queries)"
-            print(f"{title:42}" + "".join(f"{value:9.3f}" for value in row))
+    folder = Path(data) / "tools"
+    embedders: dict[str, Embedder | None] = {"words": None}
+    if vectors := installed_vectors():
+        embedders["vectors"] = vectors
+    problems = []
+    for title, embedder in embedders.items():
+        if options.only in (None, title):
+            print(f"\n{title}, half {options.half}")
+            report_ranking(folder, options.half, embedder)
+            report_abstaining(folder, options.half, embedder)
+            found = report_many(folder, embedder)
+            problems += found if embedder is None else []
+    if problems:
+        sys.exit("; ".join(problems))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ TASKS = [
 tools = ToolRegistry()
 
 
-@tools.tool
+@tools.tool(read_only=True)
 def income_statement(ticker: str) -> list[dict[str, str | int]]:
     """Revenue of a company by quarter, in millions."""
     first, growth = COMPANIES[ticker]

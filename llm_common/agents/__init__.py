@@ -76,6 +76,10 @@ if TYPE_CHECKING:
         Tool as Tool,
         ToolResult as ToolResult,
     )
+    from llm_common.tools.tool_index import (
+        RankedTool as RankedTool,
+        ToolIndex as ToolIndex,
+    )
 
 __getattr__, _names = lazy_exports(__name__)
 __all__ = [name for name in _names if name != "ObjectContextPointerStore"]

@@ -12,7 +12,7 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.core.decision import FailureStatus, status_of
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, answer_text
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
@@ -80,7 +80,7 @@ class Answering(BaseModel):
     budget: TokenBudget = TokenBudget(max_input_tokens=16_000, max_output_tokens=1_000)
     model: str | None = None
     timeout_s: float = Field(default=60.0, gt=0)
-    counter: TokenCounter = Field(default_factory=UpperBoundCounter)
+    counter: TokenCounter = Field(default_factory=DefaultCounter)
     selector: ContextSelector | None = None
     memory: Memory | None = None
     history: int = Field(default=200, ge=0)

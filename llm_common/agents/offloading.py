@@ -12,7 +12,7 @@ from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session import ToolContextManager
 from llm_common.context.packing.forms import RankedPassages
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.pointers.format import heading_of
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking import search_stems
@@ -119,7 +119,7 @@ class OffloadTurn:
     ) -> None:
         self._policy = policy or OffloadPolicy()
         self._query = query
-        self._counter = counter or UpperBoundCounter()
+        self._counter = counter or DefaultCounter()
         self._left = self._policy.turn_tokens
         self._calls_left = calls
         share = self._policy.preview_tokens if self._left is None else self._left // max(calls, 1)

@@ -13,6 +13,7 @@ from llm_common.folders.secret_names import usually_holds_secrets
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.tool import Tool
 
 _MAX_SEEN = 20_000
 _MAX_FILES = 5_000
@@ -97,7 +98,8 @@ class WorkspaceTools:
 
     def registry(self) -> ToolRegistry:
         """The four tools, ready to be chosen from."""
-        return ToolRegistry([self.list_files, self.file_stats, self.grep, self.read_file])
+        functions = (self.list_files, self.file_stats, self.grep, self.read_file)
+        return ToolRegistry([Tool(function, read_only=True) for function in functions])
 
     def list_files(self) -> str:
         """List the files of the folder with their sizes."""

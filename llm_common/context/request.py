@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 
 Kind = Literal["turn", "file", "memory", "project", "output"]
 EntityKind = Literal["file", "path", "symbol", "url", "quoted"]
@@ -121,7 +121,7 @@ class ContextSelectionRequest(BaseModel):
     min_relevance: float | None = Field(default=None, ge=0.0)
     strategy: str = "measured"
     weights: Mapping[str, FiniteFloat] = Field(default_factory=dict)
-    counter: TokenCounter = Field(default_factory=UpperBoundCounter)
+    counter: TokenCounter = Field(default_factory=DefaultCounter)
     now: datetime | None = None
 
     @model_validator(mode="before")

@@ -24,7 +24,7 @@ from llm_common.context.request import (
     require_intent,
 )
 from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError, ToolFailedError
 from llm_common.pointers.format import LoadsResults
 from llm_common.pointers.pointer import ContextPointer
@@ -88,7 +88,7 @@ class ContextSelector:
         self._store = store
         self._listeners = tuple(listeners)
         self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
-        self._counts: tuple[object, Meter] = (UpperBoundCounter, Meter(UpperBoundCounter()))
+        self._counts: tuple[object, Meter] = (DefaultCounter, Meter(DefaultCounter()))
 
     async def select(
         self, request: ContextSelectionRequest, pool: DataPoolSnapshot, *, previous: ContextBundle | None = None
@@ -150,7 +150,7 @@ class ContextSelector:
 
     def _metered(self, counter: TokenCounter) -> Meter:
         """The counter with the counts of earlier selections, if they used the same or one that counts the same."""
-        kind = UpperBoundCounter if type(counter) is UpperBoundCounter else counter  # all of these count alike
+        kind = DefaultCounter if type(counter) is DefaultCounter else counter  # all of these count alike
         counted_with, meter = self._counts
         if counted_with is not kind:
             meter = Meter(counter)

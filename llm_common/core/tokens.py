@@ -118,6 +118,26 @@ class ExactCounter:
         return int(self._tokenizer.count(text.encode(errors="replace").decode()))
 
 
+class DefaultCounter:
+    """Exact o200k_base counts where the extra `tokens` is installed, else the upper bound.
+
+    Decides at the first count, which then takes about a second and 80 MB, once in a process. Another model's tokenizer
+    may count more than o200k_base: for such a model pass its counter, or `UpperBoundCounter`.
+    """
+
+    def count(self, text: str) -> int:
+        """The number of tokens of the text, exact or bounded."""
+        return _default().count(text)
+
+
+@cache
+def _default() -> TokenCounter:
+    try:
+        return ExactCounter()
+    except ConfigError:
+        return UpperBoundCounter()
+
+
 def _bindings() -> ModuleType:
     """The core of bpe-openai, loaded without its package, which unpacks more vocabularies: 0.5 s, 80 MB."""
     with _LOADING:

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.core.models import MessageRole
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
@@ -60,7 +60,7 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
 
     Args:
         bundle: The prompt; not changed.
-        counter: Counts tokens; None takes `UpperBoundCounter`. It counts what `to_messages` sends, with and without the
+        counter: Counts tokens; None takes `DefaultCounter`. It counts what `to_messages` sends, with and without the
             tools, so an exact counter gives an exact bound.
 
     Raises:
@@ -69,7 +69,7 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
     """
     if not isinstance(bundle, PromptBundle):
         raise TypeError(f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes")
-    meter = PromptMeter(counter or UpperBoundCounter())
+    meter = PromptMeter(counter or DefaultCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
     _require(meter, tools, "the tool schemas alone take", "give fewer tools")
     uncut = tools.model_copy(update={"system": bundle.system, "instructions": bundle.instructions})

@@ -7,7 +7,7 @@ from typing import Annotated, Protocol, runtime_checkable
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter, count_tokens
+from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import fence_nonce, fenced, printable
 
@@ -140,9 +140,9 @@ def count_prompt_tokens(bundle: PromptBundle, counter: TokenCounter | None = Non
 
     Args:
         bundle: The prompt.
-        counter: Counts tokens; None takes `UpperBoundCounter`.
+        counter: Counts tokens; None takes `DefaultCounter`.
     """
-    return PromptMeter(counter or UpperBoundCounter()).tokens(bundle)
+    return PromptMeter(counter or DefaultCounter()).tokens(bundle)
 
 
 class PromptMeter:

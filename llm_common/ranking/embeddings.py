@@ -3,16 +3,21 @@
 import math
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from cachetools import LRUCache
 
 from llm_common.errors import ConfigError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _MAX_CHARS: Final = 4_000  # the mean of more words says no more about a text
 _MAX_CACHED: Final = 20_000  # texts; a vector takes a kilobyte
+_CACHED_POOLS: Final = 4  # a row of a pool takes a kilobyte too
 _DIMENSIONS: Final = 256
 
 
@@ -63,27 +68,49 @@ class StaticVectors:
         self._pieces = load_file(weights)["embedding.weight"].astype(np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
         self._vectors: LRUCache[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = LRUCache(_MAX_CACHED)
+        self._pools: LRUCache[tuple[str, ...], np.ndarray[tuple[int, int], np.dtype[np.float32]]]
+        self._pools = LRUCache(_CACHED_POOLS)
         self._lock = threading.Lock()
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
         """The cosine of each text with the query; 0 for a text without words."""
         if not texts:
             return []
-        heads = [text[:_MAX_CHARS] for text in (query, *texts)]
+        pool = tuple(texts)
         with self._lock:  # one caller embeds at a time
-            vectors = {head: self._vectors[head] for head in heads if head in self._vectors}
-            new = [head for head in dict.fromkeys(heads) if head not in vectors]
-            encodings = self._tokenizer.encode_batch(
-                [text.encode(errors="replace").decode() for text in new], add_special_tokens=False
-            )
-            for head, encoding in zip(new, encodings, strict=True):
-                vector = self._np.zeros(_DIMENSIONS, self._np.float32)
-                if encoding.ids:
-                    vector = self._pieces[encoding.ids].sum(axis=0)
-                    vector /= self._np.linalg.norm(vector) or 1.0
-                vectors[head] = self._vectors[head] = vector
-        rows = self._np.stack([vectors[head] for head in heads])
-        return [float(cosine) for cosine in rows[1:] @ rows[0]]
+            rows = self._pools.get(pool)
+            if rows is None:
+                rows = self._rows(pool)
+                if len(pool) <= _MAX_CACHED:
+                    self._pools[pool] = rows
+            asked = self._rows((query,))[0]
+        cosines: list[float] = (rows @ asked).tolist()
+        return cosines
+
+    def _rows(self, texts: Sequence[str]) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+        """The vector of each text."""
+        heads = [text[:_MAX_CHARS] for text in texts]
+        vectors = {head: self._vectors[head] for head in heads if head in self._vectors}
+        new = [head for head in dict.fromkeys(heads) if head not in vectors]
+        encodings = self._tokenizer.encode_batch(
+            [text.encode(errors="replace").decode() for text in new], add_special_tokens=False
+        )
+        for head, encoding in zip(new, encodings, strict=True):
+            vector = self._np.zeros(_DIMENSIONS, self._np.float32)
+            if encoding.ids:
+                vector = self._pieces[encoding.ids].sum(axis=0)
+                vector /= self._np.linalg.norm(vector) or 1.0
+            vectors[head] = self._vectors[head] = vector
+        return self._np.stack([vectors[head] for head in heads])
+
+
+@cache
+def installed_vectors() -> StaticVectors | None:
+    """The static vectors, loaded once in a process; None without the extra `embeddings`."""
+    try:
+        return StaticVectors()
+    except ConfigError:
+        return None
 
 
 def _installed_files() -> tuple[Path, Path]:

@@ -64,7 +64,7 @@ def split_identifiers(text: str) -> str:
     and digits. The whole word without underscores comes before its parts, so one spelling finds another. Chinese,
     Japanese and Korean text becomes single characters and overlapping pairs. Punctuation is dropped.
     """
-    return " ".join(_words(text))
+    return " ".join(identifier_words(text))
 
 
 def fts5_is_missing() -> ConfigError:
@@ -78,7 +78,7 @@ def fts5_is_missing() -> ConfigError:
 
 def query_terms(query: str) -> list[str]:
     """The first 64 distinct words of a query, in lower case, without stop words."""
-    terms = dict.fromkeys(word.lower() for word in _words(query))
+    terms = dict.fromkeys(word.lower() for word in identifier_words(query))
     return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
 
 
@@ -88,7 +88,8 @@ def _words_and_cjk() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+"), re.compile(rf"[{_CJK}]")
 
 
-def _words(text: str) -> list[str]:
+def identifier_words(text: str) -> list[str]:
+    """The words of `split_identifiers` as a list."""
     words: list[str] = []
     word_pattern, cjk = _words_and_cjk()
     for word in word_pattern.findall(unicodedata.normalize("NFKC", text)):

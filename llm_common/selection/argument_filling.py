@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
-from llm_common.selection.catalogue import ToolDefinition, properties_of, required_of, resolve
+from llm_common.selection.catalogue import ToolDefinition
 from llm_common.selection.tool_calls import DroppedCall
+from llm_common.tools.signature import properties_of, required_of, resolve
 from llm_common.tools.validation import Problem
 
 Schema = Mapping[str, Any]

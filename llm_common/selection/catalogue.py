@@ -4,35 +4,26 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import orjson
 
 from llm_common._threads import in_thread
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ConfigError, ToolFailedError
-from llm_common.ranking.fusion import reciprocal_rank_fusion
-from llm_common.ranking.lexical import LexicalIndex
 from llm_common.text.canonical import json_text, stable_json
-from llm_common.text.display import in_fence, one_line, printable, without_headings
+from llm_common.text.display import in_fence, printable
 from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.signature import signature
 from llm_common.tools.tool import third_party_code
 from llm_common.tools.validation import Problem, find_problems
 
-_WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "null"}
-_MAX_NAME_CHARS = 64
-_MAX_TOOL_NAME_CHARS = 256  # names of third-party tools are longer than ours, and have to come back whole
-_MAX_VALUE_CHARS = 24
-_MAX_VALUES = 8
-_MAX_NESTED = 8
-_MAX_LEVELS = 3
-_MAX_TYPES = 1_000
-_MAX_SENTENCE_CHARS = 160
-_MAX_REFS = 8
+if TYPE_CHECKING:
+    from llm_common.tools.tool_index import ToolIndex
 
 _PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
@@ -40,17 +31,11 @@ _PARAMETERS = ("parameters", "inputSchema", "input_schema")
 _REGISTRY = "the tool registry"
 _CACHED_CATALOGUES = 8
 _PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-_FIELDS = {"name": 3.0, "description": 1.0, "parameters": 0.5}
 _CACHED_INDEXES = 4
-_DEPTH = 2
-_K = 1  # sub-tasks need different tools: the first of each ranking outweighs agreement
-_RANKED_PER_TEXT = 100
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 
 LATE = "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
 """The problem of a selection whose deadline passed before anything was asked."""
 
-Schema = Mapping[str, Any]
 ValueT = TypeVar("ValueT")
 
 
@@ -66,122 +51,6 @@ class _Computed(Generic[ValueT]):
         return value
 
 
-def signature(name: str, description: str, parameters: Schema) -> str:
-    """The tool on one line: name, typed parameters, first sentence of the description.
-
-    A question mark marks an optional parameter. Names at most eight enum values or alternatives, and the parameters of
-    objects one level deep; types nested more than three levels deep are `any`, and so are those after the first 1,000.
-    Removes line breaks and control characters.
-
-    Args:
-        name: The tool's name.
-        description: Cut to its first sentence and 160 characters.
-        parameters: JSON Schema of the arguments.
-    """
-    sentence = _SENTENCE_END.split(one_line(description, max_chars=_MAX_SENTENCE_CHARS), maxsplit=1)[0]
-    listed = ", ".join(_Types(parameters).parameters(parameters, limit=None, nested=True))
-    shown = f"{without_headings(one_line(name, max_chars=_MAX_TOOL_NAME_CHARS))}({listed})"
-    return f"{shown} - {sentence}" if sentence else shown
-
-
-def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
-    """The properties of an object schema, resolved; an invalid one becomes empty."""
-    found: dict[str, Schema] = {}
-    for part in _parts(schema, root):
-        properties = part.get("properties")
-        if isinstance(properties, Mapping):
-            found |= {name: resolve(value, root) for name, value in properties.items()}
-    return found
-
-
-def required_of(schema: Schema, root: Schema) -> frozenset[str]:
-    """The names that an object schema requires, with `$ref` and `allOf` resolved."""
-    lists = [part.get("required") for part in _parts(schema, root)]
-    return frozenset(name for names in lists if isinstance(names, list) for name in names if isinstance(name, str))
-
-
-def resolve(schema: object, root: Schema) -> Schema:
-    """The target of a local `$ref`, or the schema itself; else an empty one."""
-    for _ in range(_MAX_REFS):
-        if not isinstance(schema, Mapping):
-            return {}
-        target = schema.get("$ref")
-        if not isinstance(target, str):
-            return schema
-        schema = _at(root, target)
-    return {}
-
-
-def _at(root: Schema, pointer: str) -> object:
-    found: object = root
-    for step in pointer.removeprefix("#").strip("/").split("/"):
-        if step:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
-    return found if pointer.startswith("#") else None
-
-
-def _parts(schema: Schema, root: Schema) -> list[Schema]:
-    resolved = resolve(schema, root)
-    return [resolved, *(resolve(part, root) for part in _schemas(resolved.get("allOf")))]
-
-
-class _Types:
-    """The types of one tool's parameters in words; the work is bounded, also for recursive schemas."""
-
-    def __init__(self, root: Schema) -> None:
-        self._root = root
-        self._left = _MAX_TYPES
-
-    def parameters(self, schema: Schema, *, limit: int | None, nested: bool, level: int = 0) -> list[str]:
-        """Each parameter with its type."""
-        needed = required_of(schema, self._root)
-        properties = properties_of(schema, self._root)
-        shown = [
-            f"{one_line(name, max_chars=_MAX_NAME_CHARS)}{mark}: {self._type(properties[name], nested, level)}"
-            for name in list(properties)[:limit]
-            for mark in ["" if name in needed else "?"]
-        ]
-        return shown if limit is None or len(properties) <= limit else [*shown, "…"]
-
-    def _type(self, schema: object, nested: bool, level: int) -> str:
-        """The type, alternatives joined by a bar."""
-        schema = resolve(schema, self._root)
-        self._left -= 1
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and values:
-            texts = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MAX_VALUES]]
-            shown = [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
-            return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
-        alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
-        if alternatives:
-            if level > _MAX_LEVELS or self._left < 0:
-                return "any"
-            types = [self._type(alternative, nested, level + 1) for alternative in alternatives[:_MAX_VALUES]]
-            return "|".join(dict.fromkeys([*types, "…"] if len(alternatives) > _MAX_VALUES else types))
-        kinds = schema.get("type")
-        if isinstance(kinds, list):
-            plain = (self._plain({**schema, "type": kind}, nested, level) for kind in kinds[:_MAX_VALUES])
-            return "|".join(plain) or "any"
-        return self._plain(schema, nested, level)
-
-    def _plain(self, schema: Schema, nested: bool, level: int) -> str:
-        kind = schema.get("type")
-        deep = level > _MAX_LEVELS or self._left < 0
-        if kind == "array":
-            items = "any" if deep else self._type(schema.get("items"), nested, level + 1)
-            return f"({items})[]" if "|" in items else f"{items}[]"
-        if kind == "object" or "properties" in schema or "allOf" in schema:
-            shown = nested and not deep
-            inner = self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1) if shown else []
-            return f"{{{', '.join(inner)}}}" if inner else "{…}"
-        return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
-
-
-def _schemas(value: object) -> list[Schema]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
 class OffersTools(Protocol):
     """Lists its tools: our `ToolRegistry`, or an application's own registry."""
 
@@ -191,11 +60,19 @@ class OffersTools(Protocol):
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """One tool of a registry; `parameters` is a JSON Schema and must not be changed."""
+    """One tool of a registry.
+
+    Attributes:
+        name: Its name.
+        description: Text for the model.
+        parameters: JSON Schema of the arguments; must not be changed.
+        read_only: Whether a call changes nothing, as `Tool(read_only=…)` or MCP's `readOnlyHint` says; None: unsaid.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    read_only: bool | None = None
 
     @_Computed
     def signature(self) -> str:
@@ -210,9 +87,13 @@ class ToolDefinition:
     @_Computed
     def text(self) -> str:
         """The tool as canonical JSON."""
-        return json_text(
-            {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}, sort_keys=True
-        )
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+        hints: dict[str, Any] = {} if self.read_only is None else {"annotations": {"readOnlyHint": self.read_only}}
+        return json_text({**facts, **hints}, sort_keys=True)
 
     @_Computed
     def text_tokens(self) -> int:
@@ -287,14 +168,15 @@ class Catalogue:
         """The tool of that name, else the only one that differs in case, separators and a prefix like `functions.`."""
         bare = _PREFIX.sub("", name)
         for wanted in dict.fromkeys((name, bare)):
-            exact = self._by_name.get(wanted)
+            exact = self.definitions_by_name.get(wanted)
             similar = [exact] if exact is not None else self._by_key.get(_key(wanted), [])
             if similar:
                 return similar[0] if len(similar) == 1 else None
         return None
 
     @_Computed
-    def _by_name(self) -> dict[str, ToolDefinition]:
+    def definitions_by_name(self) -> dict[str, ToolDefinition]:
+        """The tools by name; the last of a repeated name."""
         return {definition.name: definition for definition in self.definitions}
 
     @_Computed
@@ -391,46 +273,47 @@ def _definition(entry: Any) -> ToolDefinition | None:
     if not isinstance(name, str) or not name.strip():
         return None
     parameters: dict[str, Any] = next((facts[key] for key in _PARAMETERS if isinstance(facts.get(key), dict)), {})
-    return ToolDefinition(name, description if isinstance(description, str) else "", parameters)
+    hints: dict[str, Any] = next(
+        (place["annotations"] for place in (facts, entry) if isinstance(place.get("annotations"), dict)), {}
+    )
+    read_only = hints.get("readOnlyHint")
+    return ToolDefinition(
+        name,
+        description if isinstance(description, str) else "",
+        parameters,
+        read_only if isinstance(read_only, bool) else None,
+    )
 
 
 def _key(name: str) -> str:
     return _SEPARATORS.sub("", name).casefold()
 
 
-def rank_tools(catalogue: Catalogue, texts: Sequence[str], *, limit: int) -> tuple[ToolDefinition, ...]:
-    """The tools that share words with the texts, at most `limit`, best first.
+def rank_tools(
+    catalogue: Catalogue, texts: Sequence[str], whole: Sequence[str] = (), *, limit: int
+) -> tuple[ToolDefinition, ...]:
+    """The tools that fit the texts, at most `limit`, best first; see `ToolIndex.rank`.
 
-    Ranks each text alone and fuses the rankings by reciprocal rank: a tool that only one sub-task needs ranks beside
-    those that the whole request names. Deterministic. Builds the index once per content of the registry, which takes
-    70 ms for 500 tools: call it in a thread.
+    Ranks each text alone and fuses the rankings, with vectors where the extra `embeddings` is installed. Builds the
+    index once per content of the registry, which takes 0.1 s for 500 tools: call it in a thread.
 
     Args:
         catalogue: What to choose from.
-        texts: The task, its sub-tasks and the query; a text without words ranks nothing.
+        texts: The sub-tasks. A text without words ranks nothing.
+        whole: The task and the query; every second place is theirs, or all without `texts`.
         limit: Most tools to return.
     """
-    index = _index(catalogue)
-    rankings = [[hit.key for hit in index.search(text, limit=_RANKED_PER_TEXT)] for text in dict.fromkeys(texts)]
-    fused = reciprocal_rank_fusion(rankings, k=_K)[:limit]
-    return tuple(catalogue.definitions[int(hit.key)] for hit in fused)
+    index = tool_index(catalogue)
+    rankings = [index.rank("", limit, each) for each in (texts, whole) if each]
+    rows = chain.from_iterable(zip_longest(*rankings))
+    names = dict.fromkeys(row.name for row in rows if row is not None)
+    return tuple(catalogue.definitions_by_name[name] for name in islice(names, limit))
 
 
 @lru_cache(maxsize=_CACHED_INDEXES)
-def _index(catalogue: Catalogue) -> LexicalIndex:
-    index = LexicalIndex(_FIELDS)
-    rows = []
-    for number, definition in enumerate(catalogue.definitions):
-        texts = _parameter_texts(definition.parameters, definition.parameters, depth=_DEPTH)
-        parameters = " ".join(islice(texts, _MAX_TYPES))
-        fields = {"name": definition.name, "description": definition.description, "parameters": parameters}
-        rows.append((f"{number:06}", fields))  # the key sorts as the catalogue does, which orders ties
-    index.add_many(rows)
-    return index
+def tool_index(catalogue: Catalogue) -> "ToolIndex":
+    """The catalogue's tools, ready to rank. Never abstains: a model chooses from what it returns."""
+    from llm_common.ranking.embeddings import installed_vectors  # noqa: PLC0415 - only a long catalogue is ranked
+    from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - the same
 
-
-def _parameter_texts(schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> Iterator[str]:
-    for name, value in properties_of(schema, root).items():
-        yield f"{name} {value.get('description', '')}"
-        if depth > 1:
-            yield from _parameter_texts(value, root, depth=depth - 1)
+    return ToolIndex(catalogue.definitions, installed_vectors(), min_score=0.0)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llm_common.selection.catalogue import properties_of, required_of, resolve
 from llm_common.text.display import one_line
+from llm_common.tools.signature import properties_of, required_of, resolve
 
 Schema = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.validation import Problem
 
-DropReason = Literal["malformed", "unknown_tool", "invalid_args", "unfilled", "repeat", "over_limit"]
+DropReason = Literal["malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"]
 
 _MAX_NAME_CHARS = 64
 _OTHER_KEYS = (("name", "tool"), ("arguments", "args"))
@@ -22,6 +22,8 @@ _REASONS: dict[DropReason, str] = {
     "unknown_tool": "unknown tool: none that is offered has this name",
     "invalid_args": "invalid args",
     "unfilled": "unfilled: the texts do not hold its required arguments",
+    "tie": "tie: another tool fits as well",
+    "writes": "writes: nothing says that it only reads, and `allow_writes` is not set",
     "repeat": "repeat: the same call came before",
     "over_limit": "over limit: there are `max_calls` valid calls before it",
 }
@@ -34,7 +36,8 @@ class DroppedCall:
     Attributes:
         tool: The proposed name, on one line of at most 64 characters; "" without one.
         reason: `malformed` (no tool, or args that are not an object), `unknown_tool`, `invalid_args`, `unfilled` (the
-            texts do not hold the required arguments), `repeat`, or `over_limit` (beyond `max_calls`).
+            texts do not hold the required arguments), `tie` (another tool fits as well), `writes` (nothing says that it
+            only reads), `repeat`, or `over_limit` (beyond `max_calls`).
         problems: The problems of the arguments, without their values.
     """
 

@@ -274,10 +274,19 @@ class _Request:
     context: Mapping[str, Any] | None
 
     @property
+    def sub_tasks(self) -> list[str]:
+        """What the task is made of."""
+        return [sub_task.description for sub_task in self.task.sub_tasks]
+
+    @property
+    def whole(self) -> list[str]:
+        """The task and the query."""
+        return [self.task.description, *([self.query] if self.query else [])]
+
+    @property
     def texts(self) -> list[str]:
         """The task, its sub-tasks and the query."""
-        sub_tasks = [sub_task.description for sub_task in self.task.sub_tasks]
-        return [self.task.description, *sub_tasks, *([self.query] if self.query else [])]
+        return [self.task.description, *self.sub_tasks, *self.whole[1:]]
 
     def sections(self) -> list[str]:
         """The request as a model sees it.
@@ -311,7 +320,7 @@ def _prompt_text(catalogue: Catalogue, config: ToolSelectionConfig, request: _Re
     shown = catalogue.names if catalogue.checked else None
     saved = 0
     if fence is None:
-        ranked = rank_tools(catalogue, request.texts, limit=config.shortlist_tools)
+        ranked = rank_tools(catalogue, request.sub_tasks, request.whole, limit=config.shortlist_tools)
         # No word in common, perhaps another language: as many signatures as fit serve better than none.
         fitting = list(
             _fitting(ranked or catalogue.definitions, in_full=bool(ranked), limit=config.max_catalogue_tokens)
@@ -349,7 +358,7 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
     """
     from llm_common.selection.weighing import weighing_questions  # noqa: PLC0415 - for decision models alone
 
-    tools = rank_tools(catalogue, request.texts, limit=config.max_candidates)
+    tools = rank_tools(catalogue, request.sub_tasks, request.whole, limit=config.max_candidates)
     if not tools or len(catalogue.definitions) <= config.max_candidates:
         found = {tool.name for tool in tools}
         tools = (*tools, *(tool for tool in catalogue.definitions if tool.name not in found))[: config.max_candidates]

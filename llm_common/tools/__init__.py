@@ -1,10 +1,24 @@
-"""Tools: described to a model, checked, and run.
+"""Tools: described to a model, ranked, checked, and run.
 
 `ReadBackTool` and `PointerArgumentsTool` are imported from their modules: choosing tools needs neither.
 """
 
-from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import Tool, ToolResult, third_party_code
-from llm_common.tools.validation import Problem
+from typing import TYPE_CHECKING
 
-__all__ = ["Problem", "Tool", "ToolRegistry", "ToolResult", "third_party_code"]
+from llm_common._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from llm_common.tools.registry import ToolRegistry as ToolRegistry
+    from llm_common.tools.tool import (
+        Tool as Tool,
+        ToolResult as ToolResult,
+        third_party_code as third_party_code,
+    )
+    from llm_common.tools.tool_index import (
+        DescribesTool as DescribesTool,
+        RankedTool as RankedTool,
+        ToolIndex as ToolIndex,
+    )
+    from llm_common.tools.validation import Problem as Problem
+
+__getattr__, __all__ = lazy_exports(__name__)

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from llm_common._threads import in_thread
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
@@ -78,7 +78,7 @@ async def read_context(
         ValueError: `limit_tokens` is too small.
     """
     part = _part(select)
-    tokens = counter or UpperBoundCounter()
+    tokens = counter or DefaultCounter()
 
     def read() -> ContextReading:
         pointer, payload = load(pointer_id)

@@ -38,6 +38,7 @@ class ToolRegistry:
         name: str | None = None,
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
+        read_only: bool | None = None,
         replace: bool = False,
     ) -> Tool:
         """The registered tool.
@@ -48,13 +49,14 @@ class ToolRegistry:
             name: For a function; see `Tool`.
             description: For a function; see `Tool`.
             parameters: For a function: JSON Schema of its arguments; None derives it from the type hints.
+            read_only: For a function; see `Tool`.
             replace: Replaces a registered tool of that name, which is an error otherwise: one tool would silently run
                 for the other.
 
         Raises:
             ConfigError: The name is taken or not allowed, or the arguments cannot be described; see `Tool`.
         """
-        made = _tool_from(tool, name=name, description=description, parameters=parameters)
+        made = _tool_from(tool, name=name, description=description, parameters=parameters, read_only=read_only)
         if made.name in self._tools and not replace:
             raise ConfigError(
                 f"a tool called {made.name} is registered already; choose another name, or pass replace=True",
@@ -69,10 +71,16 @@ class ToolRegistry:
     def tool(self, function: FunctionT, /) -> FunctionT: ...
     @overload
     def tool(
-        self, /, *, name: str | None = None, description: str | None = None
+        self, /, *, name: str | None = None, description: str | None = None, read_only: bool | None = None
     ) -> Callable[[FunctionT], FunctionT]: ...
     def tool(
-        self, function: FunctionT | None = None, /, *, name: str | None = None, description: str | None = None
+        self,
+        function: FunctionT | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool | None = None,
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
         """`register` as a decorator, bare or with arguments; returns the function.
 
@@ -81,7 +89,7 @@ class ToolRegistry:
         """
 
         def register(function: FunctionT) -> FunctionT:
-            self.register(function, name=name, description=description)
+            self.register(function, name=name, description=description, read_only=read_only)
             return function
 
         return register if function is None else register(function)
@@ -146,7 +154,14 @@ class ToolRegistry:
         return await tool.run(kwargs if args is None else args)
 
 
-def _tool_from(source: Any, *, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> Tool:
+def _tool_from(
+    source: Any,
+    *,
+    name: str | None,
+    description: str | None,
+    parameters: Mapping[str, Any] | None,
+    read_only: bool | None,
+) -> Tool:
     """The tool itself, or one made from a function or from an object with metadata."""
     if isinstance(source, Tool):
         return source
@@ -157,10 +172,11 @@ def _tool_from(source: Any, *, name: str | None, description: str | None, parame
             name=name or metadata.name,
             description=description or metadata.description,
             parameters=parameters or metadata.to_schema(),
+            read_only=read_only,
         )
     if not callable(source):
         raise ConfigError(
             f"a {type(source).__name__} is no tool; pass a function, a Tool, or an object with metadata and execute()",
             variable="tool",
         )
-    return Tool(source, name=name, description=description, parameters=parameters)
+    return Tool(source, name=name, description=description, parameters=parameters, read_only=read_only)

@@ -61,9 +61,13 @@ class Tool:
         description: Text for the model; the docstring's first paragraph by default.
         parameters: JSON Schema of the arguments, an object schema. None derives it.
 
+        read_only: Whether a call changes nothing, as MCP's `readOnlyHint` says it; None says neither. Selectors without
+            a model call no other tools.
+
     Attributes:
         parameters: A copy of the schema; changes to it have no effect.
-        definition: `{"description":…,"name":…,"parameters":…}` as canonical JSON.
+        definition: `{"description":…,"name":…,"parameters":…}` as canonical JSON, with
+            `"annotations":{"readOnlyHint":…}` if `read_only` is set.
 
     Raises:
         ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a type without a JSON
@@ -72,7 +76,7 @@ class Tool:
         UnserialisableError: The schema is not JSON.
     """
 
-    __slots__ = ("_bound", "_function", "_schema", "definition", "description", "name", "parameters")
+    __slots__ = ("_bound", "_function", "_schema", "definition", "description", "name", "parameters", "read_only")
 
     def __init__(
         self,
@@ -81,11 +85,13 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
+        read_only: bool | None = None,
     ) -> None:
         for wanted, value, fits, hint in (
             ("function", function, callable(function), "a function, sync or async"),
             ("description", description, isinstance(description, str | None), "a text"),
             ("parameters", parameters, isinstance(parameters, Mapping | None), "a JSON Schema as a dict"),
+            ("read_only", read_only, isinstance(read_only, bool | None), "True, False or None"),
         ):
             if not fits:
                 raise TypeError(f"{wanted} of the tool is a {type(value).__name__}; pass {hint}")
@@ -102,8 +108,10 @@ class Tool:
         schema = parameters if self._bound is None else self._bound.parameters
         self._schema = stable_json(schema)
         self.parameters = _object_schema(self._schema, tool=self.name)
+        self.read_only = read_only
+        hints = {} if read_only is None else {"annotations": {"readOnlyHint": read_only}}
         self.definition = stable_json(
-            {"name": self.name, "description": self.description, "parameters": self.parameters}
+            {"name": self.name, "description": self.description, "parameters": self.parameters, **hints}
         )
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ PLAN = ExecutionPlan(
 def registry() -> ToolRegistry:
     tools = ToolRegistry()
 
-    @tools.tool
+    @tools.tool(read_only=True)
     async def weather(city: str) -> str:
         """Report the weather of a city."""
         return REPORTS[city]

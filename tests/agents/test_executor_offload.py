@@ -9,7 +9,7 @@ import pytest
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.offloading import Offloaded, OffloadPolicy
 from llm_common.agents.session import ToolContextManager
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import ConfigError, LLMTimeoutError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
 from llm_common.pointers.reading import ContextReading
@@ -63,12 +63,12 @@ async def test_long_outputs_are_offloaded_once_they_are_saved_s4_08(tmp_path: Pa
     executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=100, turn_tokens=1_600))
     short, *long = await run(executor, call("report", lines=1), *(call("report", lines=5_000 + n) for n in range(3)))
     assert short["output"] == ["line 0", CANARY]
-    total = UpperBoundCounter().count('["line 0","snowfall in Oslo"]')
+    total = DefaultCounter().count('["line 0","snowfall in Oslo"]')
     for result in long:
         assert isinstance(result["output"], Offloaded)
         assert result["output"].pointer_id == result["pointer_id"]
         assert CANARY in result["output"].preview
-        total += UpperBoundCounter().count(result["output"].preview)
+        total += DefaultCounter().count(result["output"].preview)
     assert total <= 1_600
     assert executor.context_manager.size == 4
 

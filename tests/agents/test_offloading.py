@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
 from llm_common.agents.session import ToolContextManager
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import UnserialisableError
 from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.store import FileContextPointerStore, InMemoryContextPointerStore
@@ -22,7 +22,7 @@ ROWS = [
     {"city": f"town {number}", "weather": "dry", "note": f"nothing special number {number}"} for number in range(2_000)
 ]
 ROWS[1234] = {"city": "Oslo", "weather": "snowfall", "note": "ski trails are open"}
-COUNTER = UpperBoundCounter()
+COUNTER = DefaultCounter()
 
 
 async def offloaded(tmp_path: Path, result: Any, *, query: str = "", **policy: Any) -> tuple[Any, ToolContextManager]:

@@ -22,6 +22,7 @@ from llm_common.agents import (
     ObjectContextPointerStore,
     PlannedTask,
     ReadBackTool,
+    Tool,
     ToolContextManager,
     ToolRegistry,
     format_selected_contexts,
@@ -96,7 +97,9 @@ async def test_a_session_and_an_executor_work_over_any_store_u_b3(tmp_path: Path
         return f"Snow in {city}"
 
     manager = ToolContextManager(pointer_store=STORES[kind](tmp_path))
-    executor = AgenticExecutor(None, ToolRegistry([weather]), manager, selector=LexicalToolSelector())
+    executor = AgenticExecutor(
+        None, ToolRegistry([Tool(weather, read_only=True)]), manager, selector=LexicalToolSelector()
+    )
     plan = ExecutionPlan(tasks=[PlannedTask(id=1, description='Report the weather of the city "Oslo"')])
     [result] = await executor.execute_plan(plan, "q1")
     assert result.success

@@ -6,7 +6,7 @@ import pytest
 from llm_common.plans import PlannedTask, SubTask
 from llm_common.selection.lexical_tools import LexicalToolSelector
 from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
-from llm_common.tools import ToolRegistry
+from llm_common.tools import Tool, ToolRegistry
 
 
 def read_file(path: str) -> str:
@@ -133,3 +133,47 @@ async def test_a_registry_that_cannot_be_read_gives_no_calls_s2_09(registry: Any
 def test_the_configuration_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "3")
     assert LexicalToolSelector().config.max_calls == 3
+
+
+def delete_file(path: str) -> str:
+    """Deletes one file of the project."""
+    return path
+
+
+def deletion(path: str) -> str:
+    """Deletes one file of the project."""
+    return path
+
+
+async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
+    planned = task("Delete the file aa.py")
+    for registry in (ToolRegistry([delete_file]), ToolRegistry([deletion])):
+        selection = await select(planned, registry)
+        assert ([drop.reason for drop in selection.dropped], selection.calls) == (["writes"], ())
+    allowed = LexicalToolSelector(ToolSelectionConfig(), allow_writes=True)
+    selection = await allowed.select_detailed(task=planned, tool_registry=ToolRegistry([delete_file]))
+    assert [call.tool for call in selection.calls] == ["delete_file"]
+
+
+async def test_a_mark_decides_before_the_name() -> None:
+    planned = task("Delete the file aa.py")
+    marked = {"name": "delete_file", "description": "Deletes a file.", "annotations": {"readOnlyHint": True}}
+    marked["inputSchema"] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    for registry in (ToolRegistry([Tool(delete_file, read_only=True)]), TextRegistry([marked])):
+        assert [call.tool for call in (await select(planned, registry)).calls] == ["delete_file"]
+    unsafe = ToolRegistry([Tool(read_file, read_only=False)])
+    assert (await select(task("Read the file aa.py"), unsafe)).calls == ()
+
+
+async def test_a_tie_calls_neither_tool() -> None:
+    twins = ToolRegistry([Tool(read_file, name=f"read_file_{letter}") for letter in "ab"])
+    selection = await select(task("Read the file aa.py"), twins)
+    assert ([drop.reason for drop in selection.dropped], selection.calls) == (["tie"], ())
+
+
+async def test_several_requests_in_one_sentence_give_several_calls() -> None:
+    assert await chosen(task("Read the file aa.py and show the weather in Ulm")) == [
+        ("read_file", {"path": "aa.py"}),
+        ("get_weather", {"city": "Ulm"}),
+    ]
+    assert await chosen(task("Search for cats and dogs")) == [("search_files", {"query": "cats dogs"})]

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.selection.catalogue import signature
+from llm_common.tools.signature import signature
 
 
 def parameters(**properties: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 from llm_common.agents.executor import session_registry
 from llm_common.agents.session import ToolContextManager
 from llm_common.errors import ConfigError, ToolArgumentsError
-from llm_common.selection.catalogue import signature
 from llm_common.tools.pointer_arguments import PointerArgumentsTool
 from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.signature import signature
 from llm_common.tools.tool import Tool
 
 

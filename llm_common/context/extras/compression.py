@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from llm_common.context.pool import TurnEntry
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter, count_tokens
+from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens
 from llm_common.errors import ToolFailedError
 from llm_common.tools.tool import third_party_code
 
@@ -59,7 +59,7 @@ async def compress_turns(
     """
     if keep_newest < 0 or not 0 < target_tokens < group_tokens:
         raise ValueError("keep_newest must be 0 or more, and target_tokens between 0 and group_tokens")
-    counter = counter or UpperBoundCounter()
+    counter = counter or DefaultCounter()
     ordered = sorted(turns, key=_moment)
     summaries = [turn for turn in ordered if _summarised_ids(turn)]
     replaced = {turn_id for summary in summaries for turn_id in _summarised_ids(summary)}

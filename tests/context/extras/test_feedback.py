@@ -27,7 +27,7 @@ from llm_common.context import (
 )
 from llm_common.context.extras.feedback import HALF_LIFE, STEP, bounded, faded, pushes
 from llm_common.context.request import Kind, Score
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import StoreError
 from tests.context.samples import NOON, file, memory, packed, request_of, turn
 
@@ -103,7 +103,7 @@ async def test_feedback_lifts_the_helpful_items_of_later_requests_and_breaks_no_
         bundle = await selected(subject, weights)
         assert rank(bundle, f"{subject}-changed") == 0
         assert shows(bundle, f"{subject}-changed")
-        assert UpperBoundCounter().count(bundle.render()) == bundle.metadata.total_tokens <= 900
+        assert DefaultCounter().count(bundle.render()) == bundle.metadata.total_tokens <= 900
         assert bundle.files[0].name == "named.md"
         assert bundle.turns[-1].id == "t0004"
 

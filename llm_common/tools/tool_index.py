@@ -1,0 +1,265 @@
+"""`ToolIndex`: tools ranked for a request by their words, and by their meaning with an embedder."""
+
+import heapq
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from llm_common.ranking.embeddings import Embedder
+from llm_common.ranking.fusion import reciprocal_rank_fusion
+from llm_common.ranking.lexical import query_terms, split_identifiers, split_request
+from llm_common.ranking.postings import Postings, stems_and_letters
+from llm_common.ranking.scan import folded, search_stems, stem
+from llm_common.tools.signature import properties_of
+
+# Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they share of it is in
+# docs/benchmarks.md. The best match by words counts 1.
+_NAME_WEIGHT: Final = 0.75
+_LETTERS_WEIGHT: Final = 0.3
+_MAX_LETTERS_SHARE: Final = 0.2
+_MAX_LETTERS_TOOLS: Final = 300  # four letters of more tools say nothing, and cost most of the time
+_PART_WEIGHT: Final = 0.5
+_VECTOR_WEIGHT: Final = 1.0
+_MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
+_K: Final = 1  # sub-queries need different tools: the first of each ranking outweighs agreement
+
+# Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
+MIN_SCORE: Final = 0.25
+"""The score below which the best tool fits the request no better than chance."""
+
+_HALF_EVIDENCE: Final = 4.5  # nats; the evidence that scores .5
+_NAME_EVIDENCE: Final = 8.0
+_VECTOR_EVIDENCE: Final = 12.0
+_UNRELATED: Final = 0.25  # the cosine of texts that have nothing to do with each other
+_MIN_POOL: Final = 1_000  # in a pool of three tools every word is frequent
+
+_RANKED_PER_TEXT: Final = 100
+_MAX_WEIGHED: Final = 100  # of the best by words, and of the nearest in meaning; the rest is not among the first
+_DEPTH: Final = 2
+_MAX_PARAMETERS: Final = 1_000
+_MAX_VALUES: Final = 50
+_MAX_NAMED: Final = 5
+
+
+class DescribesTool(Protocol):
+    """A tool's name, description and JSON Schema, such as a `Tool`."""
+
+    @property
+    def name(self) -> str:
+        """Its name, the key in the index."""
+
+    @property
+    def description(self) -> str:
+        """What it does."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """JSON Schema of its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedTool:
+    """A tool's name, its score, and why it was found.
+
+    Attributes:
+        name: The tool's name.
+        score: From 0 to 1, compares between requests and indexes; `MIN_SCORE` parts tools that fit from others.
+        why: The words of the request that the tool has, the share of its name among them, and the cosine, if any.
+    """
+
+    name: str
+    score: float
+    why: str
+
+
+class ToolIndex:
+    """Tools ranked for a request; one tool can be added, replaced or removed.
+
+    A tool is its name, description, and the names, descriptions and enum values of its parameters, two levels deep.
+    Its value for a request is BM25 over the stems of these words relative to the best tool's, plus `.3` for BM25 over
+    every four letters of a word, likewise, plus `.75` for the share of its name that the request holds. A request of
+    several parts (see `split_request`) adds half of the value for the part that fits the tool best. With an embedder,
+    the cosine of name and description adds up to 1, stretched from the lowest of all tools to the highest.
+
+    The order of insertion never matters, ties are in the order of names. Threads may share an index. Filling one takes
+    0.2 ms a tool, a request to 10,000 tools some 5 ms.
+
+    Args:
+        tools: `Tool`s, or other objects with a name, a description and parameters; the last of a repeated name counts.
+        embedder: Compares texts by meaning, such as `StaticVectors`; None ranks by words alone.
+        min_score: A request whose best tool scores less gets none; 0 never abstains.
+
+    Raises:
+        ValueError: `min_score` is not between 0 and 1.
+    """
+
+    def __init__(
+        self, tools: Iterable[DescribesTool] = (), embedder: Embedder | None = None, *, min_score: float = MIN_SCORE
+    ) -> None:
+        if not 0 <= min_score <= 1:
+            raise ValueError(f"min_score is {min_score}; it must be between 0 and 1")
+        self._embedder = embedder
+        self._min_score = min_score
+        self._lock = threading.Lock()
+        self._words, self._letters, self._names = Postings(), Postings(), Postings()
+        self._about: dict[str, str] = {}
+        self._abouts: tuple[str, ...] = ()
+        for tool in tools:
+            self.add(tool)
+
+    def __len__(self) -> int:
+        return len(self._about)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._about
+
+    def add(self, tool: DescribesTool) -> None:
+        """Adds a tool, or replaces the one of that name.
+
+        Raises:
+            TypeError: It has no name, description or parameters.
+        """
+        facts = [getattr(tool, name, None) for name in ("name", "description", "parameters")]
+        if not (isinstance(facts[0], str) and isinstance(facts[1], str) and isinstance(facts[2], Mapping)):
+            raise TypeError(
+                f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters"
+            )
+        schema = tool.parameters
+        parameters = " ".join(islice(_parameter_texts(schema, schema, depth=_DEPTH), _MAX_PARAMETERS))
+        stems, letters = stems_and_letters(f"{tool.name} {tool.description} {parameters}")
+        with self._lock:
+            self._words.put(tool.name, stems)
+            self._letters.put(tool.name, letters)
+            self._names.put(tool.name, stems_and_letters(tool.name)[0])
+            self._about[tool.name] = f"{split_identifiers(tool.name)} {tool.description}"
+            self._abouts = ()
+
+    def update(self, tool: DescribesTool) -> None:
+        """Replaces the tool of that name; the same as `add`.
+
+        Raises:
+            TypeError: It has no name, description or parameters.
+        """
+        self.add(tool)
+
+    def remove(self, name: str) -> None:
+        """Removes a tool; ignores a name that the index does not have."""
+        with self._lock:
+            for postings in (self._words, self._letters, self._names):
+                postings.discard(name)
+            self._about.pop(name, None)
+            self._abouts = ()
+
+    def rank(self, query: str, k: int = 10, sub_queries: Sequence[str] = ()) -> tuple[RankedTool, ...]:
+        """The tools for a request, best first; none if the best scores below `min_score`.
+
+        With sub-queries, such as the steps of a plan, each is ranked alone, and the rankings are fused by reciprocal
+        rank; the request itself then does not count. A sub-query whose best tool scores below `min_score` adds nothing.
+        A tool's score is that of the sub-query that it fits best.
+
+        Args:
+            query: What the user asked.
+            k: Most tools to return.
+            sub_queries: What the request consists of.
+
+        Returns:
+            At most `k` rows; fewer when fewer tools share anything with the request.
+        """
+        texts = [*dict.fromkeys(sub_queries or (query,))]
+        with self._lock:
+            if len(texts) == 1:
+                return tuple(self._ranked(texts[0], max(k, 0)))
+            rankings = [self._ranked(text, _RANKED_PER_TEXT) for text in texts]
+        best: dict[str, RankedTool] = {}
+        for row in (row for rows in rankings for row in rows):
+            if row.name not in best or row.score > best[row.name].score:
+                best[row.name] = row
+        fused = reciprocal_rank_fusion([[row.name for row in rows] for rows in rankings], k=_K)
+        return tuple(best[hit.key] for hit in fused[: max(k, 0)])
+
+    def _ranked(self, text: str, limit: int) -> list[RankedTool]:
+        """The first tools for one text, or none."""
+        if not query_terms(text):
+            return []
+        keys, values, cosines = self._words.keys, self._by_words(text), self._cosines(text)
+        values = {place: values[place] for place in _best(values, _MAX_WEIGHED)}
+        if parts := [self._by_words(part, among=values) for part in split_request(text)]:
+            for place, value in values.items():
+                values[place] = value + _PART_WEIGHT * max([part.get(place, 0.0) for part in parts])
+        if cosines:
+            low, span = min(cosines), max(max(cosines) - min(cosines), _MIN_SPAN)
+            nearest = heapq.nlargest(_MAX_WEIGHED, range(len(cosines)), key=cosines.__getitem__)
+            values = {
+                place: values.get(place, 0.0) + _VECTOR_WEIGHT * (cosines[place] - low) / span
+                for place in {*values, *nearest}
+            }
+        best = _best(values, limit)
+        if not best or values[best[0]] <= 0:
+            return []
+        stems = search_stems(text)
+        shares = self._names.shares(stems, among=frozenset(best))
+        facts = [(keys[place], shares.get(place, 0.0), cosines[place] if cosines else None) for place in best]
+        top = self._score(*facts[0], stems)
+        if top < self._min_score:
+            return []
+        return [
+            RankedTool(name, top * values[place] / values[best[0]], self._why(text, name, share, cosine))
+            for place, (name, share, cosine) in zip(best, facts, strict=True)
+        ]
+
+    def _by_words(self, text: str, *, among: Mapping[int, float] | None = None) -> dict[int, float]:
+        """The value of each tool that shares words with the text, by its place in the order of names."""
+        stems, terms = search_stems(text), query_terms(text)
+        frequent = min(1 + _MAX_LETTERS_SHARE * len(self._about), _MAX_LETTERS_TOOLS)
+        letters = dict.fromkeys(stems_and_letters(" ".join(terms))[1])
+        parts = (
+            (1.0, self._words.scores(stems, among=among)),
+            (_LETTERS_WEIGHT, self._letters.scores(letters, among=among, max_holders=frequent)),
+            (_NAME_WEIGHT, self._names.shares(stems, among=among)),
+        )
+        values: dict[int, float] = {}
+        for weight, scores in parts:
+            for place, score in scores.items():
+                values[place] = values.get(place, 0.0) + weight * score
+        return values
+
+    def _cosines(self, text: str) -> list[float]:
+        if self._embedder is None or not self._about:
+            return []
+        if not self._abouts:
+            self._abouts = tuple(self._about[name] for name in self._words.keys)
+        cosines = self._embedder.similarities(text, self._abouts)
+        return [cosine if math.isfinite(cosine) else 0.0 for cosine in cosines]
+
+    def _score(self, name: str, share: float, cosine: float | None, stems: Sequence[str]) -> float:
+        """How far the tool fits, from 0 to 1, whatever the other tools are."""
+        evidence = self._words.score_of(name, stems, among=_MIN_POOL) + _NAME_EVIDENCE * share
+        if cosine is not None:
+            evidence += _VECTOR_EVIDENCE * max(0.0, cosine - _UNRELATED)
+        return evidence / (evidence + _HALF_EVIDENCE)
+
+    def _why(self, text: str, name: str, share: float, cosine: float | None) -> str:
+        shared = [term for term in query_terms(text) if self._words.holds(name, stem(folded(term)))]
+        said = [f"words {', '.join(shared[:_MAX_NAMED])}"] if shared else []
+        if share:
+            said.append(f"name {share:.2f}")
+        if cosine is not None:
+            said.append(f"meaning {cosine:.2f}")
+        return "; ".join(said) or "letters"
+
+
+def _best(values: Mapping[int, float], limit: int) -> list[int]:
+    """The places of the highest values, ties in the order of names."""
+    return heapq.nlargest(limit, sorted(values), key=values.__getitem__)  # keeps the order of equal values
+
+
+def _parameter_texts(schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> Iterator[str]:
+    for name, value in properties_of(schema, root).items():
+        values = value.get("enum")
+        listed = " ".join(map(str, values[:_MAX_VALUES])) if isinstance(values, list) else ""
+        yield f"{name} {value.get('description', '')} {listed}"
+        if depth > 1:
+            yield from _parameter_texts(value, root, depth=depth - 1)

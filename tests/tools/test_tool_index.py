@@ -1,0 +1,114 @@
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.tools import Tool, ToolIndex
+from llm_common.tools.tool_index import MIN_SCORE
+
+
+def tool(name: str, description: str = "", **parameters: Any) -> Tool:
+    schema = {"type": "object", "properties": parameters}
+    return Tool(lambda **_: None, name=name, description=description, parameters=schema)
+
+
+TOOLS = [
+    tool("getStockPrice", "Price of a share.", ticker={"type": "string", "description": "Symbol, such as AAPL"}),
+    tool("search_web", "Finds pages."),
+    tool("send_email", "Writes to someone.", recipient={"type": "string", "description": "Whose mailbox"}),
+    tool("notes", "Searches the notes about stock."),
+    tool("convert", "Changes units.", unit={"enum": ["fahrenheit", "kelvin"]}),
+    tool("mydatabases", "Rows and tables."),
+]
+
+
+def names(index: ToolIndex, query: str, k: int = 10, sub_queries: Sequence[str] = ()) -> list[str]:
+    return [row.name for row in index.rank(query, k, sub_queries)]
+
+
+def test_names_descriptions_parameters_and_values_are_found_s2_14() -> None:
+    index = ToolIndex(TOOLS)
+    wanted = {
+        "searching the web": "search_web",
+        "stock prices": "getStockPrice",
+        "which mailbox": "send_email",
+        "AAPL": "getStockPrice",
+        "is that kelvin?": "convert",
+        "rows of a table": "mydatabases",
+    }
+    assert {text: names(index, text)[:1] for text in wanted} == {text: [name] for text, name in wanted.items()}
+
+
+def test_a_part_of_a_word_finds_it() -> None:
+    assert names(ToolIndex(TOOLS, min_score=0), "database") == ["mydatabases"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(TOOLS), st.sampled_from(["stock price", "search the notes. Send an email", "mailbox"]))
+def test_the_order_of_insertion_never_matters(tools: list[Tool], query: str) -> None:
+    assert ToolIndex(tools).rank(query) == ToolIndex(TOOLS).rank(query)
+
+
+def test_one_tool_is_added_replaced_and_removed() -> None:
+    index = ToolIndex(TOOLS)
+    index.add(tool("tides", "High water."))
+    assert names(index, "tides")[:1] == ["tides"]
+    index.update(tool("tides", "Opens the calendar."))
+    assert (names(index, "high water"), names(index, "calendar"), len(index)) == ([], ["tides"], 7)
+    index.remove("tides")
+    index.remove("tides")
+    assert ("tides" in index, names(index, "calendar")) == (False, [])
+    assert index.rank("stock price") == ToolIndex(TOOLS).rank("stock price")
+
+
+def test_each_sub_query_brings_its_best_tool_and_the_whole_counts_no_more() -> None:
+    index = ToolIndex(TOOLS)
+    assert names(index, "search the web", 2, ["stock price", "mailbox"]) == ["getStockPrice", "send_email"]
+    assert index.rank("x", sub_queries=["stock price"]) == index.rank("stock price")
+
+
+@pytest.mark.parametrize("text", ["", "?!", "the of and", "Bake bread in spring", "\ud800"])
+def test_what_no_tool_fits_gets_none(text: str) -> None:
+    assert ToolIndex(TOOLS).rank(text) == ()
+    assert ToolIndex().rank(text) == ()
+
+
+def test_scores_fall_stay_within_one_and_say_why() -> None:
+    rows = ToolIndex(TOOLS).rank("stock price")
+    scores = [row.score for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert 1 > scores[0] >= MIN_SCORE > 0
+    assert rows[0].why.startswith("words stock, price")
+    assert ToolIndex(TOOLS, min_score=1).rank("stock price") == ()
+
+
+def test_the_limit_bounds_the_rows() -> None:
+    assert len(ToolIndex(TOOLS).rank("stock", 1)) == 1
+    assert ToolIndex(TOOLS).rank("stock", 0) == ToolIndex(TOOLS).rank("stock", -1) == ()
+
+
+def test_an_embedder_finds_what_means_the_same() -> None:
+    class Synonyms:
+        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+            return [float("nan") if "rows" in text else 0.9 if "Price" in text else 0.1 for text in texts]
+
+    [first, *_] = ToolIndex(TOOLS, Synonyms()).rank("quotation")
+    assert (first.name, first.why) == ("getStockPrice", "meaning 0.90")
+    assert names(ToolIndex(TOOLS), "quotation") == []
+
+
+def test_wrong_arguments_say_what_to_pass() -> None:
+    wrong: Any = "tool"
+    with pytest.raises(TypeError, match="a str is no tool; pass a Tool"):
+        ToolIndex([wrong])
+    with pytest.raises(ValueError, match="min_score is 2"):
+        ToolIndex(min_score=2)
+
+
+def test_any_description_can_be_ranked() -> None:
+    def spoken(city: Literal["Ulm", "\u6771\u4eac"]) -> str:
+        """\u5929\u6c17 forecast \u00a0."""
+        return city
+
+    assert names(ToolIndex([Tool(spoken), *TOOLS]), "\u5929\u6c17") == ["spoken"]
