@@ -5,7 +5,7 @@ with a git directory `{owner}+{name}/repo` for each. The tree of each commit is 
 
 Commits: the share of the changed files among the first five, with and without the tests among them. Issues: how often
 the file that was mended stands first and is in the pack at 4,000, 8,000 and 16,000 tokens, and how often the pack shows
-every line that was edited. A query belongs to the half `tune` when the SHA-256 of its id begins with a digit below 8,
+every line that was edited. A query belongs to the half `tune` when the SHA-256 of its id is even,
 else to the half `check`. Run:
 
     LLM_COMMON_EVAL_DATA=… LLM_COMMON_EVAL_REPOS=… python benchmarks/quality_files.py --half check
@@ -36,7 +36,7 @@ def rows_of(path: Path, half: str) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             row: dict[str, Any] = json.loads(line)
-            is_tuned = hashlib.sha256(row["id"].encode()).hexdigest()[0] < "8"
+            is_tuned = int(hashlib.sha256(row["id"].encode()).hexdigest(), 16) % 2 == 0
             if half == "all" or is_tuned == (half == "tune"):
                 yield row
 

@@ -13,20 +13,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
-from llm_common.context.packing import pack
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest, allocate_budget
+from llm_common.context.request import ContextSelectionRequest
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import candidate_files, read_file
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
+from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import ProgressCallback
 
 MIN_BUDGET_TOKENS: Final = 256
@@ -111,6 +111,8 @@ def pack_folder(
     hidden: bool = False,
     generated: bool = False,
     exclude: Sequence[str | Path] = (),
+    max_files: int | None = None,
+    min_score: float = 0.0,
     cache_dir: Path | None = None,
     counter: TokenCounter | None = None,
     progress: ProgressCallback | None = None,
@@ -139,7 +141,7 @@ def pack_folder(
         ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
             of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5.
     """
-    _check(query, budget_tokens, exclude)
+    _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
     patterns = [
         # Not `Path.resolve`, which raises for a circle of links.
@@ -160,6 +162,8 @@ def pack_folder(
         found,
         budget_tokens=budget_tokens,
         counter=counter,
+        max_files=max_files,
+        min_score=min_score,
         notes=tuple(indexes.notes),
         seconds=seconds,
     )
@@ -173,6 +177,8 @@ def _pack(
     *,
     budget_tokens: int,
     counter: TokenCounter | None,
+    max_files: int | None,
+    min_score: float,
     notes: tuple[str, ...],
     seconds: Mapping[str, float],
 ) -> FolderPack:
@@ -183,7 +189,7 @@ def _pack(
     request = ContextSelectionRequest(
         intent=classify_intent(query), token_budget=budget_tokens, counter=token_counter, now=now
     )
-    bundle = pack(DataPoolSnapshot(context_files=candidates), scores, request, allocate_budget(request), texts={})
+    bundle = pack_passages(candidates, scores, request, named=files, max_files=max_files, min_score=min_score)
     return FolderPack(
         query=query,
         folders=tuple(folders.values()),
@@ -200,7 +206,9 @@ def _pack(
     )
 
 
-def _check(query: str, budget_tokens: int, exclude: Sequence[str | Path]) -> None:
+def _check(
+    query: str, budget_tokens: int, exclude: Sequence[str | Path], *, max_files: int | None, min_score: float
+) -> None:
     if not query.strip():
         raise ConfigError("the question is empty; give what the packed text is for", variable="query", value=query)
     # True and 8e3 pass for numbers of tokens, but stand for a mistake.
@@ -212,6 +220,16 @@ def _check(query: str, budget_tokens: int, exclude: Sequence[str | Path]) -> Non
         )
     if isinstance(exclude, str):
         raise ConfigError("exclude takes a list of globs; put the one in a list", variable="exclude", value=exclude)
+    if max_files is not None and (type(max_files) is not int or max_files < 1):
+        raise ConfigError(
+            f"{max_files!r} is no number of files; give 1 or more, or None for as many as fit",
+            variable="max_files",
+            value=repr(max_files),
+        )
+    if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not isfinite(min_score):
+        raise ConfigError(
+            f"{min_score!r} is no score; give a finite number, such as 1.0", variable="min_score", value=repr(min_score)
+        )
 
 
 def _counter(counter: TokenCounter | None) -> tuple[TokenCounter, str]:
