@@ -133,6 +133,9 @@ def pack_folder(
         hidden: True searches hidden files and folders too.
         generated: True searches generated files too: lock files, minified and compiled sources.
         exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one file.
+        max_files: Most files to show; None for as many as fit.
+        min_score: Files that score less are left out, except those in `paths`. The best match by words counts 1, code
+            0.7 more; see `PackedFile.parts`.
         cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's cache folder.
         counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`, else an upper bound.
         progress: Called in the calling thread, as `ProgressCallback` says.

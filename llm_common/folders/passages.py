@@ -33,14 +33,15 @@ from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.scan import folded, scan
 
 _MIN_CHARS = 200  # what is smaller belongs to the passage before it
-_MAX_CHARS = 1_500  # about what one function has; a longer one is divided
+_MAX_CHARS = 1_100  # about what one function has; a longer one is divided
 _LINE_END = re.compile(r"\n")
 _ABOVE = re.compile(r"[ \t]*(?:@|#|//|/?\*)")  # a decorator or a comment
 _FIRST_WORD = re.compile(r"\S")
 _OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")  # up to eight lines, to the colon or brace
 _MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
 _MAX_DIVIDED = 30  # files; those after them get no tokens
-_STEEPNESS = 4.0  # a file with half the score of the best gets a sixteenth of its tokens
+_STEEPNESS = 8.0  # a file with nine tenths of the best score gets two fifths of its tokens
+_TITLE = 0.5  # of the match with the first line, added to that with the whole query
 _NAMED_SHARE = 4.0  # of a file that the caller named; the best of the others has 1
 
 Span = tuple[int, int]
@@ -129,8 +130,8 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
         parsed += len(text) if each.file.language == "python" else 0
         each.passages = list(_passages(text, symbols_of(path, text, parse=parsed <= _MAX_PARSED_CHARS)))
     texts = [(folded(each.file.content[slice(*passage.span)]),) for each in candidates for passage in each.passages]
-    views = [scan(view, texts, weights=(1.0,)) for view in (query, first_line(query))]
-    values = map(sum, zip(*views, strict=True))
+    whole, title = (scan(view, texts, weights=(1.0,)) for view in (query, first_line(query)))
+    values = (value + _TITLE * more for value, more in zip(whole, title, strict=True))
     for each in candidates:
         found = [next(values) for _ in each.passages]
         best = max(range(len(found)), key=found.__getitem__, default=0)
@@ -201,7 +202,7 @@ def _show(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) 
         cost = sizes.cost(each, passage)
         while cost - each.cost > left and not shown and len(passage) > _MIN_CHARS:
             # The first of all is cut: a small budget shows something.
-            start, end = passage.span
+            start = passage.span[0]
             passage = Passage((start, _cut(each.file.content, start + len(passage) // 4, start + len(passage) // 2)))
             cost = sizes.cost(each, passage)
         if cost - each.cost > left:
