@@ -24,13 +24,18 @@ _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a
 _CODE = 0.7  # what is asked of a folder is mostly answered by code, though prose has more words
 _ELSEWHERE = 0.5  # of it, for code that documents, shows or builds, and for what was taken from other projects
 _SIZE = 0.05  # for ten times the size: BM25 prefers short files, and long ones answer more often
-_NAMED = 1.0  # a path of the query, divided among the files that it may mean
+_NAMED = 0.5  # a path of the query, divided among the files that it may mean
 _DEFINES = 0.2  # a name of the query, divided among the files that define it
-_TEST_LOSS = 0.1
+_TEST_LOSS_OF_CHANGES = 0.1  # who changes code changes its tests with it
+_TEST_LOSS = 0.4  # a question or a report is seldom answered by a test
 _RECENT = 0.2  # not measured: the trees of the sets have no times
 _WEEK_S = 7 * 24 * 3600.0
 _MAX_DEFINERS = 5  # what more files define is no name but a word
 _TEST_WORDS = frozenset({"test", "tests", "testing"})
+_IS_QUESTION_OR_REPORT = re.compile(
+    r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
+    re.IGNORECASE,
+)
 _IS_ELSEWHERE = re.compile(
     r"(?:^|/)(?:_?vendor(?:ed|s)?|third[_-]?party|extern(?:al)?|_?bundled|docs?|docs?[_-]src|documentation|website|\.github"
     r"|examples?|samples?|demos?|tutorials?|benchmarks?|scripts?|tools?)/"
@@ -56,12 +61,11 @@ def candidate_files(
         now: The moment that ages are measured from.
     """
     parts = _parts_by_path(query, search)
-    is_about_tests = not _TEST_WORDS.isdisjoint(query_terms(query))
+    loss = _test_loss(query)
 
     def total(path: str, recent: float = 0.0) -> Score:
         summands = {**parts.get(path, {"words": 0.0}), "recent": recent}
-        unwanted = is_test(path) and not is_about_tests
-        summands["test"] = -_TEST_LOSS * math.fsum(summands.values()) if unwanted else 0.0
+        summands["test"] = -loss * math.fsum(summands.values()) * is_test(path)
         rule = "mentioned" if path in named or summands.get("named") else "ranked"
         return Score(math.fsum(summands.values()), summands, rule)
 
@@ -136,6 +140,13 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
         }
         for path in {*words, *named, *defines}
     }
+
+
+def _test_loss(query: str) -> float:
+    """How much less a test counts: nothing if tests are asked for, little for one line that asks for a change."""
+    if not _TEST_WORDS.isdisjoint(query_terms(query)):
+        return 0.0
+    return _TEST_LOSS if _IS_QUESTION_OR_REPORT.search(query.strip()) else _TEST_LOSS_OF_CHANGES
 
 
 def _recent(file: ContextFile, now: datetime) -> float:

@@ -9,10 +9,9 @@ from pathlib import Path, PurePosixPath
 from llm_common.context.mentions import excluded_items
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.exclusion import skip_reason_by_name
+from llm_common.folders.exclusion import skip_reason_by_name, usually_holds_secrets
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 from llm_common.folders.index_cache import IndexCache
-from llm_common.folders.secret_names import usually_holds_secrets
 from llm_common.folders.tree_index import ProgressCallback, TreeIndex
 from llm_common.ranking.lexical import Hit
 

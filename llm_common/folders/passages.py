@@ -99,7 +99,7 @@ def pack_passages(
     A file's share of the tokens is a power of its score over the best one. A larger budget never shows less of a file.
 
     Args:
-        files: The files to choose from.
+        files: The files to choose from, best first.
         scores: The score of each; the rule `mentioned` becomes the reason.
         request: The question, the budget, and the counter.
         named: Ids of the files that the caller named: they go first, and get more than the best of the others.
@@ -112,7 +112,7 @@ def pack_passages(
         for file in files
         for score in [scores["file", file.id]]
     ]
-    candidates.sort(key=lambda each: (-each.share, each.file.id))
+    candidates.sort(key=lambda each: -each.share)  # stable: those that the caller named stay in the caller's order
     above = [each for each in candidates if each.file.id in named or each.score.value >= min_score]
     able = above[:max_files]
     _rank_passages(able[:_MAX_DIVIDED], request.intent.text)
