@@ -19,8 +19,8 @@ from llm_common.ranking.lexical import query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
-# Chosen on the half `tune` of commits and issues of public repositories; "Finding files" in docs/benchmarks.md says what
-# else was seen. The best match by words counts 1.
+# Chosen on the half `tune` of commits and issues of public repositories; "Finding files" in docs/benchmarks.md says
+# what else was seen. The best match by words counts 1.
 _CODE = 0.7  # what is asked of a folder is mostly answered by code, though prose has more words
 _ELSEWHERE = 0.5  # of it, for code that documents, shows or builds, and for what was taken from other projects
 _SIZE = 0.05  # for ten times the size: BM25 prefers short files, and long ones answer more often
