@@ -32,8 +32,8 @@ from llm_common.folders.folder_search import first_line
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.scan import folded, scan
 
-# The longest passage, the steepness and the part of the title were chosen on the issues of the half `tune`, see "Finding
-# files" in docs/benchmarks.md. The others are limits.
+# The longest passage, the steepness and the part of the title were chosen on the issues of the half `tune`, see
+# "Finding files" in docs/benchmarks.md. The others are limits.
 _MIN_CHARS = 200  # what is smaller belongs to the passage before it
 _MAX_CHARS = 1_100  # about what one function has; a longer one is divided
 _LINE_END = re.compile(r"\n")
