@@ -5,10 +5,12 @@ with a git directory `{owner}+{name}/repo` for each. The tree of each commit is 
 
 Commits: the share of the changed files among the first five, with and without the tests among them. Issues: how often
 the file that was mended stands first and is in the pack at 4,000, 8,000 and 16,000 tokens, and how often the pack shows
-every line that was edited. A query belongs to the half `tune` when the SHA-256 of its id begins with a digit below 8,
+every line that was edited. A query belongs to the half `tune` when the SHA-256 of its id is even,
 else to the half `check`. Run:
 
     LLM_COMMON_EVAL_DATA=… LLM_COMMON_EVAL_REPOS=… python benchmarks/quality_files.py --half check
+
+With `--ranking` nothing is packed but a line of the best file: a minute for all, once the trees and indexes are there.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llm_common.folders import FolderPack, pack_folder
+from llm_common.folders import MIN_BUDGET_TOKENS, FolderPack, pack_folder
 
 BUDGETS = (4_000, 8_000, 16_000)
 FIRST = 5
@@ -36,7 +38,7 @@ def rows_of(path: Path, half: str) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             row: dict[str, Any] = json.loads(line)
-            is_tuned = hashlib.sha256(row["id"].encode()).hexdigest()[0] < "8"
+            is_tuned = int(hashlib.sha256(row["id"].encode()).hexdigest(), 16) % 2 == 0
             if half == "all" or is_tuned == (half == "tune"):
                 yield row
 
@@ -67,14 +69,15 @@ def tree_of(repositories: Path, repo: str, commit: str) -> Path:
     return folder
 
 
-def packed(row: dict[str, Any], repositories: Path, budget_tokens: int) -> FolderPack:
+def packed(row: dict[str, Any], repositories: Path, budget_tokens: int, *, max_files: int | None = None) -> FolderPack:
     """What a user gets who asks the query in the tree."""
-    tree = tree_of(repositories, row["repo"], row["commit"])
-    return pack_folder(row["query"], tree, budget_tokens=budget_tokens, cache_dir=repositories / ".indexes")
+    tree, indexes = tree_of(repositories, row["repo"], row["commit"]), repositories / ".indexes"
+    return pack_folder(row["query"], tree, budget_tokens=budget_tokens, max_files=max_files, cache_dir=indexes)
 
 
-def ranked(pack: FolderPack) -> list[str]:
-    """The files that were weighed, the packed ones first."""
+def ranked(row: dict[str, Any], repositories: Path) -> list[str]:
+    """The files that are weighed, best first."""
+    pack = packed(row, repositories, MIN_BUDGET_TOKENS, max_files=1)
     return [file.path for file in (*pack.files, *pack.dropped)]
 
 
@@ -97,7 +100,7 @@ def shows_all(pack: FolderPack, row: dict[str, Any]) -> bool:
 def measure_commits(rows: list[dict[str, Any]], repositories: Path) -> None:
     found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
-        first = ranked(packed(row, repositories, 8_000))[:FIRST]
+        first = ranked(row, repositories)[:FIRST]
         sources = [path for path in row["gold"] if path not in row["gold_tests"]]
         with_tests = recall(row["gold"], first)
         found[row["repo"]].append((with_tests, recall(sources, first) if sources else with_tests))
@@ -109,15 +112,18 @@ def measure_commits(rows: list[dict[str, Any]], repositories: Path) -> None:
 
 
 def measure_issues(rows: list[dict[str, Any]], repositories: Path) -> None:
-    print(f"\n{'issues':34}{'first':>12}{'in the pack':>12}{'all lines':>12}")
+    is_first = [ranked(row, repositories)[:1] == row["gold"][:1] for row in rows]
+    print(f"\n{'issues':34}{'first':>12}")
+    print_row(f"any budget ({len(rows)})", statistics.fmean(is_first))
+
+
+def measure_packs(rows: list[dict[str, Any]], repositories: Path) -> None:
+    print(f"\n{'issues':34}{'in the pack':>12}{'all lines':>12}")
     for budget_tokens in BUDGETS:
         packs = [(packed(row, repositories, budget_tokens), row) for row in rows]
-        first = [ranked(pack)[:1] == row["gold"][:1] for pack, row in packs]
         shown = [set(row["gold"]) <= {file.path for file in pack.files} for pack, row in packs]
         lines = [shows_all(pack, row) for pack, row in packs]
-        print_row(
-            f"{budget_tokens:,} tokens ({len(rows)})", *(statistics.fmean(each) for each in (first, shown, lines))
-        )
+        print_row(f"{budget_tokens:,} tokens ({len(rows)})", statistics.fmean(shown), statistics.fmean(lines))
 
 
 def print_row(label: str, *values: float) -> None:
@@ -128,6 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
     parser.add_argument("--only", choices=("commits", "issues"), help="default both")
+    parser.add_argument("--ranking", action="store_true", help="leave out what the packs show")
     options = parser.parse_args()
     data, repositories = (os.environ.get(f"LLM_COMMON_EVAL_{name}") for name in ("DATA", "REPOS"))
     if not data:
@@ -136,10 +143,11 @@ def main() -> None:
         print("left out: LLM_COMMON_EVAL_REPOS names no folder of repositories")
         return
     started = time.perf_counter()
-    measures = {"commits": measure_commits, "issues": measure_issues}
-    for name, measure in measures.items():
-        if options.only in (None, name):
-            measure([*rows_of(Path(data) / "files" / f"{name}.jsonl", options.half)], Path(repositories))
+    measures = {"commits": [measure_commits], "issues": [measure_issues, *([] if options.ranking else [measure_packs])]}
+    for name in measures if options.only is None else [options.only]:
+        rows = [*rows_of(Path(data) / "files" / f"{name}.jsonl", options.half)]
+        for measure in measures[name]:
+            measure(rows, Path(repositories))
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

@@ -61,6 +61,14 @@ _CacheDir = Annotated[
         show_default="llm-common in the user's cache folder",
     ),
 ]
+_MaxFiles = Annotated[
+    int | None,
+    typer.Option("--max-files", metavar="NUMBER", min=1, help="Most files to show.", show_default="as many as fit"),
+]
+_MinScore = Annotated[
+    float,
+    typer.Option("--min-score", metavar="SCORE", help="Leave out files that score less; the best match by words is 1."),
+]
 
 
 @app.command()
@@ -120,6 +128,8 @@ def pack(
     budget: Annotated[
         int, typer.Option(metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256.")
     ] = 8_000,
+    max_files: _MaxFiles = None,
+    min_score: _MinScore = 0.0,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the parts of each score, and what was weighed and not chosen.")
     ] = False,
@@ -132,16 +142,17 @@ def pack(
 ) -> None:
     """Pack the parts of a folder that answer a question, within a hard budget of tokens.
 
-    The best files get room first: whole where they fit, else the passages that fit the question best, else an outline
-    of definitions. The packed text goes to stdout, ready for a prompt; what was chosen and why goes to stderr. Nothing
-    leaves this machine, and no model is asked.
+    The files share the budget in proportion to their lead, and show the functions that match best first. A larger
+    budget shows the same and more. The packed text goes to stdout, ready for a prompt; what was chosen and why goes to
+    stderr. Nothing leaves this machine, and no model is asked. Where no file matches, nothing is packed and the command
+    ends with 1.
 
     What git ignores is left out, and so are hidden, binary and generated files and those that usually hold secrets.
     Keys and tokens that their shape gives away are redacted in the rest.
 
     An index on disk, readable by you alone, makes the next question fast.
     """
-    from llm_common.cli.pack_view import pack_as_json, show_pack
+    from llm_common.cli.pack_view import pack_as_json, show_pack, why_nothing
     from llm_common.folders import pack_folder
 
     with (
@@ -154,6 +165,8 @@ def pack(
             budget_tokens=budget,
             hidden=hidden,
             generated=generated,
+            max_files=max_files,
+            min_score=min_score,
             exclude=[*(exclude or []), *([output] if output else [])],  # it may hold the last answer
             cache_dir=cache_dir,
             progress=progress,
@@ -165,7 +178,7 @@ def pack(
             console.width = max(console.width, _FILE_COLUMNS)
         show_pack(packed, console, explain=explain)
     if not packed.text:
-        typer.echo("Nothing was packed: no file was left to search; name other paths or options.", err=True)
+        typer.echo(f"Nothing was packed: {why_nothing(packed)}.", err=True)
         raise typer.Exit(1)
 
 

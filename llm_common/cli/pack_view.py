@@ -11,10 +11,10 @@ from llm_common.folders import FolderPack
 
 _REASONS = {
     "mentioned": "named",
-    "share": "worth its room",
-    "spare": "room was left",
-    "no_room": "no room was left",
-    "below_cut_off": "too far from the question",
+    "share": "matches",
+    "no_room": "no tokens were left",
+    "below_cut_off": "scores too low",
+    "limit_reached": "enough files",
 }
 
 
@@ -74,6 +74,18 @@ def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
     console.print(", ".join(f"{name} {value:.2f} s" for name, value in pack.seconds.items()), style="dim")
     for note in pack.notes:
         console.print(safe_text(f"Note: {note}", style="yellow"))
+
+
+def why_nothing(pack: FolderPack) -> str:
+    """Why nothing was packed, and the way out, in one sentence."""
+    if not pack.searched:
+        return "no file was left to search; name other paths or options"
+    reasons = {file.reason for file in pack.dropped}
+    if "no_room" in reasons:
+        return "the budget has no room for a passage; give a larger --budget"
+    if "below_cut_off" in reasons:
+        return f"no file scores that much, the best {pack.dropped[0].score:.2f}; give a lower --min-score"
+    return f"none of {pack.searched:,} files has a word of the question; ask in words that the files use"
 
 
 def _table(pack: FolderPack, *, explain: bool) -> Table:

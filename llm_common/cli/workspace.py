@@ -7,9 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.exclusion import is_binary, is_hidden
+from llm_common.folders.exclusion import is_binary, is_hidden, usually_holds_secrets
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
-from llm_common.folders.secret_names import usually_holds_secrets
 from llm_common.ranking.lexical import LexicalIndex, query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.tools.registry import ToolRegistry

@@ -1,6 +1,8 @@
-"""`candidate_files`: the few files of large trees that are weighed for a pack, with text, outline and score."""
+"""`candidate_files`: the few files of large trees that are weighed for a pack, with text and score."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -12,20 +14,34 @@ from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
 from llm_common.folders.folder_search import FolderSearch, path_stub
 from llm_common.folders.languages import language_of
-from llm_common.folders.symbols import outline, symbols_of
 from llm_common.ranking.fusion import max_normalised
 from llm_common.ranking.lexical import query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
-_MIN_SHARE = 0.4  # of the best score: files with less share only a common word
-_ALWAYS_WEIGHED = 10  # however low their share
-_MAX_MENTIONED = 40
-_MAX_INTRODUCTIONS = 20
-_MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
-_CODE, _TEST, _RECENT = 0.2, -0.1, 0.2
-_TEST_LOSS = 0.6  # commits change tests with the code; a question that names no tests is seldom answered by one
-_WEEK_H = 168.0
+# Chosen on the half `tune` of commits and issues of public repositories; "Finding files" in docs/benchmarks.md says
+# what else was seen. The best match by words counts 1.
+_CODE = 0.7  # what is asked of a folder is mostly answered by code, though prose has more words
+_ELSEWHERE = 0.5  # of it, for code that documents, shows or builds, and for what was taken from other projects
+_SIZE = 0.05  # for ten times the size: BM25 prefers short files, and long ones answer more often
+_NAMED = 0.5  # a path of the query, divided among the files that it may mean
+_DEFINES = 0.2  # a name of the query, divided among the files that define it
+_TEST_LOSS_OF_CHANGES = 0.1  # who changes code changes its tests with it
+_TEST_LOSS = 0.4  # a question or a report is seldom answered by a test
+_RECENT = 0.2  # not measured: the trees of the sets have no times
+_WEEK_S = 7 * 24 * 3600.0
+_MAX_DEFINERS = 5  # what more files define is no name but a word
+_TEST_WORDS = frozenset({"test", "tests", "testing"})
+_IS_QUESTION_OR_REPORT = re.compile(
+    r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
+    re.IGNORECASE,
+)
+_IS_ELSEWHERE = re.compile(
+    r"(?:^|/)(?:_?vendor(?:ed|s)?|third[_-]?party|extern(?:al)?|_?bundled|docs?|docs?[_-]src|documentation|website|\.github"
+    r"|examples?|samples?|demos?|tutorials?|benchmarks?|scripts?|tools?)/"
+    r"|\.(?:html?|css|scss|less|ipynb|sh|bash|bat|ps1|cmake|tf)$",
+    re.IGNORECASE,
+)
 _MAX_TIME_S = 253_402_300_799.0  # the end of the year 9999; file systems keep later times, `datetime` does not
 _INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
@@ -33,11 +49,10 @@ _INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 def candidate_files(
     query: str, search: FolderSearch, named: Mapping[str, ContainedFile], *, now: datetime
 ) -> tuple[tuple[ContextFile, ...], Scores]:
-    """The files worth weighing for a query, each once, with text, outline, size and time of change, and their scores.
+    """The files worth weighing for a query, each once, with text, size and time of change, and their scores.
 
-    In this order: the files that the caller named, the files that the query mentions by path or name, the best of the
-    rankings, where code counts a fifth of the best match more, and a test a tenth less unless tests are asked for. If
-    there are none, the files that introduce a folder.
+    First the files that the caller named, then the 60 of the highest scores among those that share a word with the
+    query, or that it names by path or by something they define. None when there are none.
 
     Args:
         query: The question.
@@ -45,32 +60,26 @@ def candidate_files(
         named: Files that the caller named, by the path to show. Other names of the same file are dropped.
         now: The moment that ages are measured from.
     """
-    places, shares = search.places, max_normalised(search.scores)
-    # Measured on which files the commits of public repositories changed, against words alone.
-    values = {
-        path: math.fsum([share, _CODE * is_code(path), _TEST * _is_unwanted_test(path, query)])
-        for path, share in shares.items()
-    }
-    best = [
-        path
-        for place, path in enumerate(sorted(values, key=lambda path: (-values[path], path))[:_MAX_WEIGHED])
-        if place < _ALWAYS_WEIGHED or shares[path] >= _MIN_SHARE
-    ]
-    mentioned = MentionFinder(map(path_stub, places)).find(query)
-    first = sorted(mentioned, key=lambda path: (-shares.get(path, 0.0), path))[:_MAX_MENTIONED]
-    paths = [*named, *first, *best]
-    if not paths:
-        paths = sorted(places, key=lambda path: (readme_rank(path), path.count("/"), path))[:_MAX_INTRODUCTIONS]
-    files = tuple(_with_outlines(_distinct((path, named.get(path) or places[path]) for path in paths), query))
-    rules = dict.fromkeys([*named, *first], "mentioned")
-    return files, {
-        ("file", file.path): _score(file, shares.get(file.path, 0.0), query, rules.get(file.path, "ranked"), now)
-        for file in files
-    }
+    parts = _parts_by_path(query, search)
+    loss = _test_loss(query)
+
+    def total(path: str, recent: float = 0.0) -> Score:
+        summands = {**parts.get(path, {"words": 0.0}), "recent": recent}
+        summands["test"] = -loss * math.fsum(summands.values()) * is_test(path)
+        rule = "mentioned" if path in named or summands.get("named") else "ranked"
+        return Score(math.fsum(summands.values()), summands, rule)
+
+    best = sorted(parts, key=lambda path: (-total(path).value, path))[:_MAX_WEIGHED]
+    files = tuple(
+        file
+        for path, place in _distinct((path, named.get(path) or search.places[path]) for path in [*named, *best])
+        if (file := read_file(path, place))
+    )
+    return files, {("file", file.path): total(file.path, _recent(file, now)) for file in files}
 
 
 def read_file(path: str, place: ContainedFile) -> ContextFile | None:
-    """A text file without its outline; None when it cannot be read, is binary or holds over 1 MB.
+    """A text file; None when it cannot be read, is binary or holds over 1 MB.
 
     Keys and tokens that their shape gives away are redacted.
 
@@ -108,29 +117,38 @@ def _distinct(places: Iterable[tuple[str, ContainedFile]]) -> Iterator[tuple[str
             yield path, place
 
 
-def _with_outlines(places: Iterable[tuple[str, ContainedFile]], query: str) -> Iterator[ContextFile]:
-    parsed = 0
-    for path, place in places:
-        if file := read_file(path, place):
-            parsed += len(file.content) if file.language == "python" else 0
-            symbols = symbols_of(path, file.content, parse=parsed <= _MAX_PARSED_CHARS)
-            yield file.model_copy(update={"summary": outline(symbols, query) or None})
+def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
+    """The summands of the score of each file that has to do with the query."""
+    whole, title = (max_normalised(scores) for scores in (search.scores, search.titles))
+    # The first line of a report says what it is about, and its many other words would drown it.
+    words = max_normalised({path: share + title.get(path, 0.0) for path, share in whole.items()})
+    mentioned = MentionFinder(map(path_stub, search.places)).find(query)
+    homonyms = Counter(PurePosixPath(path).name for path in mentioned)
+    named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
+    defines: Counter[str] = Counter()
+    for paths in search.definers.values():
+        sources = [path for path in paths if not is_test(path)]
+        if 0 < len(sources) <= _MAX_DEFINERS:
+            defines.update(dict.fromkeys(sources, 1 / len(sources)))
+    return {
+        path: {
+            "words": words.get(path, 0.0),
+            "code": _CODE * (_ELSEWHERE if _IS_ELSEWHERE.search(path) else 1.0) * is_code(path),
+            "size": _SIZE * math.log10(100 + search.sizes.get(path, 0)),
+            "named": named.get(path, 0.0),
+            "defines": _DEFINES * min(defines[path], 1.0),
+        }
+        for path in {*words, *named, *defines}
+    }
 
 
-def _score(file: ContextFile, share: float, query: str, rule: str, now: datetime) -> Score:
-    """The score of a file, as the packer takes it: the square of the sum of its parts.
+def _test_loss(query: str) -> float:
+    """How much less a test counts: nothing if tests are asked for, little for one line that asks for a change."""
+    if not _TEST_WORDS.isdisjoint(query_terms(query)):
+        return 0.0
+    return _TEST_LOSS if _IS_QUESTION_OR_REPORT.search(query.strip()) else _TEST_LOSS_OF_CHANGES
 
-    The share comes from an index of the whole tree, which knows how rare a word is; the few candidates alone do not.
-    Because of the square, a file half as good as the best is worth a quarter: the tokens go to the few files that
-    answer. A test has less than half of its score, unless tests are asked for.
-    """
+
+def _recent(file: ContextFile, now: datetime) -> float:
     changed = file.metadata.last_modified
-    age_h = max((now - changed).total_seconds() / 3600, 0.0) if changed else math.inf
-    parts = {"words": share, "code": _CODE * is_code(file.path), "recent": _RECENT * math.exp(-age_h / _WEEK_H)}
-    parts["test"] = -_TEST_LOSS * _is_unwanted_test(file.path, query) * math.fsum(parts.values())
-    total = math.fsum(parts.values())
-    return Score(total * total, {name: part * total for name, part in parts.items()}, rule)
-
-
-def _is_unwanted_test(path: str, query: str) -> bool:
-    return is_test(path) and "test" not in query_terms(query)
+    return _RECENT * math.exp(-max((now - changed).total_seconds(), 0.0) / _WEEK_S) if changed else 0.0

@@ -13,20 +13,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
-from llm_common.context.packing import pack
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest, allocate_budget
+from llm_common.context.request import ContextSelectionRequest
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import candidate_files, read_file
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
+from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import ProgressCallback
 
 MIN_BUDGET_TOKENS: Final = 256
@@ -39,13 +39,13 @@ class PackedFile:
 
     Attributes:
         path: The path that the text shows.
-        form: `whole`; `passages`: the parts that fit the question best; `excerpt`: head and tail; `summary`: an outline
-            of definitions; `pointer`: one line that names the file; `left_out`: nothing.
+        form: `whole`; `passages`: the definitions that match the question best; `left_out`: nothing.
         tokens: Tokens of the part that is shown; 0 when the file is left out.
-        score: Higher is better; compares within one pack.
-        parts: The summands of the score: `words`, `code`, `recent`, `test`.
-        reason: Shown: `mentioned` by the caller or the question, `share` (worth its tokens) or `spare` (tokens were
-            left). Left out: `no_room` or `below_cut_off`.
+        score: Higher is better; compares within one pack. The best match by words counts 1.
+        parts: The summands of the score: `words`; `code`; `size`; `named` and `defines`: the question names its path or
+            something that it defines; `recent`; `test`, which lowers it.
+        reason: Shown: `mentioned` (by the caller, or the question names its path) or `share`. Left out: `no_room`,
+            `below_cut_off` (scores less than `min_score`) or `limit_reached` (`max_files`).
     """
 
     path: str
@@ -63,24 +63,21 @@ class FolderPack:
     Attributes:
         query: The question, without surrounding blanks.
         folders: The folders that were searched, resolved; a folder inside another one is not repeated.
-        text: For the prompt: fenced, never over the budget; empty when no file has to do with the question.
-        budget_tokens: Most tokens that `text` may take.
+        text: For the prompt: fenced, never over the budget; empty when no file has to do with the question, or none
+            scores `min_score`.
         counter: What counted the tokens, in words.
-        intent: What kind of request the question was classified as.
         searched: Number of files that were searched.
         read: Number of the searched files that were read because the index did not hold them as they are now.
         left_out: Number of files that were not searched, by reason; a folder that was not entered counts as one.
         notes: Problems that cost time but did not change the result, such as a damaged index.
         seconds: Wall time by step.
-        bundle: The choice as the context packer made it, with its full account.
+        bundle: The choice with its full account.
     """
 
     query: str
     folders: tuple[Path, ...]
     text: str = field(repr=False)
-    budget_tokens: int
     counter: str
-    intent: str
     searched: int
     read: int
     left_out: Mapping[str, int]
@@ -99,6 +96,16 @@ class FolderPack:
         return tuple(map(_packed_file, self.bundle.dropped))
 
     @property
+    def intent(self) -> str:
+        """What kind of request the question was classified as."""
+        return self.bundle.metadata.intent.value
+
+    @property
+    def budget_tokens(self) -> int:
+        """Most tokens that `text` may take."""
+        return self.bundle.metadata.budget
+
+    @property
     def tokens(self) -> int:
         """Tokens of `text`, by the counter."""
         return self.bundle.metadata.total_tokens
@@ -111,17 +118,19 @@ def pack_folder(
     hidden: bool = False,
     generated: bool = False,
     exclude: Sequence[str | Path] = (),
+    max_files: int | None = None,
+    min_score: float = 0.0,
     cache_dir: Path | None = None,
     counter: TokenCounter | None = None,
     progress: ProgressCallback | None = None,
 ) -> FolderPack:
     """The parts of folders and files that answer a question, as text for a prompt.
 
-    Ranks on this machine: asks no model and sends nothing. The text never takes more than the budget. The best files
-    get tokens first: whole where they fit, else their best passages, else an outline of their definitions. The same
-    files, question and options give the same text, but for the weeks after a file's change, when it counts more.
-
-    Blocks until it is done. From a coroutine, call it in a thread: `await asyncio.to_thread(pack_folder, query, path)`.
+    Ranks on this machine: asks no model and sends nothing. The text never takes more than the budget. Files get tokens
+    in proportion to their lead, and show the functions that match best first; a larger budget shows the same and more.
+    The text is empty where no file matches. The same files, question and options give the same text, but for the weeks
+    after a file's change, when it counts more. Blocks until it is done: a coroutine awaits
+    `asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.
@@ -131,6 +140,8 @@ def pack_folder(
         hidden: True searches hidden files and folders too.
         generated: True searches generated files too: lock files, minified and compiled sources.
         exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one file.
+        max_files: Most files to show; None for as many as fit.
+        min_score: Files that score less are left out, except those in `paths`; see `PackedFile.parts`.
         cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's cache folder.
         counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`, else an upper bound.
         progress: Called in the calling thread, as `ProgressCallback` says.
@@ -139,68 +150,32 @@ def pack_folder(
         ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
             of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5.
     """
-    _check(query, budget_tokens, exclude)
+    _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
-    patterns = [
-        # Not `Path.resolve`, which raises for a circle of links.
-        each if isinstance(each, str) else "/" + glob.escape(_shown(Path(os.path.realpath(each)), folders))
-        for each in exclude
-    ]
-    file_filter = FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
-    indexes = IndexCache(cache_dir or default_cache_dir())
-    progress = progress or (lambda *_: None)
     begin = time.perf_counter()
-    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=progress)
-    seconds = {"searching": round(time.perf_counter() - begin, 3)}
-    progress("Weighing the best files", 0, 0)
-    return _pack(
-        query.strip(),
-        folders,
-        files,
-        found,
-        budget_tokens=budget_tokens,
-        counter=counter,
-        notes=tuple(indexes.notes),
-        seconds=seconds,
-    )
-
-
-def _pack(
-    query: str,
-    folders: Mapping[str, Path],
-    files: Mapping[str, ContainedFile],
-    found: FolderSearch,
-    *,
-    budget_tokens: int,
-    counter: TokenCounter | None,
-    notes: tuple[str, ...],
-    seconds: Mapping[str, float],
-) -> FolderPack:
-    begin = time.perf_counter()
-    now = datetime.now(UTC)
-    candidates, scores = candidate_files(query, found, files, now=now)
-    token_counter, label = _counter(counter)
-    request = ContextSelectionRequest(
-        intent=classify_intent(query), token_budget=budget_tokens, counter=token_counter, now=now
-    )
-    bundle = pack(DataPoolSnapshot(context_files=candidates), scores, request, allocate_budget(request), texts={})
+    file_filter = _file_filter(exclude, folders, hidden=hidden, generated=generated)
+    found, notes = _search(query, folders, file_filter, cache_dir, progress or (lambda *_: None))
+    searched = time.perf_counter()
+    request, label = _request(query, budget_tokens, counter)
+    candidates, scores = candidate_files(query, found, files, now=datetime.now(UTC))
+    bundle = pack_passages(candidates, scores, request, named=files, max_files=max_files, min_score=min_score)
     return FolderPack(
-        query=query,
+        query=query.strip(),
         folders=tuple(folders.values()),
         text=bundle.render(),
-        budget_tokens=budget_tokens,
         counter=label,
-        intent=request.intent.classification.value,
         searched=len(found.places),
         read=found.read,
         left_out=dict(found.left_out),
         notes=notes,
-        seconds={**seconds, "packing": round(time.perf_counter() - begin, 3)},
+        seconds={"searching": round(searched - begin, 3), "packing": round(time.perf_counter() - searched, 3)},
         bundle=bundle,
     )
 
 
-def _check(query: str, budget_tokens: int, exclude: Sequence[str | Path]) -> None:
+def _check(
+    query: str, budget_tokens: int, exclude: Sequence[str | Path], *, max_files: int | None, min_score: float
+) -> None:
     if not query.strip():
         raise ConfigError("the question is empty; give what the packed text is for", variable="query", value=query)
     # True and 8e3 pass for numbers of tokens, but stand for a mistake.
@@ -212,16 +187,53 @@ def _check(query: str, budget_tokens: int, exclude: Sequence[str | Path]) -> Non
         )
     if isinstance(exclude, str):
         raise ConfigError("exclude takes a list of globs; put the one in a list", variable="exclude", value=exclude)
+    if max_files is not None and (type(max_files) is not int or max_files < 1):
+        raise ConfigError(
+            f"{max_files!r} is no number of files; give 1 or more, or None for as many as fit",
+            variable="max_files",
+            value=repr(max_files),
+        )
+    if type(min_score) not in (int, float) or not isfinite(min_score):
+        raise ConfigError(
+            f"{min_score!r} is no score; give a finite number, such as 1.0", variable="min_score", value=repr(min_score)
+        )
 
 
-def _counter(counter: TokenCounter | None) -> tuple[TokenCounter, str]:
-    """What counts the tokens, and how it does, in words."""
-    if counter is not None:
-        return counter, f"counted by {type(counter).__name__}"
-    try:
-        return ExactCounter(), "counted exactly, as o200k_base"
-    except ConfigError:
-        return UpperBoundCounter(), "an upper bound; for exact counts pip install 'llm-common[tokens]'"
+def _request(query: str, budget_tokens: int, counter: TokenCounter | None) -> tuple[ContextSelectionRequest, str]:
+    """What to pack, and how its tokens are counted, in words."""
+    label = f"counted by {type(counter).__name__}"
+    if counter is None:
+        try:
+            counter, label = ExactCounter(), "counted exactly, as o200k_base"
+        except ConfigError:
+            counter, label = UpperBoundCounter(), "an upper bound; for exact counts pip install 'llm-common[tokens]'"
+    intent = classify_intent(query.strip())
+    return ContextSelectionRequest(intent=intent, token_budget=budget_tokens, counter=counter), label
+
+
+def _search(
+    query: str,
+    folders: Mapping[str, Path],
+    file_filter: FileFilter,
+    cache_dir: Path | None,
+    progress: ProgressCallback,
+) -> tuple[FolderSearch, tuple[str, ...]]:
+    """What a search finds, and the notes of the indexes."""
+    indexes = IndexCache(cache_dir or default_cache_dir())
+    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=progress)
+    progress("Weighing the best files", 0, 0)
+    return found, tuple(indexes.notes)
+
+
+def _file_filter(
+    exclude: Sequence[str | Path], folders: Mapping[str, Path], *, hidden: bool, generated: bool
+) -> FileFilter:
+    patterns = (
+        # Not `Path.resolve`, which raises for a circle of links.
+        each if isinstance(each, str) else "/" + glob.escape(_shown(Path(os.path.realpath(each)), folders))
+        for each in exclude
+    )
+    return FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
 
 
 def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, ContainedFile]]:

@@ -1,4 +1,4 @@
-"""What a source file defines: names for ranking, and an outline that stands for a file that does not fit."""
+"""What a source file defines: names for ranking, and the lines where a file may be divided."""
 
 import ast
 import re
@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_common.folders.languages import DEFINITIONS, language_of
-from llm_common.ranking.lexical import query_terms
 
 _MAX_SIGNATURE_CHARS = 140
-_MAX_OUTLINE_LINES = 40
 _LINE_END = re.compile(r"\n")
 _OPEN_SIGNATURE = re.compile(r"[^\n]*\([ \t]*\n[^()]*(?:\([^()]*\)[^()]*){0,20}\)[^\n{]*")
 
@@ -56,28 +54,6 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
         signature = _one_line((whole.group() if whole else raw.partition("\n")[0]).strip().rstrip("{ \t"))
         found.setdefault(line, Symbol(match["name"], line, len(raw) - len(raw.lstrip()), signature))
     return [found[line] for line in sorted(found)]
-
-
-def outline(symbols: list[Symbol], query: str) -> str:
-    """The signatures with their line numbers, one a line, at most 40: "" when there are none.
-
-    Of more than 40, keeps those whose names share a word with the query, then the outermost; `…` marks each gap.
-
-    Args:
-        symbols: In the order of their lines.
-        query: What the reader is after.
-    """
-    wanted = set(query_terms(query))
-    ranked = sorted(symbols, key=lambda each: (wanted.isdisjoint(query_terms(each.name)), each.indent, each.line))
-    kept = {symbol.line for symbol in ranked[:_MAX_OUTLINE_LINES]}
-    width = len(str(max(kept, default=0)))
-    lines: list[str] = []
-    for symbol in symbols:
-        if symbol.line in kept:
-            lines.append(f"{symbol.line:>{width}} {' ' * min(symbol.indent, 8)}{symbol.signature}")
-        elif lines and lines[-1] != "…":
-            lines.append("…")
-    return "\n".join(lines)
 
 
 def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:

@@ -13,7 +13,7 @@ from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
 from llm_common.folders.file_listing import ListedFile
 from llm_common.folders.symbols import defined_names
-from llm_common.ranking.lexical import Hit, fts5_is_missing, query_terms, split_identifiers
+from llm_common.ranking.lexical import STOP_WORDS, Hit, fts5_is_missing, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, transaction
 
 ProgressCallback = Callable[[str, int, int], object]
@@ -47,8 +47,10 @@ _FOUND = " UNION ALL ".join(
 )
 _SEARCH: Final = (
     f"SELECT path, sum(score) AS total FROM ({_FOUND}) JOIN files USING (row) "  # noqa: S608 - our own tables
-    "GROUP BY path ORDER BY total DESC, path LIMIT :limit"
+    "GROUP BY path ORDER BY total DESC, path"
 )
+_DEFINING: Final = "SELECT path FROM symbols JOIN files ON row = symbols.rowid WHERE symbols MATCH :word ORDER BY path"
+_MAX_WORDS: Final = 128
 _WORD = re.compile(r"\w+")
 _MAX_INDEXED_BYTES = 250_000  # the rest of so long a file repeats its words
 _CLOCK_TICK_NS = 2_000_000_000  # a file may change again within one tick of its clock without a trace in its times
@@ -134,19 +136,22 @@ class TreeIndex:
         progress("Reading what changed", len(stale), len(stale))
         return [file.path for file in stale]
 
-    def search(self, query: str, *, limit: int) -> list[Hit]:
+    def search(self, query: str) -> list[Hit]:
         """The files that share a word with the query, best first, ties in the order of their paths.
 
         Args:
-            query: Any text; its first 64 words count, except stop words.
-            limit: Most files to return.
+            query: Any text; its first 128 words count, except stop words. A report names what is at fault anywhere.
         """
-        terms = query_terms(query)
-        if not terms or limit <= 0:
-            return []
-        match = " OR ".join(f'"{term}"' for term in terms)
-        found = self._connection.execute(_SEARCH, {"words": match, "limit": limit})
-        return [Hit(path, score) for path, score in found]
+        words = dict.fromkeys(split_identifiers(query).lower().split())
+        match = " OR ".join(f'"{word}"' for word in [word for word in words if word not in STOP_WORDS][:_MAX_WORDS])
+        return (
+            [Hit(path, score) for path, score in self._connection.execute(_SEARCH, {"words": match})] if match else []
+        )
+
+    def defining(self, name: str) -> list[str]:
+        """The files that define a name, in any spelling of its words: `get_page` also finds `getPage`."""
+        found = self._connection.execute(_DEFINING, {"word": f'"{name.replace("_", "")}"'})
+        return [path for (path,) in found]
 
     def skip_reasons(self) -> dict[str, str]:
         """The files that are not searched because of what they hold, with the reason."""

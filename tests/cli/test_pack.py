@@ -88,6 +88,17 @@ def test_an_empty_folder_gives_nothing_and_ends_with_1(cache: Path, tmp_path: Pa
     assert "Nothing was packed: no file was left to search" in result.stderr
 
 
+def test_nothing_that_matches_packs_nothing_and_says_so_u_b9(cache: Path, tree: Path) -> None:
+    result = run(cache, "xylophone", tree, code=1)
+    assert result.stdout.strip() == ""
+    assert "none of 4 files has a word of the question" in result.stderr
+    assert "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=1).stderr
+
+
+def test_the_number_of_files_is_limited(cache: Path, tree: Path) -> None:
+    assert len(paths(run_json(cache, "cookie jar", tree, "--max-files", "1"))) == 1
+
+
 def test_people_get_text_on_stdout_and_a_table_on_stderr(cache: Path, tree: Path) -> None:
     result = run(cache, "when does a cookie expire", tree, "--budget", "1000")
     document = run_json(cache, "when does a cookie expire", tree, "--budget", "1000")
@@ -100,7 +111,7 @@ def test_explain_adds_score_parts_and_what_was_not_chosen(cache: Path, tree: Pat
     write(tree, {f"src/cookie_{number}.py": FILLER[:900] for number in range(9)})
     arguments = ("when does a cookie expire", tree, "--budget", "256", "--explain")
     explained = run_json(cache, *arguments)["explain"]
-    assert {"words", "code", "test", "recent"} == set(explained["kept"][0]["parts"])
+    assert {"words", "code", "size", "named", "defines", "test", "recent"} == set(explained["kept"][0]["parts"])
     assert explained["dropped"]
     shown = run(cache, *arguments).stderr
     assert "words=" in shown
@@ -208,7 +219,7 @@ def _read(descriptor: int) -> bytes:
 
 def test_help_names_every_option() -> None:
     shown = CliRunner().invoke(app, ["pack", "--help"], env={"COLUMNS": "140"}).stdout
-    options = "--budget --explain --json --output --exclude --hidden --generated --cache-dir"
+    options = "--budget --max-files --min-score --explain --json --output --exclude --hidden --generated --cache-dir"
     for text in ("QUERY", "PATH", "secrets", "256", *options.split()):
         assert text in shown
 

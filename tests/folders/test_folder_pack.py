@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.tokens import ExactCounter, UpperBoundCounter
+from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders import FolderPack, pack_folder
 from tests.folders.tree import git, write
@@ -156,8 +156,48 @@ def test_paths_are_shown_as_they_can_be_opened(tree: Path, monkeypatch: pytest.M
     assert paths(pack_folder("serve a port", tree, STANDARD_JSON))[0] == "tree/src/server.py"
 
 
-def test_where_no_word_is_found_the_introductions_are_packed(tree: Path) -> None:
-    assert "readme.md" in paths(pack_folder("xylophone", tree))
+def test_where_no_word_is_found_nothing_is_packed_u_b9(tree: Path) -> None:
+    pack = pack_folder("xylophone", tree)
+    assert (pack.text, pack.tokens, pack.files, pack.dropped) == ("", 0, (), ())
+    assert pack.searched == 5
+
+
+def test_files_are_limited_by_number_and_by_score(tree: Path) -> None:
+    every = pack_folder("cookie jar", tree)
+    assert len(every.files) > 2
+    first = pack_folder("cookie jar", tree, max_files=1)
+    assert paths(first) == paths(every)[:1]
+    assert {file.reason for file in first.dropped} == {"limit_reached"}
+    best = every.files[0].score
+    assert paths(pack_folder("cookie jar", tree, min_score=best)) == paths(every)[:1]
+    none = pack_folder("cookie jar", tree, min_score=best + 1)
+    assert (none.text, {file.reason for file in none.dropped}) == ("", {"below_cut_off"})
+    assert len(pack_folder("cookie jar", tree / "readme.md", min_score=9).files) == 1
+
+
+def test_a_passage_is_a_function_with_the_class_around_it(tree: Path) -> None:
+    methods = "".join(f"    def part_{number}(self):\n        return {'x' * 200}\n\n" for number in range(40))
+    answer = "    @cached\n    def melt(self, wax):\n        candle = wax\n        return candle\n\n"
+    write(tree, {"src/shop.py": f"class Shop(Base):\n    name = 1\n\n{methods}{answer}{methods}"})
+    text = pack_folder("where does the candle melt its wax", tree, budget_tokens=600).text
+    assert answer in text
+    assert "class Shop(Base):" in text
+
+
+@pytest.mark.parametrize("counter", [None, UpperBoundCounter()])
+def test_more_budget_never_shows_less_of_a_file(counter: TokenCounter | None) -> None:
+    shown: dict[str, int] = {}
+    lines: dict[str, set[str]] = {}
+    for budget in (256, 300, 400, 700, 1_000, 1_500, 2_500, 4_000, 7_000, 12_000, 40_000):
+        pack = pack_folder("how are strings escaped\nand decoded", STANDARD_JSON, budget_tokens=budget, counter=counter)
+        now = {file.path: file.tokens for file in pack.files}
+        assert {path: tokens for path, tokens in shown.items() if now.get(path, 0) < tokens} == {}
+        blocks = {block.id: set(block.text.splitlines()[1:]) for block in pack.bundle.blocks}
+        gone = {
+            path: {line for line in before if "left out" not in line} - blocks[path] for path, before in lines.items()
+        }
+        assert not any(gone.values())
+        shown, lines = now, blocks
 
 
 def test_an_empty_folder_gives_an_empty_text(tmp_path: Path) -> None:
@@ -180,6 +220,9 @@ def test_an_empty_folder_gives_an_empty_text(tmp_path: Path) -> None:
         ((["q"], {"budget_tokens": True}), "budget_tokens"),
         ((["q"], {"budget_tokens": 8e3}), "budget_tokens"),
         ((["q"], {"exclude": "*.md"}), "exclude"),
+        ((["q"], {"max_files": 0}), "max_files"),
+        ((["q"], {"max_files": True}), "max_files"),
+        ((["q"], {"min_score": float("nan")}), "min_score"),
     ],
 )
 def test_wrong_arguments_raise_before_anything_is_done(

@@ -20,7 +20,7 @@ def tree(tmp_path: Path) -> Path:
 def search(indexes: IndexCache, tree: Path, *, hidden: bool = False) -> list[str]:
     def work(index: TreeIndex) -> list[str]:
         index.refresh(tree, listed(tree), progress=lambda *_: None)
-        return [hit.key for hit in index.search("cookies", limit=5)]
+        return [hit.key for hit in index.search("cookies")]
 
     return indexes.use(tree, generated=False, hidden=hidden, work=work)
 

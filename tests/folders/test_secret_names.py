@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from llm_common.folders.secret_names import usually_holds_secrets
+from llm_common.folders.exclusion import usually_holds_secrets
 
 SECRET = """
     .env .env.local .env-prod .env_prod .envrc prod.env app.env app.env.local secrets.env env.production env.local

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from llm_common.folders.languages import DEFINITIONS, language_of
-from llm_common.folders.symbols import Symbol, defined_names, outline, symbols_of
+from llm_common.folders.symbols import Symbol, defined_names, symbols_of
 
 SOURCES = {
     "a.py": (
@@ -95,17 +95,6 @@ def test_a_signature_of_several_lines_becomes_one() -> None:
     assert symbols_of("a.ts", source) == [
         Symbol("create", 3, 0, "export function create( a: A, b = f(), ): Promise<B>")
     ]
-
-
-def test_an_outline_is_numbered_and_keeps_what_the_question_names() -> None:
-    symbols = [Symbol(f"f{number}", number, 0, f"def f{number}()") for number in range(1, 100)]
-    symbols.append(Symbol("parse_header", 100, 4, "def parse_header(x)"))
-    lines = outline(symbols, "how are headers parsed by parse_header").splitlines()
-    assert lines[0] == "  1 def f1()"
-    assert lines[-1] == "100     def parse_header(x)"
-    assert lines.count("…") == 1
-    assert len(lines) == 41
-    assert outline([], "x") == ""
 
 
 @pytest.mark.torture

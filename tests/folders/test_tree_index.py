@@ -41,7 +41,7 @@ def refresh(index: TreeIndex, tree: Path) -> int:
 
 
 def found(index: TreeIndex, query: str) -> list[str]:
-    return [hit.key for hit in index.search(query, limit=10)]
+    return [hit.key for hit in index.search(query)]
 
 
 def test_files_are_ranked_by_content_path_and_symbols(index: TreeIndex, tree: Path) -> None:
@@ -71,11 +71,11 @@ def test_changed_new_and_removed_files_are_taken_in(index: TreeIndex, tree: Path
 
 def test_a_touched_file_is_read_but_not_indexed_again(index: TreeIndex, tree: Path) -> None:
     refresh(index, tree)
-    scores = index.search("listen server", limit=10)
+    scores = index.search("listen server")
     os.utime(tree / "src/server.py", (2_000_000, 2_000_000))
     assert refresh(index, tree) == 1
     assert refresh(index, tree) == 0
-    assert index.search("listen server", limit=10) == scores
+    assert index.search("listen server") == scores
 
 
 def test_a_change_of_equal_size_within_one_tick_is_seen(index: TreeIndex, tree: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_index_of_many_changes_scores_like_a_new_one(index: TreeIndex, tree: 
         refresh(index, tree)
     with TreeIndex(None) as new:
         refresh(new, tree)
-        assert index.search("listen to cookies", limit=10) == new.search("listen to cookies", limit=10)
+        assert index.search("listen to cookies") == new.search("listen to cookies")
 
 
 def test_unsearched_files_are_counted_with_their_reason(index: TreeIndex, tree: Path) -> None:
@@ -133,10 +133,10 @@ def test_an_interruption_keeps_whole_batches(index: TreeIndex, tmp_path: Path) -
 
     with pytest.raises(KeyboardInterrupt):
         index.refresh(tree, listed(tree), progress=interrupt)
-    assert len(index.search("shared", limit=1000)) == 400
+    assert len(index.search("shared")) == 400
     os.utime(tree / "f449.txt")
     refresh(index, tree)
-    assert len(index.search("shared", limit=1000)) == 450
+    assert len(index.search("shared")) == 450
 
 
 def test_a_query_is_never_syntax(index: TreeIndex, tree: Path) -> None:
@@ -155,13 +155,13 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
         "tree = Path(sys.argv[1])\n"
         "with TreeIndex(Path(sys.argv[2])) as index:\n"
         "    index.refresh(tree, listed(tree), progress=lambda *_: None)\n"
-        "    print(len(index.search('shared', limit=10_000)))\n"
+        "    print(len(index.search('shared')))\n"
     )
     command = [sys.executable, "-c", program, str(tree), str(tmp_path / "shared.sqlite")]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     assert [process.communicate(timeout=60)[0].strip() for process in running] == [str(files)] * processes
     with TreeIndex(tmp_path / "shared.sqlite") as index:
-        assert len(index.search("shared", limit=10_000)) == files
+        assert len(index.search("shared")) == files
 
 
 def test_what_is_no_index_raises(tmp_path: Path) -> None:
