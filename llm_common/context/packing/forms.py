@@ -319,10 +319,15 @@ def _note(candidate: Candidate, shown: int, size: int) -> str:
 
 
 def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """That part of a text in spans of a smallest to a largest size, which end at a paragraph, a line or a word."""
+    """That part of a text in spans of a smallest to a largest size, which end at a paragraph, a line or a word.
+
+    The last one may be as much larger as the smallest.
+    """
     least, most = sizes
     while stop - start > most:
         end = _cut(text, start + least, start + most)
+        if stop - end < least:
+            break  # the note of what is missing would be longer than the rest
         yield start, end
         start = end
     yield start, stop
