@@ -4,6 +4,7 @@ OpenAI's chat completions put calls in `tool_calls` and each output in a message
 messages put both in blocks of the content, `tool_use` and `tool_result`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import TokenCounter
-from llm_common.text.canonical import stable_json
+from llm_common.text.canonical import stable_json, to_plain
 from llm_common.text.display import printable
 
 Message = LLMMessage | Mapping[str, Any]
@@ -109,7 +110,7 @@ class HistoryMessage:
         left_out = {"role", "content"} if text else {"role"}
         facts = {name: value for name, value in self.data.items() if name not in left_out and value is not None}
         counted = counter.count(printable(text)) if text else 0
-        return _MESSAGE_TOKENS + counted + (counter.count(stable_json(facts)) if facts else 0)
+        return _MESSAGE_TOKENS + counted + (counter.count(json.dumps(to_plain(facts))) if facts else 0)
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
         """The message with other outputs, by the ids of their calls."""
