@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from llm_common.core.models import (
         LLMConfig as LLMConfig,
+        LLMDelta as LLMDelta,
         LLMMessage as LLMMessage,
         LLMResponse as LLMResponse,
         LLMUsage as LLMUsage,
