@@ -183,7 +183,7 @@ class OpenAICompatibleClient(LLMClient):
         request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
         with (
-            span("llm.chat_completion", model=request.model, provider=self.provider) as current,
+            span("llm.chat_completion", model=request.model, provider=self._config.provider) as current,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
         ):
             try:
