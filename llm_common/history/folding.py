@@ -105,6 +105,7 @@ class _Unit:
 
     originals: list[HistoryMessage]
     shown: list[HistoryMessage]
+    original_tokens: int
     tokens: int
 
     def call(self, call_id: str) -> ToolCall:
@@ -119,6 +120,7 @@ class _Segment(NamedTuple):
     messages: list[HistoryMessage]
     tokens: int
     sentences: list[Sentence]
+    lines: str
 
     def heading(self) -> str:
         numbers = f"{self.messages[0].number}-{self.messages[-1].number}"
@@ -178,9 +180,12 @@ class _Folder:
     parts: list[tuple[FoldedPart, StoredPart]] = field(default_factory=list)
     note: list[HistoryMessage] = field(default_factory=list)
     fixed_tokens: int = 0  # of head and note
+    live_tokens: int = 0
 
     def add(self, unit: list[HistoryMessage]) -> None:
-        self.live.append(_Unit(unit, unit, sum(message.tokens(self.counter) for message in unit)))
+        tokens = sum(message.tokens(self.counter) for message in unit)
+        self.live.append(_Unit(unit, unit, tokens, tokens))
+        self.live_tokens += tokens
         if not self.fixed_tokens:
             self._count_fixed()
         if self.tokens > self.policy.limit_tokens:
@@ -188,7 +193,7 @@ class _Folder:
 
     @property
     def tokens(self) -> int:
-        return self.fixed_tokens + sum(unit.tokens for unit in self.live)
+        return self.fixed_tokens + self.live_tokens
 
     def plan(self) -> FoldPlan:
         if self.tokens > self.policy.limit_tokens:
@@ -269,7 +274,9 @@ class _Folder:
         self.parts.append((part, stored))
 
     def _show(self, unit: _Unit, index: int, message: HistoryMessage) -> None:
-        unit.tokens += message.tokens(self.counter) - unit.shown[index].tokens(self.counter)
+        gained = message.tokens(self.counter) - unit.shown[index].tokens(self.counter)
+        unit.tokens += gained
+        self.live_tokens += gained
         unit.shown = [*unit.shown[:index], message, *unit.shown[index + 1 :]]
 
     def _fold_oldest(self, target: int) -> None:
@@ -277,7 +284,7 @@ class _Folder:
         asked = [unit for unit in self.live if unit.originals[0].role == "user" and unit.originals[0].text]
         kept = [*asked[-1:], self.live[-1]]
         head_tokens = sum(message.tokens(self.counter) for message in self.head)
-        left = head_tokens + self._note_limit() + sum(unit.tokens for unit in self.live)
+        left = head_tokens + self._note_limit() + self.live_tokens
         folded: list[_Unit] = []
         for unit in self.live:
             if left <= target:
@@ -291,9 +298,11 @@ class _Folder:
         result = {str(message.number): to_plain(message.data) for message in messages}
         numbers = f"{messages[0].number}-{messages[-1].number}"
         stored = StoredPart(HISTORY_TOOL, {"messages": numbers}, text_digest(stable_json(result))[:12], result)
-        pointer_id, tokens = self.id_of(stored), sum(message.tokens(self.counter) for message in messages)
+        pointer_id, tokens = self.id_of(stored), sum(unit.original_tokens for unit in folded)
         self.live = [unit for unit in self.live if not any(unit is one for one in folded)]
-        self.segments.append(_Segment(pointer_id, messages, tokens, sentences_of(messages)))
+        self.live_tokens -= sum(unit.tokens for unit in folded)
+        lines = "\n".join(map(_line, messages))
+        self.segments.append(_Segment(pointer_id, messages, tokens, sentences_of(messages), lines))
         part = FoldedPart(
             pointer_id=pointer_id, kind="messages", first=messages[0].number, last=messages[-1].number, tokens=tokens
         )
@@ -321,16 +330,12 @@ class _Folder:
             own = _Room(self.counter, share)
             told[number] = [sentence for sentence in segment.sentences if own.take(sentence.line)]
             room.left -= share - own.left
-        lined = {
-            number
-            for number in reversed(range(len(shown)))
-            if room.take("\n".join(_line(message) for message in shown[number].messages))
-        }
+        lined = {number for number in reversed(range(len(shown))) if room.take(shown[number].lines)}
         lines = [f"{dropped} earlier parts: find what was said with {self.policy.search_name}"] if dropped else []
         for number, segment in enumerate(shown):
             lines.append(segment.heading())
             lines += [sentence.line for sentence in sorted(told[number])]
-            lines += [_line(message) for message in segment.messages] if number in lined else []
+            lines += [segment.lines] if number in lined else []
         content = "\n".join(lines)
         text = f"{opening}\n{fenced(content, fence_nonce(content, seed=_SEED))}"
         first = self.segments[0].messages[0]
