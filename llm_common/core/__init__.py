@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from llm_common.core.structured import Attempt as Attempt, answer_text as answer_text, ask as ask
     from llm_common.core.tokens import (
+        CalibratedCounter as CalibratedCounter,
         ExactCounter as ExactCounter,
         TokenCounter as TokenCounter,
         UpperBoundCounter as UpperBoundCounter,
