@@ -134,6 +134,13 @@ def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_tu
     assert 90 <= float(share) < 100
 
 
+def test_folding_chat_finds_what_was_folded_and_repeats_its_prompts(tmp_path: Path) -> None:
+    output = run("folding_chat.py", cwd=tmp_path)
+    assert "user: By the way, the door code of the shed is 7421." in output
+    [share] = re.findall(r"(\d+)% of a prompt begin the next one", output)
+    assert int(share) >= 90
+
+
 async def test_minimal_with_a_model(tmp_path: Path) -> None:
     lima = compute_pointer_id(tool_name="weather", args={"city": "Lima"}, query_id="weather", task_id=None)
     output, _ = await run_with_model("minimal.py", replies=[json.dumps({"pointer_ids": [lima]})], cwd=tmp_path)

@@ -12,7 +12,7 @@ from llm_common.context.pool import DataPoolSnapshot
 from llm_common.core.decision import FailureStatus, status_of
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, answer_text
-from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.core.tokens import CalibratedCounter, DefaultCounter, TokenCounter
 from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
@@ -66,7 +66,7 @@ class Answering(BaseModel):
         budget: Tokens of the prompt, never exceeded, and of the answer.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds for the one model call.
-        counter: Counts tokens.
+        counter: Counts tokens. A `CalibratedCounter` learns from the usage that each answer reports.
         selector: Packs the session's outputs; None makes one over the session.
         memory: Stores and recalls the conversation under the context manager's session; None for none.
         history: How many of the session's newest events in the memory the prompt may hold as conversation. Many: `fit`
@@ -123,6 +123,8 @@ class Answering(BaseModel):
         except (LLMError, TokenBudgetError) as exc:
             update = {"status": status_of(exc), "problem": str(exc), "attempts": tuple(attempts)}
             return facts.model_copy(update=update)
+        if isinstance(self.counter, CalibratedCounter) and (usage := attempts[-1].usage):
+            self.counter.observe(counted_tokens=prompt.tokens, reported_tokens=usage.prompt_tokens)
         await self._remember(manager.session_id, query, text)
         return facts.model_copy(update={"text": text, "status": "ok", "attempts": tuple(attempts)})
 

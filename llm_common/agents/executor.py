@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,7 +27,7 @@ from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ConfigError, LLMCommonError, ToolFailedError, UnserialisableError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
-from llm_common.pointers.reading import ContextReading
+from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.selection.results import SelectsTools, ToolSelection
@@ -85,8 +86,9 @@ class AgenticExecutor:
         max_parallel: Most calls of one task that run at the same time.
         offload: Which saved outputs are replaced by an `Offloaded` with a preview; one task is one turn. None leaves
             every output whole.
-        read_back: Adds the tool `read_context` for this session's outputs. What it returns is not saved. Offered to
-            the selector once there is an output; the ids of the newest are then in the selector's context.
+        read_back: Adds a tool that reads this session's outputs, under the name `read_context`, or under the one that
+            is given; previews name it. What it returns is not saved. Offered to the selector once there is an output;
+            the ids of the newest are then in the selector's context.
         pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
 
     Raises:
@@ -104,7 +106,7 @@ class AgenticExecutor:
         selector: SelectsTools | None = None,
         max_parallel: int = 8,
         offload: OffloadPolicy | None = None,
-        read_back: bool = False,
+        read_back: bool | str = False,
         pointer_arguments: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         if max_parallel < 1:
@@ -126,7 +128,7 @@ class AgenticExecutor:
             pointer_arguments=pointer_arguments,
         )
         self.context_manager = context_manager
-        self._offload = offload
+        self._offload = replace(offload, reader_name=read_back) if offload and isinstance(read_back, str) else offload
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
@@ -414,7 +416,7 @@ def session_registry(
     registry: Any,
     load: LoadsPayload,
     *,
-    read_back: bool = False,
+    read_back: bool | str = False,
     pointer_arguments: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
     """The registry, or a copy of it with the session's own tools.
@@ -424,7 +426,7 @@ def session_registry(
     Args:
         registry: The application's tools, never modified; a copy does not get tools that are registered later.
         load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
-        read_back: Adds a `ReadBackTool`.
+        read_back: Adds a `ReadBackTool`, under its own name or the given one.
         pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool; see `PointerArgumentsTool`.
 
     Raises:
@@ -446,7 +448,9 @@ def session_registry(
         PointerArgumentsTool(tool, load, parameters=named[tool.name]) if tool.name in named else tool
         for tool in registry
     ]
-    return ToolRegistry([*tools, ReadBackTool(load)] if read_back else tools)
+    if not read_back:
+        return ToolRegistry(tools)
+    return ToolRegistry([*tools, ReadBackTool(load, name=read_back if isinstance(read_back, str) else READER_NAME)])
 
 
 def _call_of(entry: object) -> ToolCall:

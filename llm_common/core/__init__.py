@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from llm_common.core.models import (
         LLMConfig as LLMConfig,
+        LLMDelta as LLMDelta,
         LLMMessage as LLMMessage,
         LLMResponse as LLMResponse,
         LLMUsage as LLMUsage,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from llm_common.core.structured import Attempt as Attempt, answer_text as answer_text, ask as ask
     from llm_common.core.tokens import (
+        CalibratedCounter as CalibratedCounter,
         DefaultCounter as DefaultCounter,
         ExactCounter as ExactCounter,
         TokenCounter as TokenCounter,

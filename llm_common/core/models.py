@@ -69,6 +69,15 @@ class LLMResponse(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
+class LLMDelta(BaseModel):
+    """What a stream adds to an answer: a text; at the end, once, the whole response."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str = ""
+    response: LLMResponse | None = None
+
+
 class TokenPrices(BaseModel):
     """Dollars for a million tokens; without a price for cached tokens they cost what others do."""
 

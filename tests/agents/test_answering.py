@@ -18,7 +18,7 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.core import ExactCounter, LLMMessage, MessageRole
+from llm_common.core import CalibratedCounter, ExactCounter, LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.errors import LLMConnectionError, StoreError
 from llm_common.memory import Event, InMemoryMemory
 from llm_common.testing import ScriptedClient
@@ -125,6 +125,18 @@ async def test_the_prompt_never_exceeds_its_budget(tmp_path: Path) -> None:
         assert 0 < answer.prompt_tokens <= limit
         assert counter.count(sent(client)) <= limit
         assert client.calls[0].max_tokens == 50
+
+
+async def test_a_counter_learns_from_the_usage_of_an_answer(tmp_path: Path) -> None:
+    counter = CalibratedCounter()
+    usage = LLMUsage(prompt_tokens=100, completion_tokens=2, total_tokens=102)
+    reply = LLMResponse(id="1", model="m", content="Snow.", usage=usage, finish_reason="stop")
+    system = "Answer in few words. " * 60
+    answer = await executor(ScriptedClient([reply]), tmp_path).run(
+        "Is it snowing in Oslo?", plan=PLAN, answering=Answering(counter=counter, system=system)
+    )
+    assert answer.prompt_tokens > 200
+    assert counter.factor == pytest.approx(max(100 / answer.prompt_tokens, 0.2) * 1.03)
 
 
 async def test_a_session_remembers_what_was_said(tmp_path: Path) -> None:

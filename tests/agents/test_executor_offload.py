@@ -101,6 +101,15 @@ async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
     assert executor.context_manager.size == 1
 
 
+async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_read(tmp_path: Path) -> None:
+    executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=0), read_back="look_up")
+    [stored] = await run(executor, call("report", lines=5_000))
+    note = stored["output"].preview.splitlines()[1]
+    assert f"have not read the rest: read it with look_up and the id {stored['pointer_id']}" in note
+    [read] = await run(executor, call("look_up", pointer_id=stored["pointer_id"], select={"path": "/5000"}))
+    assert read["output"].text == CANARY
+
+
 async def test_a_miss_of_read_back_is_an_error_in_words_s4_08(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, read_back=True)
     missing, wrong = await run(

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from math import isfinite
 from time import monotonic
 from typing import Any, Self
@@ -23,6 +23,7 @@ from llm_common.core.http.providers import (
     host_of,
     profile_of,
 )
+from llm_common.core.http.streaming import StreamedReply, deadline_at, read_stream
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
     RetryPolicy,
@@ -40,7 +41,7 @@ from llm_common.core.http.wire import (
     read_payload,
     read_response,
 )
-from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
+from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse
 from llm_common.errors import (
     ConfigError,
     LLMConnectionError,
@@ -178,19 +179,11 @@ class OpenAICompatibleClient(LLMClient):
             ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked for.
             TypeError: `messages` is not a list of messages, or `model` is not a text.
         """
-        config = self._config
-        timeout_s = _deadline(options, default_s=config.timeout_s)
-        request = ChatRequest.of(
-            messages,
-            model=model or config.default_model,
-            provider=config.provider,
-            temperature=config.temperature if temperature is None else temperature,
-            max_tokens=config.max_tokens if max_tokens is None else max_tokens,
-            options=options,
-        )
+        timeout_s = _deadline(options, default_s=self._config.timeout_s)
+        request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
         with (
-            span("llm.chat_completion", model=request.model, provider=config.provider) as current,
+            span("llm.chat_completion", model=request.model, provider=self._config.provider) as current,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
         ):
             try:
@@ -204,6 +197,102 @@ class OpenAICompatibleClient(LLMClient):
             current.set_attribute("completion_tokens", response.usage.completion_tokens)
         return response
 
+    async def stream(
+        self,
+        messages: Sequence[LLMMessage | Mapping[str, Any]],
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> AsyncGenerator[LLMDelta, None]:
+        """The model's answer as it is written: texts, then one last delta with the whole response.
+
+        The deadline spans the whole answer. A request is retried, as by `chat_completion`, until the endpoint begins to
+        answer, and never after. A model's thinking that the endpoint reports apart is left out. Closing the generator,
+        as `contextlib.aclosing` does at the end of a block, or cancelling the task closes the connection.
+
+        Args:
+            messages: As for `chat_completion`, as are the others.
+            model: Name at the endpoint; None takes `default_model`.
+            temperature: None takes the configuration's.
+            max_tokens: Limit of the answer in tokens; None takes the configuration's.
+            **options: Sent unchanged, except `timeout_s` or `timeout`.
+
+        Yields:
+            Deltas with text, at least one if the answer has any. The last one has no text and the `response`, with
+            usage, cost and finish reason. An endpoint that does not stream gives its answer as one delta.
+
+        Raises:
+            LLMError: As from `chat_completion`. A stream that ends before the answer is a LLMConnectionError: what was
+                yielded of it is not the answer.
+            ValueError: As from `chat_completion`.
+            TypeError: As from `chat_completion`.
+        """
+        timeout_s = _deadline(options, default_s=self._config.timeout_s)
+        request = self._request(messages, model, temperature, max_tokens, options | {"stream": True})
+        request = request.with_optional(stream_options={"include_usage": True})
+        bill, chosen_by = Bill(), None if model else _DEFAULT
+        with bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by):
+            async with aclosing(self._streamed(request, bill, timeout_s=timeout_s)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    async def _streamed(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> AsyncGenerator[LLMDelta, None]:
+        started = monotonic()
+        expected_usd, charge = self._account(request, bill)
+        with self._ledger.reserved(expected_usd):
+            policy = self._retries(request, timeout_s)
+            reply = await self._opened(policy, charge, timeout_s=timeout_s)
+            parts = StreamedReply()
+            try:
+                reading = read_stream(
+                    reply,
+                    parts,
+                    max_bytes=self._config.max_response_bytes,
+                    deadline=policy.deadline,
+                    timeout_s=timeout_s,
+                )
+                async with aclosing(reading) as texts:
+                    async for text in texts:
+                        yield LLMDelta(text=text)
+                payload = parts.payload()
+                charge(payload)
+            except LLMStatusError as exc:  # told in the midst of the stream
+                raise self._without_key(exc) from exc.__cause__
+            finally:
+                await reply.aclose()
+            yield LLMDelta(response=self._response(payload, policy, bill, started=started))
+
+    async def _opened(
+        self, policy: RetryPolicy, charge: Callable[[Mapping[str, Any]], None], *, timeout_s: float
+    ) -> httpx.Response:
+        """A reply whose status is 200, nothing read of its body."""
+        while True:
+            if self._closed:
+                raise LLMConnectionError("this client is closed; make a new one")
+            headers = self._headers | {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}
+            try:
+                async with deadline_at(policy.deadline, timeout_s=timeout_s):
+                    with translated(timeout_s=timeout_s):
+                        http = self._client()
+                        reply: httpx.Response = await http.send(
+                            http.build_request("POST", self._url, content=policy.request.body(), headers=headers),
+                            stream=True,
+                        )
+                    if reply.status_code == httpx.codes.OK:
+                        if policy.refused:
+                            self._refused[policy.wanted.model] = policy.refused
+                        return reply
+                    try:
+                        raise self._without_key(await _refusal(reply, charge))
+                    finally:
+                        await reply.aclose()
+            except LLMError as exc:
+                wait_s = policy.wait_s(exc)
+                if wait_s is None:
+                    raise
+            await asyncio.sleep(wait_s)
+
     async def aclose(self) -> None:
         """Closes the connections, once or twice; later calls raise LLMConnectionError."""
         self._closed = True
@@ -213,13 +302,7 @@ class OpenAICompatibleClient(LLMClient):
 
     async def _answer(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> LLMResponse:
         started = monotonic()
-        policy = RetryPolicy(
-            wanted=request,
-            refused=self._refused.get(request.model, frozenset()),
-            max_attempts=self._config.max_attempts,
-            deadline=asyncio.get_running_loop().time() + timeout_s,
-            host=self.host,
-        )
+        policy = self._retries(request, timeout_s)
         while True:
             if self._closed:
                 raise LLMConnectionError("this client is closed; make a new one")
@@ -234,9 +317,30 @@ class OpenAICompatibleClient(LLMClient):
         if policy.refused:
             # Only after a success: an error that merely quotes the call would return without the option too.
             self._refused[request.model] = policy.refused
+        return self._response(payload, policy, bill, started=started)
+
+    def _request(
+        self,
+        messages: Sequence[LLMMessage | Mapping[str, Any]],
+        model: str | None,
+        temperature: float | None,
+        max_tokens: int | None,
+        options: Mapping[str, Any],
+    ) -> ChatRequest:
+        config = self._config
+        return ChatRequest.of(
+            messages,
+            model=model or config.default_model,
+            provider=config.provider,
+            temperature=config.temperature if temperature is None else temperature,
+            max_tokens=config.max_tokens if max_tokens is None else max_tokens,
+            options=options,
+        )
+
+    def _response(self, payload: dict[str, Any], policy: RetryPolicy, bill: Bill, *, started: float) -> LLMResponse:
         return read_response(
             payload,
-            model=request.model,
+            model=policy.wanted.model,
             usage=bill.usage,
             cost_usd=bill.cost_usd,
             provider=self._config.provider,
@@ -244,15 +348,31 @@ class OpenAICompatibleClient(LLMClient):
             metadata=policy.request.metadata,
         )
 
+    def _retries(self, request: ChatRequest, timeout_s: float) -> RetryPolicy:
+        return RetryPolicy(
+            wanted=request,
+            refused=self._refused.get(request.model, frozenset()),
+            max_attempts=self._config.max_attempts,
+            deadline=asyncio.get_running_loop().time() + timeout_s,
+            host=self.host,
+        )
+
     async def _exchange(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
         """One HTTP request and the JSON object of its reply."""
-        body = request.body()
+        expected_usd, charge = self._account(request, bill)
+        with self._ledger.reserved(expected_usd):
+            return await self._sent(request.body(), charge, timeout_s=timeout_s)
+
+    def _account(self, request: ChatRequest, bill: Bill) -> tuple[float | None, Callable[[Mapping[str, Any]], None]]:
+        """The most dollars that a request should cost, and what charges its reply."""
         prices = self._config.prices.get(request.model) or profile_of(request.model).prices.get(self._config.provider)
         limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
         assumed = prices or self._dearest
         expected_usd: float | None = None
         if assumed is not None:
-            expected_usd = expected_cost_usd(body, prices=assumed, max_tokens=limit if isinstance(limit, int) else None)
+            expected_usd = expected_cost_usd(
+                request.body(), prices=assumed, max_tokens=limit if isinstance(limit, int) else None
+            )
             expected_usd = max(expected_usd, 0.0 if prices else self._ledger.max_reply_usd)
 
         def charge(payload: Mapping[str, Any]) -> None:
@@ -262,8 +382,7 @@ class OpenAICompatibleClient(LLMClient):
                 self._ledger.charge(usage, cost_usd=cost_usd, assumed_usd=assumed_usd)
                 bill.add(usage, cost_usd=cost_usd)
 
-        with self._ledger.reserved(expected_usd):
-            return await self._sent(body, charge, timeout_s=timeout_s)
+        return expected_usd, charge
 
     async def _sent(
         self, body: bytes, charge: Callable[[Mapping[str, Any]], None], *, timeout_s: float
@@ -278,10 +397,14 @@ class OpenAICompatibleClient(LLMClient):
             charge(payload)  # before the answer is read: an unusable one is billed too
             raise_stated_error(payload)
         except LLMStatusError as exc:
-            key = self._config.api_key.get_secret_value()  # which some endpoints repeat
-            exc.body = (exc.body.replace(key, "[api key]") if key else exc.body)[:_MAX_ERROR_CHARS]
-            raise
+            raise self._without_key(exc) from exc.__cause__
         return payload
+
+    def _without_key(self, error: LLMStatusError) -> LLMStatusError:
+        """The error without the key, which some endpoints repeat."""
+        key = self._config.api_key.get_secret_value()
+        error.body = (error.body.replace(key, "[api key]") if key else error.body)[:_MAX_ERROR_CHARS]
+        return error
 
     def _client(self) -> Any:
         """The connections of the running loop; those of a closed loop are unusable."""
@@ -332,7 +455,7 @@ def _headers(api_key: SecretStr) -> dict[str, str]:
 def _deadline(options: dict[str, Any], *, default_s: float) -> float:
     """The call's deadline in seconds; removes the options that are not for the endpoint."""
     if options.pop("stream", None):
-        raise ValueError("answers come whole; leave `stream` out")
+        raise ValueError("chat_completion answers whole; leave `stream` out, or call the client's stream()")
     given = [options.pop(name) for name in ("timeout_s", "timeout") if name in options]
     timeout_s = next((value for value in given if value is not None), default_s)
     if not (isinstance(timeout_s, int | float) and isfinite(timeout_s) and timeout_s > 0):

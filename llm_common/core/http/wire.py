@@ -117,6 +117,10 @@ class ChatRequest:
         """The same call without the fields that an endpoint may refuse."""
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
 
+    def with_optional(self, **fields: Any) -> "ChatRequest":
+        """The same call with further fields that an endpoint may refuse; those of the caller win."""
+        return replace(self, optional={**{k: v for k, v in fields.items() if k not in self.core}, **self.optional})
+
     def without(self, refused: Collection[str]) -> "ChatRequest":
         """The same call without these options; a plain JSON object replaces a schema."""
         optional = {name: value for name, value in self.optional.items() if name not in refused}

@@ -1,0 +1,221 @@
+"""Server-sent events of a chat completion, read as they arrive and put together to one reply.
+
+The format of the events: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6. The format of
+the chunks: https://platform.openai.com/docs/api-reference/chat-streaming.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx
+import orjson
+
+from llm_common.core.http.transport import read_body, translated
+from llm_common.core.http.wire import raise_stated_error, read_payload
+from llm_common.errors import LLMConnectionError, LLMTimeoutError, MalformedReplyError
+
+_DONE: Final = b"[DONE]"
+_TEXTS: Final = ("content", "refusal")
+
+
+class EventReader:
+    """Cuts a body into the data of its events, whatever the borders of its chunks; linear in its length.
+
+    Args:
+        max_bytes: Limit on the whole body.
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._read_bytes = 0
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        self._after_return = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of the events that end in this chunk.
+
+        Raises:
+            MalformedReplyError: `too_large`.
+        """
+        self._read_bytes += len(chunk)
+        if self._read_bytes > self._max_bytes:
+            raise MalformedReplyError(
+                f"the reply is longer than {self._max_bytes:,} bytes; ask for less, or raise max_response_bytes",
+                reason="too_large",
+            )
+        if self._after_return and chunk:  # the line feed after a return at the end of the chunk before
+            chunk = chunk.removeprefix(b"\n")
+            self._after_return = False
+        self._after_return = self._after_return or chunk.endswith(b"\r")
+        lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        events = []
+        for line in lines[:-1]:
+            self._line += line
+            events += self._end_line(bytes(self._line))
+            self._line.clear()
+        self._line += lines[-1]
+        return events
+
+    def _end_line(self, line: bytes) -> list[bytes]:
+        if line:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+            return []
+        data, self._data = self._data, []
+        return [b"\n".join(data)] if data else []
+
+
+class StreamedReply:
+    """A reply that arrives in pieces; `payload` is what the endpoint would have answered in one."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Any] = {}
+        self._message: dict[str, Any] = {}
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._finish_reason: str | None = None
+        self.is_done = False
+        self.whole: dict[str, Any] | None = None
+
+    def add(self, event: bytes) -> str:
+        """The text that an event adds to the answer; "" if it adds none.
+
+        Raises:
+            LLMStatusError: The endpoint reports an error in the middle of its answer.
+            MalformedReplyError: `bad_json` or `not_an_object`.
+        """
+        if event == _DONE:
+            self.is_done = True
+            return ""
+        try:
+            chunk = orjson.loads(event)
+        except orjson.JSONDecodeError as exc:
+            raise MalformedReplyError(
+                "an event of the reply is not JSON; check base_url, or take another model", reason="bad_json"
+            ) from exc
+        if not isinstance(chunk, dict):
+            raise MalformedReplyError(
+                "an event of the reply is JSON, but no object; check base_url, or take another model",
+                reason="not_an_object",
+            )
+        raise_stated_error(chunk)
+        self._facts |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
+        choices = chunk.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(first, dict) or first.get("index", 0) != 0:
+            return ""
+        if isinstance(first.get("finish_reason"), str):
+            self._finish_reason = first["finish_reason"]
+        delta = first.get("delta")
+        return self._add_delta(delta) if isinstance(delta, dict) else ""
+
+    def _add_delta(self, delta: Mapping[str, Any]) -> str:
+        for name in _TEXTS:
+            if isinstance(piece := delta.get(name), str):
+                self._message.setdefault(name, []).append(piece)
+        for piece in delta.get("tool_calls") or ():
+            if isinstance(piece, dict):
+                self._add_call(piece)
+        content = delta.get("content")
+        return content if isinstance(content, str) else ""
+
+    def _add_call(self, piece: Mapping[str, Any]) -> None:
+        index = piece.get("index")
+        call = self._calls.setdefault(index if isinstance(index, int) else len(self._calls), {"type": "function"})
+        if isinstance(piece.get("id"), str):
+            call["id"] = piece["id"]
+        function = piece.get("function")
+        known = call.setdefault("function", {"name": "", "arguments": []})
+        if isinstance(function, dict):
+            known["name"] = known["name"] or str(function.get("name") or "")
+            known["arguments"].append(str(function.get("arguments") or ""))
+
+    def payload(self) -> dict[str, Any]:
+        """The whole reply.
+
+        Raises:
+            LLMConnectionError: The stream ended before the answer did.
+        """
+        if self.whole is not None:
+            return self.whole
+        if not (self.is_done or self._finish_reason):
+            raise LLMConnectionError("the stream broke off before the answer was whole; try again")
+        message: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._message.items()}
+        if self._calls:
+            message["tool_calls"] = [
+                call | {"function": {**call["function"], "arguments": "".join(call["function"]["arguments"])}}
+                for _, call in sorted(self._calls.items())
+            ]
+        choice = {"message": message, "finish_reason": self._finish_reason}
+        return {**self._facts, "choices": [choice]}
+
+    def take(self, payload: Mapping[str, Any]) -> str:
+        """The text of an answer that came in one piece."""
+        raise_stated_error(payload)
+        self.whole = dict(payload)
+        choices = payload.get("choices")
+        message = choices[0].get("message") if isinstance(choices, list) and choices else None
+        content = message.get("content") if isinstance(message, dict) else None
+        return content if isinstance(content, str) else ""
+
+
+@asynccontextmanager
+async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[None]:
+    """A block that ends at a time of the loop's clock. It must not span a yield to a caller.
+
+    Raises:
+        LLMTimeoutError: The time came first.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            yield
+    except TimeoutError as exc:
+        raise LLMTimeoutError(
+            f"no whole answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+        ) from exc
+
+
+async def read_stream(
+    reply: httpx.Response, parts: StreamedReply, *, max_bytes: int, deadline: float, timeout_s: float
+) -> AsyncGenerator[str, None]:
+    """The texts of an answer as they arrive; `parts` has the whole of it at the end.
+
+    Args:
+        reply: An opened reply of status 200; a body of plain JSON counts as an answer in one piece.
+        parts: Gets every event.
+        max_bytes: Limit on the body.
+        deadline: On the loop's clock, in seconds.
+        timeout_s: The same as the caller gave it, for the text of an error.
+
+    Raises:
+        LLMTimeoutError: The time came first.
+        LLMConnectionError: The connection broke.
+        LLMStatusError: The endpoint reports an error in its stream.
+        MalformedReplyError: `too_large`, `bad_encoding`, `bad_json`, `not_an_object`, or as `read_payload`.
+    """
+    content_type = reply.headers.get("content-type", "")
+    if not content_type.lower().startswith("text/event-stream"):
+        async with deadline_at(deadline, timeout_s=timeout_s):
+            with translated(timeout_s=timeout_s):
+                body = await read_body(reply, max_bytes=max_bytes)
+        if text := parts.take(read_payload(body, content_type=content_type)):
+            yield text
+        return
+    if reply.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}:
+        raise MalformedReplyError(
+            "the stream has a content encoding that was not asked for; check the proxies between here and the model",
+            reason="bad_encoding",
+        )
+    reader, chunks = EventReader(max_bytes=max_bytes), reply.aiter_raw()
+    while not parts.is_done:
+        async with deadline_at(deadline, timeout_s=timeout_s):
+            with translated(timeout_s=timeout_s):
+                chunk = await anext(chunks, None)
+        if chunk is None:
+            return
+        for event in reader.feed(chunk):
+            if text := parts.add(event):
+                yield text

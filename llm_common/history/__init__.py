@@ -1,0 +1,16 @@
+"""Folds long histories: what is not shown goes behind pointers, and is found again."""
+
+from llm_common.history.fold import Folded, FoundMessage, fold, history_tools, search_history
+from llm_common.history.folding import FoldedPart, FoldPolicy
+from llm_common.history.message_shapes import Message
+
+__all__ = [
+    "FoldPolicy",
+    "Folded",
+    "FoldedPart",
+    "FoundMessage",
+    "Message",
+    "fold",
+    "history_tools",
+    "search_history",
+]

@@ -1,0 +1,61 @@
+"""What stays of folded messages without a model: wishes, decisions, names and numbers, as sentences of their own words.
+
+A sentence of the user counts more than one of the model, one that decides or asks more than one that tells, and one
+with a number, a path or a name in code more than one without. The weights were not tuned: they order these kinds.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from llm_common.history.message_shapes import HistoryMessage
+from llm_common.text.display import one_line
+
+_MAX_SENTENCE_CHARS: Final = 200
+_READ_CHARS: Final = 4_000  # of a message, from its beginning: a paste is read back, not summed up
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\s*\n+\s*")
+_DECISION = re.compile(
+    r"\b(?:decid|agree|chose|choose|must|never|always|prefer|instead|want|need|please|remember|don't|do not|will use"
+    r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
+    re.IGNORECASE,
+)
+_NAME = re.compile(
+    r"https?://|[\w-]+/[\w.-]+|\b\w+\.(?!\s)\w{1,5}\b|\b\w+_\w+|`[^`]+`|\b[a-z]+[A-Z]\w+|\b[A-Z][A-Z0-9-]{2,}"
+)
+_NUMBER = re.compile(r"\d")
+_OF_USER, _OF_DECISION, _OF_NAME, _OF_NUMBER = 2, 3, 2, 2
+
+
+class Sentence(NamedTuple):
+    """A sentence of a message, and how much it counts."""
+
+    number: int
+    speaker: str
+    text: str
+    weight: int
+
+    @property
+    def line(self) -> str:
+        """The sentence with its place."""
+        return f"{self.number} {self.speaker}: {self.text}"
+
+
+def sentences_of(messages: Iterable[HistoryMessage]) -> list[Sentence]:
+    """The sentences that tell more than that something was said, the best first, each once."""
+    found = [sentence for message in messages for sentence in _sentences(message)]
+    newest = {sentence.text.casefold(): sentence for sentence in found}
+    return sorted(newest.values(), key=lambda sentence: (-sentence.weight, sentence.number, sentence.text))
+
+
+def _sentences(message: HistoryMessage) -> Iterator[Sentence]:
+    text = message.text[:_READ_CHARS]
+    for part in _SENTENCE_END.split(text):
+        weight = (
+            (_OF_DECISION if _DECISION.search(part) else 0)
+            + (_OF_NAME if _NAME.search(part) else 0)
+            + (_OF_NUMBER if _NUMBER.search(part) else 0)
+        )
+        if not part.strip() or not (weight or message.role == "user"):
+            continue
+        line = one_line(part, max_chars=_MAX_SENTENCE_CHARS)
+        yield Sentence(message.number, message.role, line, weight + (_OF_USER if message.role == "user" else 0))

@@ -1,0 +1,185 @@
+"""`HistoryMessage`: what folding reads of a message, in the shapes of OpenAI, Anthropic and `LLMMessage`.
+
+OpenAI's chat completions put calls in `tool_calls` and each output in a message of the role `tool`; Anthropic's
+messages put both in blocks of the content, `tool_use` and `tool_result`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import Any, Final
+
+from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.tokens import TokenCounter
+from llm_common.text.canonical import stable_json, to_plain
+from llm_common.text.display import printable
+
+Message = LLMMessage | Mapping[str, Any]
+"""An `LLMMessage`, or a dict as the SDKs of OpenAI and Anthropic take it."""
+
+_MESSAGE_TOKENS: Final = 4  # role and marks around a message, as `count_prompt_tokens` counts them
+_OUTPUT_ROLES: Final = frozenset({"tool", "function"})
+_SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+_ROLES: Final = _OUTPUT_ROLES | _SYSTEM_ROLES | {"user", "assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a message makes; `args` as a dict, or as the text that the model wrote."""
+
+    call_id: str
+    name: str
+    args: object
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call gave, as the model sees it: a text, or a list of blocks."""
+
+    call_id: str
+    value: object
+
+    @property
+    def text(self) -> str:
+        """The value as one text."""
+        return self.value if isinstance(self.value, str) else stable_json(self.value)
+
+
+@dataclass(frozen=True)
+class HistoryMessage:
+    """A message, and what folding reads of it.
+
+    Attributes:
+        raw: The message as it was given; never changed.
+        data: Its fields.
+        number: Its place in the history, from 1.
+    """
+
+    raw: Message
+    data: Mapping[str, Any]
+    number: int
+
+    @property
+    def role(self) -> str:
+        """Who speaks."""
+        return str(self.data["role"])
+
+    @cached_property
+    def text(self) -> str:
+        """What the message says, without calls and outputs."""
+        content = self.data.get("content")
+        if self.role in _OUTPUT_ROLES:
+            return ""
+        if isinstance(content, str):
+            return content
+        return "\n".join(str(block["text"]) for block in self._blocks if isinstance(block.get("text"), str))
+
+    @cached_property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the message makes."""
+        calls = [
+            ToolCall(str(call.get("id")), str(function.get("name")), function.get("arguments"))
+            for call in self.data.get("tool_calls") or ()
+            if isinstance(call, Mapping) and isinstance(function := call.get("function"), Mapping)
+        ]
+        if isinstance(legacy := self.data.get("function_call"), Mapping):
+            calls.append(ToolCall(f"function {legacy.get('name')}", str(legacy.get("name")), legacy.get("arguments")))
+        uses = (block for block in self._blocks if block.get("type") == "tool_use")
+        return (*calls, *(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")) for use in uses))
+
+    @cached_property
+    def outputs(self) -> tuple[ToolOutput, ...]:
+        """The outputs of calls that the message holds."""
+        if self.role in _OUTPUT_ROLES:
+            call_id = self.data.get("tool_call_id") or f"function {self.data.get('name')}"
+            return (ToolOutput(str(call_id), self.data.get("content")),)
+        results = (block for block in self._blocks if block.get("type") == "tool_result")
+        return tuple(ToolOutput(str(result.get("tool_use_id")), result.get("content")) for result in results)
+
+    @property
+    def _blocks(self) -> list[Mapping[str, Any]]:
+        content = self.data.get("content")
+        return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """What the message takes in a prompt, its marks included."""
+        content = self.data.get("content")
+        text = content if isinstance(content, str) else ""
+        left_out = {"role", "content"} if text else {"role"}
+        facts = {name: value for name, value in self.data.items() if name not in left_out and value is not None}
+        counted = counter.count(printable(text)) if text else 0
+        return _MESSAGE_TOKENS + counted + (counter.count(json.dumps(to_plain(facts))) if facts else 0)
+
+    def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
+        """The message with other outputs, by the ids of their calls."""
+        if not any(output.call_id in texts for output in self.outputs):
+            return self
+        if self.role in _OUTPUT_ROLES:
+            return self.with_content(texts[self.outputs[0].call_id])
+        content = [
+            {**block, "content": texts[str(block["tool_use_id"])]}
+            if isinstance(block, Mapping) and block.get("type") == "tool_result" and block["tool_use_id"] in texts
+            else block
+            for block in self.data["content"]
+        ]
+        return self.with_content(content)
+
+    def with_content(self, content: object) -> "HistoryMessage":
+        """The message with another content, in the same shape."""
+        if isinstance(self.raw, LLMMessage):
+            raw: Message = self.raw.model_copy(update={"content": content})
+        else:
+            raw = {**self.raw, "content": content}
+        return HistoryMessage(raw, {**self.data, "content": content}, self.number)
+
+
+def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
+    """The messages, each with its place.
+
+    Raises:
+        TypeError: One is neither an `LLMMessage` nor a dict with a known role.
+    """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+        raise TypeError(f"messages is a {type(messages).__name__}; pass a list of messages, oldest first")
+    return [_read(raw, number) for number, raw in enumerate(messages, 1)]
+
+
+def _read(raw: object, number: int) -> HistoryMessage:
+    if isinstance(raw, LLMMessage):
+        return HistoryMessage(raw, raw.model_dump(mode="json", exclude_none=True), number)
+    if not isinstance(raw, Mapping):
+        raise TypeError(
+            f"message {number} is a {type(raw).__name__}; pass an LLMMessage or a dict with role and content"
+        )
+    if raw.get("role") not in _ROLES:
+        raise TypeError(f"message {number} has no role that is known; pass one of {', '.join(sorted(_ROLES))}")
+    if not isinstance(raw.get("content"), str | list | None):
+        raise TypeError(
+            f"the content of message {number} is a {type(raw['content']).__name__}; pass a text or a list of blocks"
+        )
+    return HistoryMessage(raw, raw, number)
+
+
+def user_message(text: str, like: Message) -> Message:
+    """A message of the user, in the shape of another message."""
+    if isinstance(like, LLMMessage):
+        return LLMMessage(role=MessageRole.USER, content=text)
+    return {"role": "user", "content": text}
+
+
+def in_units(messages: Sequence[HistoryMessage]) -> tuple[list[HistoryMessage], list[list[HistoryMessage]]]:
+    """The system messages at the head; then the others in units: one message, or one with calls and their outputs.
+
+    What makes a unit is kept or folded together, so no output is ever without its call.
+    """
+    head = [*takewhile(lambda message: message.role in _SYSTEM_ROLES, messages)]
+    units: list[list[HistoryMessage]] = []
+    for message in messages[len(head) :]:
+        open_calls = {call.call_id for call in units[-1][0].calls} if units else set[str]()
+        if message.outputs and open_calls.intersection(output.call_id for output in message.outputs):
+            units[-1].append(message)
+        else:
+            units.append([message])
+    return head, units

@@ -1,0 +1,239 @@
+"""Answers that are read while they are written."""
+
+import asyncio
+import json
+import re
+import time
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.core import LLMResponse, OpenAICompatibleClient
+from llm_common.core.http.streaming import EventReader
+from llm_common.errors import (
+    LLMConnectionError,
+    LLMError,
+    LLMRateLimitError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
+from tests.core.calling import MESSAGES
+from tests.core.loopback import KEY, Script, Wire, answer, loopback, ok, raw, response
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n"
+
+
+def event(**chunk: Any) -> bytes:
+    return b"data: " + json.dumps({"id": "c1", "model": "served", **chunk}).encode() + b"\n\n"
+
+
+def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
+    return event(choices=[{"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}])
+
+
+USAGE = event(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 2, "cost": 0.5})
+DONE = b"data: [DONE]\n\n"
+
+
+async def told(client: OpenAICompatibleClient, **options: Any) -> tuple[list[str], LLMResponse]:
+    deltas = [one async for one in client.stream(MESSAGES, **options)]
+    assert [one.response is None for one in deltas] == [True] * (len(deltas) - 1) + [False]
+    last = deltas[-1].response
+    assert last is not None
+    return [one.text for one in deltas[:-1]], last
+
+
+async def test_texts_come_first_then_the_whole_response() -> None:
+    body = [delta(role="assistant"), delta("Hel"), b": comment\n\n", delta("lo", "stop"), USAGE, DONE]
+    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, whole = await told(client)
+    assert texts == ["Hel", "lo"]
+    assert (whole.content, whole.finish_reason, whole.model, whole.cost_usd) == ("Hello", "stop", "served", 0.5)
+    assert (whole.usage.prompt_tokens, client.usage.cost_usd, client.usage.calls) == (7, 0.5, 1)
+    sent = server.requests[0].body
+    assert (sent["stream"], sent["stream_options"]) == (True, {"include_usage": True})
+
+
+async def test_pieces_of_calls_are_joined_and_thinking_is_not_shown() -> None:
+    def call(arguments: str, **more: Any) -> bytes:
+        return delta(
+            tool_calls=[{"index": 0, "function": {"arguments": arguments, **more.pop("function", {})}, **more}]
+        )
+
+    body = [
+        delta(reasoning_content="hm"),
+        call("", id="a", function={"name": "look"}),
+        call('{"at"'),
+        call(": 1}"),
+        delta("", "tool_calls"),
+        DONE,
+    ]
+    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, whole = await told(client)
+    assert texts == []
+    assert whole.tool_calls == [{"type": "function", "id": "a", "function": {"name": "look", "arguments": '{"at": 1}'}}]
+
+
+async def test_an_endpoint_that_does_not_stream_gives_one_delta() -> None:
+    async with loopback(answer(200, ok("whole"))) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, whole = await told(client)
+    assert (texts, whole.content) == (["whole"], "whole")
+
+
+FAULTS: dict[str, tuple[list[bytes], type[LLMError], str]] = {
+    "cut before the end": ([HEAD, delta("Hel")], LLMConnectionError, "broke off"),
+    "cut inside an event": ([HEAD, delta("Hel"), DONE[:9]], LLMConnectionError, "broke off"),
+    "an error in the stream": (
+        [HEAD, delta("Hel"), event(error={"code": 429, "message": f"slow down {KEY}"})],
+        LLMRateLimitError,
+        "429",
+    ),
+    "no JSON": ([HEAD, b"data: {oops\n\n"], MalformedReplyError, "not JSON"),
+    "no object": ([HEAD, b"data: 5\n\n"], MalformedReplyError, "no object"),
+    "garbage": ([HEAD, b"\xff\xfe" * 50], LLMConnectionError, "broke off"),
+    "too long": ([HEAD, b"data: " + b"x" * 2_000_000], MalformedReplyError, "longer than"),
+    "another encoding": (
+        [HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n"), b"x"],
+        MalformedReplyError,
+        "not asked for",
+    ),
+    "a refusal": ([response(400, KEY.encode())], LLMStatusError, "400"),
+    "another type": ([response(200, b"<html>", {"Content-Type": "text/html"})], MalformedReplyError, "not declared"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_of_a_stream_is_the_error_that_it_means(fault: str, no_waits: None) -> None:
+    chunks, kind, text = FAULTS[fault]
+    async with (
+        loopback(raw(*chunks)) as server,
+        OpenAICompatibleClient(server.config(max_response_bytes=1_000_000)) as client,
+    ):
+        with pytest.raises(kind, match=text) as caught:
+            await told(client)
+        assert len(server.requests) == 1
+    assert KEY not in f"{caught.value}{getattr(caught.value, 'body', '')}"
+
+
+async def test_a_line_of_a_megabyte_is_read_whole() -> None:
+    long = "x" * 1_000_000
+    async with loopback(raw(HEAD, delta(long), DONE)) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, whole = await told(client)
+    assert texts == [long]
+    assert whole.content == long
+
+
+async def test_a_request_is_repeated_only_before_the_answer_begins(no_waits: None) -> None:
+    good = raw(HEAD, delta("yes", "stop"), DONE)
+    async with loopback(answer(503), good) as server, OpenAICompatibleClient(server.config()) as client:
+        assert (await told(client))[0] == ["yes"]
+        assert len(server.requests) == 2
+
+
+async def test_an_endpoint_that_refuses_stream_options_is_asked_without() -> None:
+    good = raw(HEAD, delta("yes", "stop"), DONE)
+    async with (
+        loopback(answer(400, b"stream_options is unknown"), good) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        texts, whole = await told(client)
+        assert [("stream_options" in one.body) for one in server.requests] == [True, False]
+    assert (texts, whole.metadata) == (["yes"], {"dropped_options": ["stream_options"]})
+
+
+def dripping(*, pause_s: float, ended: asyncio.Event | None = None) -> Script:
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(HEAD)
+        try:
+            for number in range(1_000):
+                await wire.send(delta(f"{number} "))
+                await asyncio.sleep(pause_s)
+        finally:
+            if ended is not None:
+                ended.set()
+
+    return script
+
+
+async def test_one_deadline_spans_a_stream_that_drips() -> None:
+    async with (
+        loopback(dripping(pause_s=0.05)) as server,
+        OpenAICompatibleClient(server.config(timeout_s=0.4)) as client,
+    ):
+        started = time.monotonic()
+        with pytest.raises(LLMTimeoutError):
+            await told(client)
+    assert 0.3 < time.monotonic() - started < 5
+
+
+async def first_of(client: OpenAICompatibleClient) -> str:
+    async with aclosing(client.stream(MESSAGES)) as deltas:
+        async for one in deltas:
+            return one.text
+    return ""
+
+
+async def test_the_first_text_is_there_before_the_rest_and_closing_ends_the_connection() -> None:
+    ended = asyncio.Event()
+    async with (
+        loopback(dripping(pause_s=0.02, ended=ended)) as server,
+        OpenAICompatibleClient(server.config(timeout_s=60)) as client,
+    ):
+        assert await first_of(client) == "0 "
+        await asyncio.wait_for(ended.wait(), timeout=5)
+        assert client.usage.calls == 0
+
+
+async def test_cancelling_ends_the_connection() -> None:
+    ended = asyncio.Event()
+    async with (
+        loopback(dripping(pause_s=0.02, ended=ended)) as server,
+        OpenAICompatibleClient(server.config(timeout_s=60)) as client,
+    ):
+        task = asyncio.create_task(told(client))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(ended.wait(), timeout=5)
+
+
+async def test_a_limit_of_cost_holds_for_streams() -> None:
+    async with (
+        loopback(raw(HEAD, delta("yes", "stop"), USAGE, DONE)) as server,
+        OpenAICompatibleClient(
+            server.config(cost_limit_usd=0.1, prices={"test-model": {"prompt": 0, "completion": 0}})
+        ) as client,
+    ):
+        await told(client)
+        with pytest.raises(LLMError, match="nothing was sent"):
+            await told(client)
+        assert len(server.requests) == 1
+
+
+PIECES = st.sampled_from([b"data: a", b"data:b", b"data", b": c", b"event: x", b"data:  two", b"\n", b"\r", b"\r\n"])
+
+
+def by_the_rule(body: bytes) -> list[bytes]:
+    """The events of a body, line by line as the specification tells it."""
+    events, data = [], list[bytes]()
+    *lines, _ = re.split(rb"\r\n|\n|\r", body)
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if not line:
+            events += [b"\n".join(data)] if data else []
+            data = []
+        elif name == b"data":
+            data.append(value.removeprefix(b" "))
+    return events
+
+
+@given(st.lists(PIECES, max_size=16).map(b"".join), st.integers(1, 5))
+def test_the_borders_of_chunks_do_not_matter(body: bytes, size: int) -> None:
+    reader = EventReader(max_bytes=10_000)
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    assert [event for chunk in chunks for event in reader.feed(chunk)] == by_the_rule(body)

@@ -1,0 +1,107 @@
+"""Conversations with facts in them, in three shapes."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llm_common.core import LLMMessage
+from llm_common.history import Message
+
+WORDS = [
+    "the",
+    "account",
+    "order",
+    "price",
+    "customer",
+    "ticket",
+    "server",
+    "deploy",
+    "region",
+    "latency",
+    "budget",
+    "release",
+    "notes",
+    "quarter",
+    "report",
+    "metrics",
+    "plan",
+    "invoice",
+    "team",
+    "review",
+    "branch",
+    "cache",
+    "schema",
+]
+FACTS = {
+    f"building {number}": f"The door code of building {number} is {7919 * (number + 2) % 9973}." for number in range(20)
+}
+
+Turn = list[dict[str, Any]]
+
+
+def prose(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(words)).capitalize() + "."
+
+
+def conversation(turns: int, *, seed: int = 4) -> Turn:
+    """A conversation in OpenAI's shape, each fact in one of its turns but the last five; calls repeat."""
+    rng = random.Random(seed)
+    places = dict(zip(rng.sample(range(turns - 5), min(len(FACTS), turns - 5)), FACTS.values(), strict=False))
+    messages: Turn = [{"role": "system", "content": f"You help an office. {prose(rng, 60)}"}]
+    for turn in range(turns):
+        said = f"{prose(rng, 25)} {places.get(turn, '')} {prose(rng, 10)}"
+        messages.append({"role": "user", "content": said})
+        if turn % 4 == 1:
+            call = {"name": "lookup", "arguments": json.dumps({"number": turn % 40})}
+            calls = [{"id": f"call_{turn}", "type": "function", "function": call}]
+            messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+            output = prose(rng, rng.choice([20, 200, 1_500]))
+            messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": output})
+        messages.append({"role": "assistant", "content": prose(rng, 40)})
+    return messages
+
+
+def as_openai(messages: Turn) -> Sequence[Message]:
+    return [*messages]
+
+
+def as_ours(messages: Turn) -> list[LLMMessage]:
+    return [LLMMessage.model_validate(message) for message in messages]
+
+
+def as_anthropic(messages: Turn) -> Sequence[Message]:
+    shaped: list[Message] = []
+    for message in messages[1:]:  # the system's text is no message there
+        if message["role"] == "tool":
+            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+            shaped.append({"role": "user", "content": [block]})
+        elif message.get("tool_calls"):
+            uses = [
+                {
+                    "type": "tool_use",
+                    "id": call["id"],
+                    "name": call["function"]["name"],
+                    "input": json.loads(call["function"]["arguments"]),
+                }
+                for call in message["tool_calls"]
+            ]
+            shaped.append({"role": "assistant", "content": uses})
+        else:
+            shaped.append(message)
+    return shaped
+
+
+SHAPES: dict[str, Callable[[Turn], Sequence[Message]]] = {
+    "openai": as_openai,
+    "anthropic": as_anthropic,
+    "ours": as_ours,
+}
+
+
+def plain(message: Any) -> dict[str, Any]:
+    return message.model_dump(mode="json", exclude_none=True) if isinstance(message, LLMMessage) else message
+
+
+def as_bytes(messages: Any) -> bytes:
+    return "\n".join(json.dumps(plain(message), sort_keys=True) for message in messages).encode()

@@ -1,0 +1,224 @@
+import json
+import random
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.agents import FileContextPointerStore
+from llm_common.core import DefaultCounter
+from llm_common.errors import TokenBudgetError
+from llm_common.history import Folded, FoldPolicy, Message, fold, history_tools, search_history
+from llm_common.prompt import PromptBundle, count_prompt_tokens
+from tests.history.conversations import FACTS, SHAPES, as_bytes, as_openai, as_ours, conversation, plain
+
+COUNTER = DefaultCounter()
+
+
+@pytest.fixture
+def store(tmp_path: Any) -> FileContextPointerStore:
+    return FileContextPointerStore(tmp_path, durability="rename")
+
+
+def ids_of(messages: Any) -> Iterator[tuple[str, str]]:
+    """Calls and outputs in the order of the messages, each with its id."""
+    for message in map(plain, messages):
+        yield from (("call", call["id"]) for call in message.get("tool_calls") or ())
+        if message["role"] == "tool":
+            yield "output", message["tool_call_id"]
+        for block in message["content"] if isinstance(message.get("content"), list) else ():
+            if block["type"] == "tool_use":
+                yield "call", block["id"]
+            if block["type"] == "tool_result":
+                yield "output", block["tool_use_id"]
+
+
+def orphans(messages: Any) -> list[str]:
+    open_calls: set[str] = set()
+    wrong = []
+    for kind, call_id in ids_of(messages):
+        if kind == "call":
+            open_calls.add(call_id)
+        elif call_id not in open_calls:
+            wrong.append(call_id)
+        else:
+            open_calls.remove(call_id)
+    return [*wrong, *open_calls]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("turns", [60, 300])
+async def test_every_fact_is_shown_or_found_and_nothing_is_over(
+    store: FileContextPointerStore, shape: str, turns: int
+) -> None:
+    messages = SHAPES[shape](conversation(turns))
+    folded = await fold(messages, store=store, session_id="s")
+    assert folded.tokens <= 8_000
+    assert orphans(folded.messages) == []
+    assert {type(message) for message in folded.messages} == {type(messages[0])}
+    assert folded.messages[-1] == messages[-1]
+    missing = []
+    for name, fact in FACTS.items():
+        found = await search_history(f"door code of {name}", store=store, session_id="s")
+        if fact.encode() not in as_bytes(folded.messages) and not any(fact in one.text for one in found):
+            missing.append(fact)
+    assert missing == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_every_message_is_restored_word_for_word(store: FileContextPointerStore, shape: str) -> None:
+    messages = SHAPES[shape](conversation(60))
+    folded = await fold(messages, store=store, session_id="s")
+    restored: dict[int, object] = {}
+    outputs: list[object] = []
+    for part in folded.parts:
+        result = json.loads(store.load_payload(part.pointer_id, query_id="s")[1])
+        if part.kind == "messages":
+            restored |= {int(number): message for number, message in result.items()}
+            assert (min(map(int, result)), max(map(int, result))) == (part.first, part.last)
+        else:
+            outputs.append(result)
+    shown = {as_bytes([message]) for message in folded.messages}
+    for number, message in enumerate(messages, 1):
+        whole = restored.get(number) == plain(message) or as_bytes([message]) in shown
+        assert whole or any(json.dumps(output) in json.dumps(plain(message)) for output in outputs), number
+    assert {part.kind for part in folded.parts} == {"messages", "output"}
+
+
+async def test_prompts_of_later_turns_begin_with_the_same_bytes(store: FileContextPointerStore) -> None:
+    messages = as_openai(conversation(70))
+    before, shares = b"", []
+    for end in [number for number, message in enumerate(messages, 1) if plain(message)["role"] == "user"]:
+        folded = await fold(messages[:end], store=store, session_id="s")
+        now = as_bytes(folded.messages)
+        if before:
+            alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
+            shares.append(alike / len(before))
+        before = now
+    assert sum(shares) / len(shares) >= 0.9
+    assert await fold(messages, store=store, session_id="s") == await fold(messages, store=store, session_id="s")
+
+
+async def test_a_short_history_stays_as_it_is(store: FileContextPointerStore) -> None:
+    messages = as_ours(conversation(8))
+    folded = await fold(messages, store=store, session_id="s")
+    assert folded == Folded(messages=tuple(messages), tokens=folded.tokens)
+    # The three tokens that open the answer are no message's.
+    assert folded.tokens == count_prompt_tokens(PromptBundle(history=messages), COUNTER) - 3
+    assert (await fold([], store=store, session_id="s")).messages == ()
+
+
+def tool_turn(number: int, name: str, args: dict[str, Any], output: str) -> list[Message]:
+    call = {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
+    ]
+
+
+async def test_repeated_reads_go_first_then_the_largest_outputs(store: FileContextPointerStore) -> None:
+    rng = random.Random(1)
+    text = {
+        name: " ".join(str(rng.random()) for _ in range(size)) for name, size in {"a": 40, "b": 160, "c": 30}.items()
+    }
+    messages: list[Message] = [{"role": "user", "content": "Compare the files."}]
+    for number, name in enumerate(["a", "b", "a", "c"]):
+        messages += tool_turn(number, "read_file", {"path": name}, f"{number} {text[name]}")
+    policy = FoldPolicy(limit_tokens=2_600, reader_name="look")
+    folded = await fold(messages, store=store, session_id="s", policy=policy)
+    assert [(part.kind, part.first) for part in folded.parts] == [("repeat", 3), ("output", 5)]
+    lines = [plain(folded.messages[index])["content"] for index in (2, 4)]
+    assert "made again later" in lines[0]
+    for line, part in zip(lines, folded.parts, strict=True):
+        assert part.pointer_id in line
+        assert f"{part.tokens:,} tokens of read_file" in line
+        assert "read them with look before you rely on them" in line
+    assert folded.messages[0] == messages[0]
+    assert folded.messages[5:] == tuple(messages[5:])
+
+
+async def test_the_users_task_stays_in_a_long_run_of_calls(store: FileContextPointerStore) -> None:
+    rng = random.Random(2)
+    task = {"role": "user", "content": "Find out why order 4711 was late."}
+    messages: list[Message] = [task]
+    for number in range(60):
+        messages += tool_turn(number, f"tool_{number}", {}, " ".join(str(rng.random()) for _ in range(5)))
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_500))
+    assert task in folded.messages
+    assert folded.messages[-2:] == tuple(messages[-2:])
+    assert orphans(folded.messages) == []
+
+
+async def test_what_alone_is_too_long_is_cut_and_says_so(store: FileContextPointerStore) -> None:
+    pasted = " ".join(str(number) for number in range(5_000))
+    messages: list[Message] = [{"role": "user", "content": f"Sum this: {pasted}"}]
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_000))
+    [shown] = folded.messages
+    assert folded.tokens <= 1_000
+    assert "the rest has not been read" in plain(shown)["content"]
+    assert "Sum this: 0 1 2" in plain(shown)["content"]
+    [part] = folded.parts
+    assert store.load_result(pointer=store.list(query_id="s")[0]) == f"Sum this: {pasted}"
+    assert part.kind == "text"
+
+
+async def test_what_cannot_be_folded_is_an_error_with_its_size(store: FileContextPointerStore) -> None:
+    messages: list[Message] = [{"role": "system", "content": "rule " * 500}, {"role": "user", "content": "Go on."}]
+    with pytest.raises(TokenBudgetError, match="raise limit_tokens") as caught:
+        await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=300))
+    assert (caught.value.limit_tokens, caught.value.needed_tokens > 500) == (300, True)
+    assert store.list(query_id="s") == []
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("hello", "message 1 is a str"),
+        ({"content": "hello"}, "message 1 has no role"),
+        ({"role": "robot", "content": "secret"}, "message 1 has no role that is known"),
+        ({"role": "user", "content": 5}, "the content of message 1 is a int"),
+    ],
+)
+async def test_what_is_no_message_is_named(store: FileContextPointerStore, message: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text) as caught:
+        await fold([message], store=store, session_id="s")
+    assert "secret" not in str(caught.value)
+
+
+contents = st.text(max_size=400) | st.text(alphabet="ab \n", min_size=500, max_size=3_000)
+exchanges = st.builds(
+    lambda name, text: [name, text], st.sampled_from(["read", "find"]), st.text(alphabet="xyz 1", max_size=2_000)
+)
+
+
+@given(st.lists(st.tuples(contents, st.lists(exchanges, max_size=3)), max_size=12), st.integers(400, 2_000))
+async def test_no_history_is_over_or_torn(tmp_path_factory: Any, turns: list[Any], limit: int) -> None:
+    store = FileContextPointerStore(tmp_path_factory.mktemp("h"), durability="rename")
+    messages: list[Message] = []
+    for said, calls in turns:
+        messages.append({"role": "user", "content": said})
+        for name, output in calls:
+            messages += tool_turn(len(messages), name, {"of": name}, output)
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=limit))
+    assert folded.tokens <= limit
+    assert orphans(folded.messages) == []
+    bundle = PromptBundle(history=as_ours([plain(message) for message in folded.messages]))
+    assert not messages or count_prompt_tokens(bundle, COUNTER) - 3 <= limit + len(folded.messages)
+    for part in folded.parts:
+        assert store.load_payload(part.pointer_id, query_id="s")[1]
+
+
+async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerStore) -> None:
+    folded = await fold(as_openai(conversation(60)), store=store, session_id="s")
+    reader, finder = history_tools(store, session_id="s", reader_name="look", search_name="find")
+    assert (reader.name, finder.name) == ("look", "find")
+    found = str(await finder.run({"query": "door code of building 7"}))
+    assert FACTS["building 7"] in found
+    part = next(part for part in folded.parts if part.kind == "messages")
+    read = str(await reader.run({"pointer_id": part.pointer_id, "select": {"path": f"/{part.first}/content"}}))
+    assert plain(conversation(60)[part.first - 1])["content"][:40] in read
+    assert "try others" in str(await finder.run({"query": "zeppelin"}))
+    with pytest.raises(Exception, match="no stored result"):
+        await history_tools(store, session_id="other")[0].run({"pointer_id": part.pointer_id})
