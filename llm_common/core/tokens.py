@@ -101,7 +101,7 @@ class ExactCounter:
     """The exact number of tokens in one encoding, offline; needs the extra `tokens`.
 
     Special tokens such as `<|endoftext|>` count as plain text, as in a message to an endpoint. The first counter of a
-    process takes about a second and 80 MB.
+    process takes some 60 ms and 67 MB.
 
     Args:
         encoding: `o200k_base` for GPT-4o and later, `cl100k_base` for GPT-4 and GPT-3.5.
@@ -127,7 +127,7 @@ class ExactCounter:
 class DefaultCounter:
     """Exact o200k_base counts where the extra `tokens` is installed, else the upper bound.
 
-    Decides at the first count, which then takes about a second and 80 MB, once in a process. Another model's tokenizer
+    Decides at the first count, which then takes some 60 ms and 67 MB, once in a process. Another model's tokenizer
     may count more than o200k_base: for such a model pass its counter, or `UpperBoundCounter`.
     """
 
