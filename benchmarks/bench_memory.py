@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 
 from llm_common.memory import Event, MemoryFilters, SqliteMemory
+from llm_common.memory.entry import checked_entry
 from llm_common.memory.sqlite import _append
 from llm_common.ranking import query_terms
 
@@ -49,7 +50,7 @@ async def fill(path: Path, language: Language, *, lines: int, sessions: int) -> 
         assert connection is not None
         connection.execute("PRAGMA synchronous = OFF")
         for number in range(1, lines):
-            _append(connection, str(number % sessions), Event(text=language.line()))
+            _append(connection, checked_entry(str(number % sessions), Event(text=language.line())))
 
 
 async def times_ms(search: Callable[[str], Awaitable[object]], queries: list[str]) -> list[float]:
