@@ -184,7 +184,7 @@ class FactMemory(Memory, Protocol):
 
     A session belongs to one user, or to none: the session `s` of one user, that of another, and `s` without a user are
     three sessions. An event is current until another supersedes it or `valid_until` passes. `recent`, `retrieve` and
-    summaries tell what is current; the rest is history, which is told when asked for.
+    summaries show what is current; the rest is history, which is shown when asked for.
     """
 
     async def append_event(

@@ -18,8 +18,8 @@ import pytest
 from blockbuster import BlockBuster
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
-from llm_common.memory import Event, Memory, MemoryFilters, SqliteMemory
-from llm_common.testing import MemoryContract
+from llm_common.memory import Event, FactMemory, MemoryFilters, SqliteMemory
+from llm_common.testing import FactMemoryContract
 from tests.memory.writers import faults, write_together
 
 ZEBRA = MemoryFilters(session_id="s")
@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "memory.db"
 
 
-class TestSqliteMemory(MemoryContract):
+class TestSqliteMemory(FactMemoryContract):
     @pytest.fixture
-    async def memory(self, path: Path) -> AsyncIterator[Memory]:
+    async def memory(self, path: Path) -> AsyncIterator[FactMemory]:
         async with SqliteMemory(path) as memory:
             yield memory
 

@@ -14,7 +14,7 @@ from blockbuster import BlockBuster
 from llm_common.errors import LockTimeoutError, StoreError
 from llm_common.memory import Event, Memory, MemoryFilters, PostgresMemory
 from llm_common.memory.postgres import qualified
-from llm_common.testing import MemoryContract
+from llm_common.testing import FactMemoryContract
 from tests.memory.writers import faults, write_together
 from tests.services.postgres_server import PostgresServer
 
@@ -36,7 +36,7 @@ async def memory(postgres: PostgresServer, schema: str) -> AsyncIterator[Postgre
         yield memory
 
 
-class TestPostgresMemory(MemoryContract):
+class TestPostgresMemory(FactMemoryContract):
     pass
 
 
