@@ -91,12 +91,12 @@ class InMemoryMemory:
         """The newest events, oldest first; see `FactMemory.recent`."""
         check_limit(session_id, user, limit)
         now = datetime.now(UTC)
-        lines = [
-            line
-            for line in self._scopes.get(scope_of(session_id, user), [])
+        newest_first = (
+            line.entry.event
+            for line in reversed(self._scopes.get(scope_of(session_id, user), []))
             if line.entry.session_id == session_id and (history or line.current(now))
-        ]
-        return [_copy(line.entry.event) for line in lines[-limit:]] if limit > 0 else []
+        )
+        return [_copy(event) for event in islice(newest_first, max(limit, 0))][::-1]
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""

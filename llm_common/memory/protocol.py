@@ -199,9 +199,9 @@ class FactMemory(Memory, Protocol):
     ) -> str:
         """Keeps the event as the newest of its session; after the return every reader can find it.
 
-        An echo is not kept again: an event like one of the newest 8 of the session, with nothing said by another role
-        of `user` and `assistant` since. Like are two events with the same role, text, metadata, key and `valid_until`.
-        A superseded event has no echo, and an event that supersedes another by its id is none.
+        An echo is not kept again. It has the role, text, metadata, key and `valid_until` of one of the newest 8 events
+        of the session, and since then no other role of `user` and `assistant` spoke. So the same question counts anew
+        after an answer. A superseded or expired event has no echo; an event with `supersedes` is none.
 
         Args:
             session_id: The session, which begins with its first event.

@@ -57,20 +57,20 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             words, tags, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
         )""",
     ),
-    (  # AUTOINCREMENT: the id of an erased event never becomes another's
+    (  # AUTOINCREMENT: no erased id comes back. Text last: columns behind a long one cost a walk through its pages.
         """CREATE TABLE kept (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             scope TEXT NOT NULL,
             position INTEGER NOT NULL,
             session_id TEXT NOT NULL,
-            role TEXT NOT NULL,
-            text TEXT NOT NULL,
-            timestamp TEXT NOT NULL,
-            metadata TEXT NOT NULL,
+            superseded INTEGER NOT NULL DEFAULT 0,
+            valid_until TEXT,
             word_count INTEGER NOT NULL,
             key TEXT,
-            valid_until TEXT,
-            superseded INTEGER NOT NULL DEFAULT 0,
+            role TEXT NOT NULL,
+            timestamp TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            text TEXT NOT NULL,
             UNIQUE (scope, position)
         ) STRICT""",
         """INSERT INTO kept (id, scope, position, session_id, role, text, timestamp, metadata, word_count)
@@ -100,7 +100,7 @@ class SqliteMemory:
     the last events, but does not damage the file. A file of an older version is migrated.
 
     One thread reads and one writes, so the event loop never waits for the disk, and a read never waits for a writer.
-    `forget` rewrites index and file, which takes about a second for 100,000 events; other writers wait meanwhile.
+    `forget` rewrites the file in a second copy, about a second for 100,000 events, while other writers wait.
     Cancelling a call does not undo work that a thread has begun. Keep the file on a local disk: SQLite's locks need
     one. If the file is deleted or replaced while the memory is open, every later call raises `StoreError`.
 
@@ -283,8 +283,8 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
     }
     with transaction(connection):
         newest = connection.execute(
-            f"""SELECT id, role, {_CURRENT} AND role = :role AND text = :text AND metadata = :metadata
-                AND key IS :key AND valid_until IS :valid_until FROM events
+            f"""SELECT id, role, {_CURRENT} AND role = :role AND metadata = :metadata AND key IS :key
+                AND valid_until IS :valid_until AND text = :text FROM events
                 WHERE scope = :scope AND session_id = :session_id ORDER BY position DESC LIMIT {ECHO_EVENTS}""",  # noqa: S608 - our names
             row,
         )
