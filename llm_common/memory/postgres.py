@@ -214,6 +214,7 @@ _FORGET_VECTORS = """
     WHERE (scope, position) IN (SELECT scope, position FROM {schema}.events WHERE {target})
 """
 _FORGET = "DELETE FROM {schema}.events WHERE {target} RETURNING id"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename IN ('events', 'sessions', 'vectors')"
 _FORGET_SCOPES = """
     DELETE FROM {schema}.sessions
     WHERE scope = ANY(%s) AND NOT EXISTS (SELECT FROM {schema}.events WHERE events.scope = sessions.scope)
@@ -349,7 +350,8 @@ class PostgresMemory:
             rows = await self._rows(connection, _EVENTS, [scope, [position for position, _ in best]])
         events = {position: columns for position, *columns in rows}
         hits = [_hit(score, *events[position]) for position, score in best if position in events]  # else just erased
-        return sorted(hits, key=lambda hit: not hit.current)[:k]
+        # A fact may have been superseded between two statements.
+        return sorted((hit for hit in hits if hit.current or filters.history), key=lambda hit: not hit.current)[:k]
 
     async def forget(
         self,
@@ -368,11 +370,12 @@ class PostgresMemory:
         async with self._connected() as connection:
             async with connection.transaction():
                 scopes = [scope for (scope,) in await self._rows(connection, _LOCK_TARGET, wanted)]
-                if self._has_vectors:
+                tables = [table for (table,) in await self._rows(connection, _TABLES, [self._schema])]
+                if "vectors" in tables:  # of this memory, or of one with an embedder
                     await connection.execute(qualified(_FORGET_VECTORS, self._schema), wanted)
                 erased = len(await self._rows(connection, _FORGET, wanted))
                 await connection.execute(qualified(_FORGET_SCOPES, self._schema), [scopes])
-            await self._rewrite(connection)
+            await self._rewrite(connection, tables)
         return erased
 
     async def aclose(self) -> None:
@@ -411,12 +414,12 @@ class PostgresMemory:
         wanted = wanted | {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
         return [position for (position,) in await self._rows(connection, _NEAREST_LINES, wanted)]
 
-    async def _rewrite(self, connection: AsyncConnection) -> None:
+    async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
         """Writes tables and indexes anew: only so do deleted rows leave pages, and deleted words a GIN index."""
         await connection.execute("SELECT set_config('lock_timeout', current_setting('statement_timeout'), false)")
         await connection.execute("SET statement_timeout = 0")  # a rewrite takes as long as there are events
         try:
-            for table in ("events", "sessions", *(["vectors"] if self._has_vectors else [])):
+            for table in tables:
                 await connection.execute(SQL("VACUUM (FULL, ANALYZE) {}").format(Identifier(self._schema, table)))
         finally:
             await connection.execute("RESET lock_timeout")

@@ -359,6 +359,16 @@ class FactMemoryContract(MemoryContract):
         for filters in (MemoryFilters(session_id="s", user="A"), MemoryFilters(session_id="s")):
             assert [hit.event.text for hit in await mine.retrieve("zebra", 99, filters)] == [texts["a", "s"]]
 
+    async def test_users_of_one_hash_prefix_are_two_s3_04_f_145(self, memory: FactMemory) -> None:
+        """The SHA-256 of the two scopes begins with the same 12 digits, which an index may use as a prefix."""
+        for user, texts in {"u6714372": ("rain", "zebra"), "u18455147": ("rain", "lion")}.items():
+            for text in texts:
+                await memory.append_event("s", Event(text=text), user=user)
+        filters = MemoryFilters(session_id="none", user="u18455147", all_sessions=True)
+        assert await memory.retrieve("zebra", 4, filters) == []
+        [hit] = await memory.retrieve("zebra", 4, filters.model_copy(update={"user": "u6714372"}))
+        assert hit.event.text == "zebra"
+
     async def test_forgets_a_session_a_user_or_an_event_s3_04(self, memory: FactMemory) -> None:
         """Says how many were erased; the rest stays, and no id comes back."""
         ids = {}

@@ -227,7 +227,11 @@ async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(postgres: Postgr
         await memory.append_event("t", Event(text="animal with stripes"), key="k", user="u")
         history = MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
         assert [hit.current for hit in await memory.retrieve("zebra spots", 4, history)] == [True, False]
-        assert await memory.forget(user="u") == 2
+        async with PostgresMemory(postgres.conninfo, schema=schema) as without:
+            assert await without.forget(user="u") == 2
+        async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
+            found = await other.execute(qualified("SELECT count(*) FROM {schema}.vectors", schema))
+            assert await found.fetchone() == (4,)
         await faulty_sizes(postgres, schema)
 
 
