@@ -18,7 +18,7 @@ from llm_common.memory.entry import (
     scope_of,
 )
 from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
-from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, shortlist
+from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, follows, shortlist
 from llm_common.ranking import query_terms
 
 
@@ -28,6 +28,7 @@ class _Line:
     entry: Entry
     tags: frozenset[str]
     text: str
+    fact: int | None = None
     superseded: bool = False
 
     def current(self, now: datetime) -> bool:
@@ -76,13 +77,9 @@ class InMemoryMemory:
         )
         if echoed is not None:
             return str(echoed)
-        if entry.supersedes is not None and all(line.number != entry.supersedes for line in lines):
-            raise no_such_event(entry.supersedes)
-        if key is not None or supersedes is not None:
-            for line in lines:
-                line.superseded |= line.number == entry.supersedes or (key is not None and line.entry.key == key)
+        fact = _supersede(lines, entry)
         kept = replace(entry, event=_copy(event))
-        lines.append(_Line(next(self._numbers), kept, tags, event.text[:INDEXED_CHARS].lower()))
+        lines.append(_Line(next(self._numbers), kept, tags, event.text[:INDEXED_CHARS].lower(), fact))
         return str(lines[-1].number)
 
     async def recent(
@@ -109,13 +106,28 @@ class InMemoryMemory:
         if k <= 0 or not terms[0]:
             return []
         wanted = set(filter_tags(filters))
+        session_id = None if filters.all_sessions else filters.session_id
+        newest: dict[int | None, int] = {
+            line.fact: position
+            for position, line in enumerate(lines, 1)
+            if line.fact
+            and line.current(now)
+            and session_id in (None, line.entry.session_id)
+            and filters.key in (None, line.entry.key)
+            and follows(filters)
+        }
         newest_first = [
-            (position, line.text)
+            (shown, line.text)
             for position, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True)
-            if wanted <= line.tags and (filters.history or line.current(now))
+            if wanted <= line.tags
+            for shown in {position if filters.history or line.current(now) else None, newest.get(line.fact)}
+            if shown is not None
         ]
         matches = [
-            list(islice((position for position, text in newest_first if term in text), MAX_MATCHES)) for term in terms
+            sorted(
+                islice(dict.fromkeys(shown for shown, text in newest_first if term in text), MAX_MATCHES), reverse=True
+            )
+            for term in terms
         ]
         weights = shortlist(matches, lines=len(lines), k=k)
         word_counts = {position: len(lines[position - 1].text.split()) for position in weights}
@@ -169,3 +181,29 @@ class InMemoryMemory:
 
 def _copy(event: Event) -> Event:
     return event.model_copy(deep=True)
+
+
+def _supersede(lines: list[_Line], entry: Entry) -> int | None:
+    """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+    fact = None
+    if entry.supersedes is not None:
+        [*named] = (line for line in lines if line.number == entry.supersedes)
+        if not named:
+            raise no_such_event(entry.supersedes)
+        fact = named[0].fact or named[0].number
+    elif entry.key is None:
+        return None
+    newest = [
+        line
+        for line in lines
+        if not line.superseded
+        and (
+            line.number == entry.supersedes
+            or (fact and line.fact == fact)
+            or (entry.key and line.entry.key == entry.key)
+        )
+    ]
+    fact = fact or next((line.fact or line.number for line in newest), None)
+    for line in newest:
+        line.superseded, line.fact = True, fact
+    return fact

@@ -21,6 +21,7 @@ from llm_common.core.models import MessageRole
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
 from llm_common.memory.entry import (
     ECHO_EVENTS,
+    Entry,
     check_limit,
     check_search,
     checked_entry,
@@ -42,6 +43,7 @@ from llm_common.memory.recall import (
     best_lines,
     event_tags,
     filter_tags,
+    follows,
     scoped_terms,
     scoped_words,
     shortlist,
@@ -75,12 +77,14 @@ _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             ADD COLUMN session_id text,
             ADD COLUMN key text,
             ADD COLUMN valid_until timestamptz,
-            ADD COLUMN superseded boolean NOT NULL DEFAULT false""",
+            ADD COLUMN superseded boolean NOT NULL DEFAULT false,
+            ADD COLUMN fact bigint""",
         "UPDATE {schema}.events SET session_id = scope",
         "ALTER TABLE {schema}.events ALTER COLUMN session_id SET NOT NULL",
         "CREATE UNIQUE INDEX events_id ON {schema}.events (id)",
         "CREATE INDEX events_session ON {schema}.events (scope, session_id, position)",
-        "CREATE INDEX events_key ON {schema}.events (scope, key) WHERE key IS NOT NULL",
+        "CREATE INDEX events_key ON {schema}.events (scope, key) WHERE NOT superseded",
+        "CREATE INDEX events_fact ON {schema}.events (fact) WHERE NOT superseded",
     ),
 )
 _LOCK = 0x6C6C6D63  # "llmc": the advisory lock under which tables are made
@@ -93,13 +97,13 @@ _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
 
 
 _NEAREST = 64
-_CURRENT = "(NOT superseded AND (valid_until IS NULL OR valid_until > now()))"
+_CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
 _PARTS = {
     "event": SQL("role, text, timestamp, metadata"),
     "current": SQL(_CURRENT),
     "wanted": SQL(  # words and tags hold hashes of scope and session; a hash is short, an id is exact
-        "scope = %(scope)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s) AND tags @> %(tags)s "
-        f"AND (%(history)s OR {_CURRENT})"
+        "events.scope = %(scope)s AND (%(session_id)s::text IS NULL OR events.session_id = %(session_id)s) "
+        f"AND events.tags @> %(tags)s AND (%(history)s OR {_CURRENT})"
     ),
     "target": SQL(
         "(%(scope)s::text IS NULL OR scope = %(scope)s) AND (%(session_id)s::text IS NULL OR session_id = "
@@ -167,16 +171,20 @@ _NEWEST = """
     FROM {schema}.events WHERE scope = %(scope)s AND session_id = %(session_id)s
     ORDER BY position DESC LIMIT %(echo_events)s
 """
-_SUPERSEDE = "UPDATE {schema}.events SET superseded = true WHERE id = %(supersedes)s AND scope = %(scope)s RETURNING id"
-_SUPERSEDE_KEY = (
-    "UPDATE {schema}.events SET superseded = true WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded"
-)
+_FACT = "SELECT coalesce(fact, id) FROM {schema}.events WHERE id = %(supersedes)s AND scope = %(scope)s"
+_SUPERSEDED = """
+    SELECT id, coalesce(fact, id) FROM {schema}.events WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
+    UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE id = %(supersedes)s AND NOT superseded
+    UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE fact = %(fact)s AND NOT superseded
+"""
+_SUPERSEDE = "UPDATE {schema}.events SET superseded = true, fact = %s WHERE id = ANY(%s)"
 _APPEND = """
     WITH counted AS (UPDATE {schema}.sessions SET lines = lines + 1 WHERE scope = %(scope)s RETURNING lines)
     INSERT INTO {schema}.events (scope, position, session_id, role, text, timestamp, metadata, word_count, words, tags,
-        key, valid_until)
+        key, valid_until, fact)
     SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s, %(metadata)s, %(word_count)s,
-        to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s
+        to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s,
+        %(fact)s
     FROM counted RETURNING position, id
 """
 _RECENT = """
@@ -190,6 +198,9 @@ _MATCHES = """
     FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS terms (term, number) CROSS JOIN LATERAL (
         SELECT position FROM {schema}.events
         WHERE words @@ plainto_tsquery('english', terms.term) AND {wanted}
+        UNION SELECT events.position FROM {schema}.events AS older JOIN {schema}.events USING (fact)
+        WHERE older.words @@ plainto_tsquery('english', terms.term) AND older.superseded AND older.scope = %(scope)s
+            AND older.tags @> %(tags)s AND NOT events.superseded AND {wanted} AND %(follow)s
         ORDER BY position DESC LIMIT %(limit)s
     ) AS found
     ORDER BY terms.number, found.position DESC
@@ -307,10 +318,7 @@ class PostgresMemory:
             echoed = entry.echoed(await self._rows(connection, _NEWEST, row))
             if echoed is not None:
                 return str(echoed)
-            if entry.supersedes is not None and not await self._rows(connection, _SUPERSEDE, row):
-                raise no_such_event(entry.supersedes)
-            if key is not None:
-                await connection.execute(qualified(_SUPERSEDE_KEY, self._schema), row)
+            row["fact"] = await self._supersede(connection, entry, row)
             [[position, number]] = await self._rows(connection, _APPEND, row)
             if vector is not None:
                 await connection.execute(qualified(_ADD_VECTOR, self._schema), [entry.scope, position, str(vector)])
@@ -341,6 +349,7 @@ class PostgresMemory:
             "session_id": None if filters.all_sessions else filters.session_id,
             "tags": filter_tags(filters),
             "history": filters.history,
+            "follow": follows(filters),
         }
         vector = await self._vector(query)
         async with self._connected() as connection:
@@ -394,6 +403,21 @@ class PostgresMemory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    async def _supersede(self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]) -> int | None:
+        """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+        fact = None
+        if entry.supersedes is not None:
+            found = await self._rows(connection, _FACT, row)
+            if not found:
+                raise no_such_event(entry.supersedes)
+            [[fact]] = found
+        elif entry.key is None:
+            return None
+        newest = await self._rows(connection, _SUPERSEDED, row | {"fact": fact})
+        fact = newest[0][1] if newest else fact
+        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, [number for number, _ in newest]])
+        return fact
 
     async def _by_words(
         self, connection: AsyncConnection, query: str, k: int, wanted: dict[str, Any]

@@ -183,7 +183,9 @@ class FactMemory(Memory, Protocol):
     """A memory of facts that change, for many users, which can forget.
 
     A session belongs to one user, or to none: the session `s` of one user, that of another, and `s` without a user are
-    three sessions. An event is current until another supersedes it or `valid_until` passes. `recent`, `retrieve` and
+    three sessions. An event is current until another supersedes it or `valid_until` passes. Words of superseded events
+    find the newest event of the fact, except in a search by role or metadata: a question that finds "I live in Oslo"
+    finds "It is Rome now" in its place. `recent`, `retrieve` and
     summaries show what is current; the rest is history, which is shown when asked for.
     """
 

@@ -57,6 +57,15 @@ def filter_tags(filters: MemoryFilters) -> list[str]:
     return _tags(scope, session_id, filters.key, filters.role, filters.metadata)
 
 
+def follows(filters: MemoryFilters) -> bool:
+    """Whether an older line of a fact finds the newest one.
+
+    The newest need not say what the fact is about: after "I live in Oslo" comes "It is Rome now". Tags are those of
+    the line that matched, so role and metadata must not be asked for.
+    """
+    return filters.role is None and not filters.metadata
+
+
 def _tags(
     scope: str, session_id: str | None, key: str | None, role: MessageRole | None, metadata: Mapping[str, Scalar]
 ) -> list[str]:

@@ -32,6 +32,7 @@ from llm_common.memory.recall import (
     best_lines,
     event_tags,
     filter_tags,
+    follows,
     scoped_terms,
     scoped_words,
     shortlist,
@@ -64,6 +65,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             position INTEGER NOT NULL,
             session_id TEXT NOT NULL,
             superseded INTEGER NOT NULL DEFAULT 0,
+            fact INTEGER,
             valid_until TEXT,
             word_count INTEGER NOT NULL,
             key TEXT,
@@ -78,7 +80,8 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "DROP TABLE events",
         "ALTER TABLE kept RENAME TO events",
         "CREATE INDEX events_session ON events (scope, session_id, position)",
-        "CREATE INDEX events_key ON events (scope, key) WHERE key IS NOT NULL",
+        "CREATE INDEX events_key ON events (scope, key) WHERE key IS NOT NULL AND superseded = 0",
+        "CREATE INDEX events_fact ON events (fact) WHERE fact IS NOT NULL AND superseded = 0",
     ),
 )
 _APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
@@ -88,7 +91,7 @@ _MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite takes a larger number for none
 T = TypeVar("T")
 
 _EVENT = "role, text, timestamp, metadata"
-_CURRENT = "(superseded = 0 AND (valid_until IS NULL OR valid_until > :now))"
+_CURRENT = "(events.superseded = 0 AND (events.valid_until IS NULL OR events.valid_until > :now))"
 _MAX_STRUCTURE_BYTES = 1_000
 
 
@@ -268,7 +271,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _append(connection: sqlite3.Connection, entry: Entry) -> int:
     event, words = entry.event, scoped_words(entry.scope, entry.event.text)
-    row = {
+    row: dict[str, object] = {
         "scope": entry.scope,
         "session_id": entry.session_id,
         "role": event.role,
@@ -291,24 +294,40 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
         echoed = entry.echoed(newest)
         if echoed is not None:
             return echoed
-        if entry.supersedes is not None:
-            changed = connection.execute(
-                "UPDATE events SET superseded = 1 WHERE id = :supersedes AND scope = :scope", row
-            )
-            if not changed.rowcount:
-                raise no_such_event(entry.supersedes)
-        if entry.key is not None:
-            connection.execute(
-                "UPDATE events SET superseded = 1 WHERE scope = :scope AND key = :key AND superseded = 0", row
-            )
+        row["fact"] = _supersede(connection, entry, row)
         [number] = connection.execute(
-            f"""INSERT INTO events (scope, position, session_id, {_EVENT}, word_count, key, valid_until)
+            f"""INSERT INTO events (scope, position, session_id, {_EVENT}, word_count, key, valid_until, fact)
                 SELECT :scope, coalesce(max(position), 0) + 1, :session_id, :role, :text, :timestamp, :metadata,
-                    :word_count, :key, :valid_until FROM events WHERE scope = :scope RETURNING id""",  # noqa: S608 - our names
+                    :word_count, :key, :valid_until, :fact FROM events WHERE scope = :scope RETURNING id""",  # noqa: S608 - our names
             row,
         ).fetchone()
         _index(connection, [(number, " ".join(words), " ".join(event_tags(entry)))])
         return int(number)
+
+
+def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, object]) -> int | None:
+    """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+    fact = None
+    if entry.supersedes is not None:
+        found = connection.execute(
+            "SELECT coalesce(fact, id) FROM events WHERE id = :supersedes AND scope = :scope", row
+        ).fetchone()
+        if found is None:
+            raise no_such_event(entry.supersedes)
+        [fact] = found
+    elif entry.key is None:
+        return None
+    newest = connection.execute(
+        """SELECT id, coalesce(fact, id) FROM events WHERE scope = :scope AND key = :key AND superseded = 0
+            UNION SELECT id, :fact FROM events WHERE id = :supersedes AND superseded = 0
+            UNION SELECT id, :fact FROM events WHERE fact = :fact AND superseded = 0""",
+        {**row, "fact": fact},
+    ).fetchall()
+    fact = newest[0][1] if newest else fact
+    connection.executemany(
+        "UPDATE events SET superseded = 1, fact = ? WHERE id = ?", [(fact, number) for number, _ in newest]
+    )
+    return fact
 
 
 def _index(connection: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], command: str | None = None) -> None:
@@ -341,6 +360,8 @@ def _retrieve(
         "scope": scope,
         "session_id": None if filters.all_sessions else filters.session_id,
         "history": filters.history,
+        "follow": follows(filters),
+        "key": filters.key,
         "now": _moment(datetime.now(UTC)),
     }
     terms = [f'words:"{term}"{among}' for term in scoped_terms(scope, query)]
@@ -373,14 +394,26 @@ def _retrieve(
 
 
 def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
-    """The newest lines that match. Scope and session are compared once more: a hash is short, an id is exact."""
+    """The newest lines that match, newest first, and the newest of each fact of which an older line matches.
+
+    Scope and session are compared once more: a hash is short, an id is exact.
+    """
     rows = connection.execute(
-        f"""SELECT position FROM lines JOIN events ON events.id = lines.rowid
-            WHERE lines MATCH :match AND scope = :scope AND (:session_id IS NULL OR session_id = :session_id)
-            AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",  # noqa: S608 - our names
+        f"""SELECT iif(:history OR {_CURRENT}, events.position, NULL), newest.position
+            FROM lines JOIN events ON events.id = lines.rowid LEFT JOIN events AS newest
+                ON events.superseded = 1 AND newest.fact = events.fact AND newest.superseded = 0 AND :follow
+                AND newest.scope = :scope AND (:session_id IS NULL OR newest.session_id = :session_id)
+                AND (:key IS NULL OR newest.key = :key) AND (newest.valid_until IS NULL OR newest.valid_until > :now)
+            WHERE lines MATCH :match AND events.scope = :scope
+                AND (:session_id IS NULL OR events.session_id = :session_id) ORDER BY lines.rowid DESC""",  # noqa: S608 - our names
         {**wanted, "match": match},
     )
-    return [position for (position,) in rows]
+    positions: set[int] = set()
+    for row in rows:
+        positions.update(position for position in row if position is not None)
+        if len(positions) >= MAX_MATCHES:
+            break
+    return sorted(positions, reverse=True)
 
 
 def _of_positions(

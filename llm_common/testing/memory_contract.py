@@ -273,6 +273,33 @@ class FactMemoryContract(MemoryContract):
         ]
         assert len(await memory.retrieve("zebra", 9, MemoryFilters(session_id="other"))) == 1
 
+    async def test_words_of_an_older_fact_find_the_newest_s3_05(self, memory: FactMemory) -> None:
+        """Within the filters, and unless it expired or was forgotten; a fact may change by key and by id."""
+        first = await memory.append_event("s", Event(text="I live in zebra town"), user="u", key="home")
+        await memory.append_event("s", Event(text="now lion town"), user="u", key="home")
+        last = await memory.append_event("t", Event(text="a village"), user="u", supersedes=first)
+        here = MemoryFilters(session_id="s", user="u")
+        wanted: dict[str, list[dict[str, Any]]] = {
+            "a village": [{"all_sessions": True}],
+            "": [{}, {"all_sessions": True, "key": "home"}, {"all_sessions": True, "role": "user"}],
+        }
+        for text, updates in wanted.items():
+            for update in updates:
+                hits = await memory.retrieve("zebra", 9, here.model_copy(update=update))
+                assert [hit.event.text for hit in hits] == [text][: bool(text)]
+        ever = await memory.retrieve(
+            "zebra", 9, MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
+        )
+        assert [hit.event.text for hit in ever] == ["a village", "I live in zebra town"]
+        past = datetime.now(UTC) - timedelta(hours=1)
+        await memory.append_event("s", Event(text="gone"), user="u", supersedes=last, valid_until=past)
+        assert await memory.retrieve("zebra", 9, here.model_copy(update={"all_sessions": True})) == []
+        await memory.append_event("s", Event(text="a hut"), user="u", key="home", supersedes=first)
+        [hit] = await memory.retrieve("zebra village", 9, here)
+        assert hit.event.text == "a hut"
+        assert await memory.forget(id=hit.id) == 1
+        assert await memory.retrieve("zebra village hut", 9, here) == []
+
     async def test_a_fact_of_a_user_is_one_in_all_sessions_s3_04(self, memory: FactMemory) -> None:
         """The scope of a key is the user."""
         await memory.append_event("s", Event(text="zebra one"), user="u", key="k")
