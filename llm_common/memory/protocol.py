@@ -183,10 +183,11 @@ class FactMemory(Memory, Protocol):
     """A memory of facts that change, for many users, which can forget.
 
     A session belongs to one user, or to none: the session `s` of one user, that of another, and `s` without a user are
-    three sessions. An event is current until another supersedes it or `valid_until` passes. Words of superseded events
-    find the newest event of the fact, except in a search by role or metadata: a question that finds "I live in Oslo"
-    finds "It is Rome now" in its place. `recent`, `retrieve` and
+    three sessions. An event is current until another supersedes it or `valid_until` passes. `recent`, `retrieve` and
     summaries show what is current; the rest is history, which is shown when asked for.
+
+    Words of a superseded event find the newest event of the fact: what finds "I live in Oslo" finds "It is Rome now" in
+    its place. A search by role or metadata goes by an event's own words alone.
     """
 
     async def append_event(
@@ -211,7 +212,8 @@ class FactMemory(Memory, Protocol):
             user: Whose session it is; None for a session without a user.
             key: What the event is a fact about, such as `"address"`. The event supersedes the one that was current
                 under the key, in all sessions of the user, or in the session if there is no user.
-            supersedes: The id of an event that this one supersedes, of the same user, or session without a user.
+            supersedes: The id of an event that this one supersedes, together with what has superseded that one. It is
+                of the same user, or of the same session if there is no user.
             valid_until: When the event stops being current; a time without a zone is UTC.
 
         Returns:

@@ -81,6 +81,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE kept RENAME TO events",
         "CREATE INDEX events_session ON events (scope, session_id, position)",
         "CREATE INDEX events_key ON events (scope, key) WHERE key IS NOT NULL AND superseded = 0",
+        "CREATE INDEX events_superseded ON events (scope) WHERE superseded = 1",
         "CREATE INDEX events_fact ON events (fact) WHERE fact IS NOT NULL AND superseded = 0",
     ),
 )
@@ -360,7 +361,6 @@ def _retrieve(
         "scope": scope,
         "session_id": None if filters.all_sessions else filters.session_id,
         "history": filters.history,
-        "follow": follows(filters),
         "key": filters.key,
         "now": _moment(datetime.now(UTC)),
     }
@@ -370,7 +370,11 @@ def _retrieve(
         [lines] = connection.execute(
             "SELECT coalesce(max(position), 0) FROM events WHERE scope = ?", (scope,)
         ).fetchone()
-        weights = shortlist([_positions(connection, term, wanted) for term in terms], lines=lines, k=k)
+        [has_facts] = connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM events WHERE scope = ? AND superseded = 1)", (scope,)
+        ).fetchone()
+        look_up = _positions_of_facts if has_facts and follows(filters) else _positions
+        weights = shortlist([look_up(connection, term, wanted) for term in terms], lines=lines, k=k)
         columns = f"word_count, {_CURRENT}"
         found = _of_positions(connection, columns, list(weights), wanted).fetchall()
         word_counts, old = {row[0]: row[1] for row in found}, {row[0] for row in found if not row[2]}
@@ -394,14 +398,22 @@ def _retrieve(
 
 
 def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
-    """The newest lines that match, newest first, and the newest of each fact of which an older line matches.
-
-    Scope and session are compared once more: a hash is short, an id is exact.
-    """
+    """The newest lines that match. Scope and session are compared once more: a hash is short, an id is exact."""
     rows = connection.execute(
-        f"""SELECT iif(:history OR {_CURRENT}, events.position, NULL), newest.position
+        f"""SELECT position FROM lines JOIN events ON events.id = lines.rowid
+            WHERE lines MATCH :match AND scope = :scope AND (:session_id IS NULL OR session_id = :session_id)
+            AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",  # noqa: S608 - our names
+        {**wanted, "match": match},
+    )
+    return [position for (position,) in rows]
+
+
+def _positions_of_facts(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
+    """As `_positions`, with the newest line of each fact of which an older line matches."""
+    rows = connection.execute(
+        f"""SELECT iif(:history OR {_CURRENT}, events.position, newest.position), newest.position
             FROM lines JOIN events ON events.id = lines.rowid LEFT JOIN events AS newest
-                ON events.superseded = 1 AND newest.fact = events.fact AND newest.superseded = 0 AND :follow
+                ON events.superseded = 1 AND newest.fact = events.fact AND newest.superseded = 0
                 AND newest.scope = :scope AND (:session_id IS NULL OR newest.session_id = :session_id)
                 AND (:key IS NULL OR newest.key = :key) AND (newest.valid_until IS NULL OR newest.valid_until > :now)
             WHERE lines MATCH :match AND events.scope = :scope
@@ -410,7 +422,7 @@ def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, obj
     )
     positions: set[int] = set()
     for row in rows:
-        positions.update(position for position in row if position is not None)
+        positions.update(position for position in row if position)  # None, where there is no newest
         if len(positions) >= MAX_MATCHES:
             break
     return sorted(positions, reverse=True)
