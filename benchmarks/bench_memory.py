@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 
 from llm_common.memory import Event, MemoryFilters, SqliteMemory
+from llm_common.memory.entry import checked_entry
 from llm_common.memory.sqlite import _append
 from llm_common.ranking import query_terms
 
@@ -49,7 +50,7 @@ async def fill(path: Path, language: Language, *, lines: int, sessions: int) -> 
         assert connection is not None
         connection.execute("PRAGMA synchronous = OFF")
         for number in range(1, lines):
-            _append(connection, str(number % sessions), Event(text=language.line()))
+            _append(connection, checked_entry(str(number % sessions), Event(text=language.line())))
 
 
 async def times_ms(search: Callable[[str], Awaitable[object]], queries: list[str]) -> list[float]:
@@ -93,10 +94,15 @@ async def measure(folder: Path, *, lines: int, sessions: int, queries: int) -> f
         for _ in range(200):
             await memory.append_event("0", Event(text=language.line()))
         append_ms = (time.perf_counter() - started) * 1000 / 200
+        unwanted = await memory.append_event("0", Event(text=language.line()))
+        started = time.perf_counter()
+        await memory.forget(id=unwanted)
+        forget_s = time.perf_counter() - started
     with closing(sqlite3.connect(path)):
         peer = await times_ms(plain_fts5(path), asked)
     size_mb = path.stat().st_size / 1e6
-    print(f"{lines:,} lines in {sessions:,} sessions: filled in {filled:.0f} s; {append_ms:.2f} ms an append")
+    print(f"{lines:,} lines in {sessions:,} sessions: filled in {filled:.0f} s")
+    print(f"  an append takes {append_ms:.2f} ms, to forget one line {forget_s:.1f} s")
     for name, times in (("SqliteMemory", ours), ("plain FTS5", peer)):
         p95 = times[int(len(times) * 0.95)]
         print(f"  {name:<14} p50 {statistics.median(times):6.1f} ms   p95 {p95:6.1f} ms   max {times[-1]:6.1f} ms")

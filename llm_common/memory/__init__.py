@@ -1,4 +1,4 @@
-"""Memory: keeps the events of a session and finds them again."""
+"""Memory: keeps the events of sessions and users, finds them again, and forgets them."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from llm_common.errors import ConfigError
 from llm_common.memory.in_memory import InMemoryMemory
 from llm_common.memory.protocol import (
     Event,
+    FactMemory,
     Memory,
     MemoryFilters,
     MemoryHit,
@@ -15,6 +16,7 @@ from llm_common.memory.protocol import (
     episode_summary,
 )
 from llm_common.memory.sqlite import SqliteMemory
+from llm_common.memory.users import UserMemory
 
 if TYPE_CHECKING:
     from llm_common.memory.postgres import PostgresMemory as PostgresMemory
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 # Without `PostgresMemory`, which needs an extra: a star import must work without it.
 __all__ = [
     "Event",
+    "FactMemory",
     "InMemoryMemory",
     "Memory",
     "MemoryFilters",
@@ -30,6 +33,7 @@ __all__ = [
     "MemoryWriter",
     "SqliteMemory",
     "Summariser",
+    "UserMemory",
     "episode_summary",
 ]
 

@@ -19,6 +19,16 @@ from psycopg_pool import AsyncConnectionPool
 
 from llm_common.core.models import MessageRole
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
+from llm_common.memory.entry import (
+    ECHO_EVENTS,
+    Entry,
+    check_limit,
+    check_search,
+    checked_entry,
+    checked_target,
+    no_such_event,
+    scope_of,
+)
 from llm_common.memory.protocol import (
     SUMMARISED_EVENTS,
     Event,
@@ -26,9 +36,6 @@ from llm_common.memory.protocol import (
     MemoryHit,
     Scalar,
     Summariser,
-    check_event,
-    check_limit,
-    check_search,
     summarised,
 )
 from llm_common.memory.recall import (
@@ -36,6 +43,7 @@ from llm_common.memory.recall import (
     best_lines,
     event_tags,
     filter_tags,
+    follows,
     scoped_terms,
     scoped_words,
     shortlist,
@@ -60,19 +68,53 @@ _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         )""",
         "CREATE INDEX events_words ON {schema}.events USING gin (words)",
     ),
+    (
+        "ALTER TABLE {schema}.sessions RENAME COLUMN session_id TO scope",
+        "ALTER TABLE {schema}.events RENAME COLUMN session_id TO scope",
+        "ALTER TABLE IF EXISTS {schema}.vectors RENAME COLUMN session_id TO scope",
+        """ALTER TABLE {schema}.events
+            ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY,
+            ADD COLUMN session_id text,
+            ADD COLUMN key text,
+            ADD COLUMN valid_until timestamptz,
+            ADD COLUMN superseded boolean NOT NULL DEFAULT false,
+            ADD COLUMN fact bigint""",
+        "UPDATE {schema}.events SET session_id = scope",
+        "ALTER TABLE {schema}.events ALTER COLUMN session_id SET NOT NULL",
+        "CREATE UNIQUE INDEX events_id ON {schema}.events (id)",
+        "CREATE INDEX events_session ON {schema}.events (scope, session_id, position)",
+        "CREATE INDEX events_key ON {schema}.events (scope, key) WHERE NOT superseded",
+        "CREATE INDEX events_fact ON {schema}.events (fact) WHERE NOT superseded",
+    ),
 )
 _LOCK = 0x6C6C6D63  # "llmc": the advisory lock under which tables are made
 _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
-    session_id text NOT NULL,
+    scope text NOT NULL,
     position bigint NOT NULL,
     embedding vector NOT NULL,
-    PRIMARY KEY (session_id, position)
+    PRIMARY KEY (scope, position)
 )"""
 
 
+_NEAREST = 64
+_CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
+_PARTS = {
+    "event": SQL("role, text, timestamp, metadata"),
+    "current": SQL(_CURRENT),
+    "wanted": SQL(  # words and tags hold hashes of scope and session; a hash is short, an id is exact
+        "events.scope = %(scope)s AND (%(session_id)s::text IS NULL OR events.session_id = %(session_id)s) "
+        f"AND events.tags @> %(tags)s AND (%(history)s OR {_CURRENT})"
+    ),
+    "target": SQL(
+        "(%(scope)s::text IS NULL OR scope = %(scope)s) AND (%(session_id)s::text IS NULL OR session_id = "
+        "%(session_id)s) AND (%(number)s::bigint IS NULL OR id = %(number)s)"
+    ),
+}
+
+
 def qualified(statement: LiteralString, schema: str) -> Composed:
-    """The statement with `{schema}` replaced by the quoted name."""
-    return SQL(statement).format(schema=Identifier(schema))
+    """The statement with `{schema}` replaced by the quoted name, and the parts that statements share by their SQL."""
+    return SQL(statement).format(schema=Identifier(schema), **_PARTS)
 
 
 async def _migrate(connection: AsyncConnection, schema: str) -> None:
@@ -119,47 +161,89 @@ Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 
 _log = logging.getLogger(__name__)
 
-_NEAREST = 64
-_EVENT = "role, text, timestamp, metadata"
-_APPEND = """
-    WITH counted AS (
-        INSERT INTO {schema}.sessions AS known (session_id, lines) VALUES (%(session_id)s, 1)
-        ON CONFLICT (session_id) DO UPDATE SET lines = known.lines + 1 RETURNING lines
-    )
-    INSERT INTO {schema}.events (session_id, position, role, text, timestamp, metadata, word_count, words, tags)
-    SELECT %(session_id)s, lines, %(role)s, %(text)s, %(timestamp)s, %(metadata)s, %(word_count)s,
-        to_tsvector('english', %(words)s), %(tags)s
-    FROM counted RETURNING position
+_LOCK_SCOPE = """
+    INSERT INTO {schema}.sessions AS known (scope, lines) VALUES (%(scope)s, 0)
+    ON CONFLICT (scope) DO UPDATE SET lines = known.lines
 """
-_RECENT = f"SELECT {_EVENT} FROM {{schema}}.events WHERE session_id = %s ORDER BY position DESC LIMIT %s"  # noqa: S608 - our column names
-_LINES = "SELECT lines FROM {schema}.sessions WHERE session_id = %s"
+_NEWEST = """
+    SELECT id, role, {current} AND text = %(text)s AND tags @> %(tags)s AND tags <@ %(tags)s
+        AND valid_until IS NOT DISTINCT FROM %(valid_until)s
+    FROM {schema}.events WHERE scope = %(scope)s AND session_id = %(session_id)s
+    ORDER BY position DESC LIMIT %(echo_events)s
+"""
+_FACT = "SELECT coalesce(fact, id) FROM {schema}.events WHERE id = %(supersedes)s AND scope = %(scope)s"
+_SUPERSEDED = """
+    SELECT id, coalesce(fact, id) FROM {schema}.events WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
+    UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE id = %(supersedes)s AND NOT superseded
+    UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE fact = %(fact)s AND NOT superseded
+"""
+_SUPERSEDE = "UPDATE {schema}.events SET superseded = true, fact = %s WHERE id = ANY(%s)"
+_APPEND = """
+    WITH counted AS (UPDATE {schema}.sessions SET lines = lines + 1 WHERE scope = %(scope)s RETURNING lines)
+    INSERT INTO {schema}.events (scope, position, session_id, role, text, timestamp, metadata, word_count, words, tags,
+        key, valid_until, fact)
+    SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s, %(metadata)s, %(word_count)s,
+        to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s,
+        %(fact)s
+    FROM counted RETURNING position, id
+"""
+_RECENT = """
+    SELECT {event} FROM {schema}.events
+    WHERE scope = %(scope)s AND session_id = %(session_id)s AND (%(history)s OR {current})
+    ORDER BY position DESC LIMIT %(limit)s
+"""
+_LINES = "SELECT lines FROM {schema}.sessions WHERE scope = %s"
 _MATCHES = """
     SELECT terms.number, found.position
     FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS terms (term, number) CROSS JOIN LATERAL (
         SELECT position FROM {schema}.events
-        WHERE session_id = %(session_id)s AND words @@ plainto_tsquery('english', terms.term) AND tags @> %(tags)s
+        WHERE words @@ plainto_tsquery('english', terms.term) AND {wanted}
+        UNION SELECT events.position FROM {schema}.events AS older JOIN {schema}.events USING (fact)
+        WHERE older.words @@ plainto_tsquery('english', terms.term) AND older.superseded AND older.scope = %(scope)s
+            AND older.tags @> %(tags)s AND NOT events.superseded AND {wanted} AND %(follow)s
         ORDER BY position DESC LIMIT %(limit)s
     ) AS found
     ORDER BY terms.number, found.position DESC
 """
-_WORD_COUNTS = "SELECT position, word_count FROM {schema}.events WHERE session_id = %s AND position = ANY(%s)"
-_EVENTS = f"SELECT position, {_EVENT} FROM {{schema}}.events WHERE session_id = %s AND position = ANY(%s)"  # noqa: S608 - our column names
+_WORD_COUNTS = "SELECT position, word_count, {current} FROM {schema}.events WHERE scope = %s AND position = ANY(%s)"
+_EVENTS = """
+    SELECT position, id, session_id, key, {current}, {event} FROM {schema}.events
+    WHERE scope = %s AND position = ANY(%s)
+"""
 _ADD_VECTOR = "INSERT INTO {schema}.vectors VALUES (%s, %s, %s::vector)"
 _NEAREST_LINES = """
-    SELECT position FROM {schema}.vectors JOIN {schema}.events USING (session_id, position)
-    WHERE session_id = %(session_id)s AND tags @> %(tags)s AND vector_dims(embedding) = %(size)s
+    SELECT position FROM {schema}.vectors JOIN {schema}.events USING (scope, position)
+    WHERE {wanted} AND vector_dims(embedding) = %(size)s
     ORDER BY embedding <=> %(vector)s::vector, position DESC LIMIT %(limit)s
+"""
+_LOCK_TARGET = """
+    SELECT scope FROM {schema}.sessions
+    WHERE scope IN (SELECT scope FROM {schema}.events WHERE {target}) ORDER BY scope FOR UPDATE
+"""
+_FORGET_VECTORS = """
+    DELETE FROM {schema}.vectors
+    WHERE (scope, position) IN (SELECT scope, position FROM {schema}.events WHERE {target})
+"""
+_FORGET = "DELETE FROM {schema}.events WHERE {target} RETURNING id"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename IN ('events', 'sessions', 'vectors')"
+_FORGET_SCOPES = """
+    DELETE FROM {schema}.sessions
+    WHERE scope = ANY(%s) AND NOT EXISTS (SELECT FROM {schema}.events WHERE events.scope = sessions.scope)
 """
 
 
 class PostgresMemory:
-    """A `Memory` on a PostgreSQL server (tested: 15 and 18), for many machines.
+    """A `FactMemory` on a PostgreSQL server (tested: 15 and 18), for many machines.
 
     English is stemmed by the server, case does not count, accents do, identifiers are found by their parts; the
     ranking is that of `recall`. An event is kept when `append_event` returns, as far as the server's own
     `synchronous_commit` goes. The tables are made at the first use, and migrated by one process while the
     others wait. Connections that broke are replaced; a call that was under way is not repeated, since its event may
     have been kept.
+
+    `forget` deletes the events and rewrites tables and indexes by VACUUM FULL, for which all other calls wait. It
+    rewrites deleted rows too while another program's transaction is older than they are; call it again then. A client
+    does not reach the server's write-ahead log, replicas and backups: bytes stay there until the server recycles them.
 
     Args:
         conninfo: `postgresql://user@host/name` or a libpq connection string. Its password is in no error and no log.
@@ -200,11 +284,21 @@ class PostgresMemory:
         self._opening = asyncio.Lock()
         self._closed = False
 
-    async def append_event(self, session_id: str, event: Event) -> None:
-        """Keeps the event; see `MemoryWriter.append_event`."""
-        check_event(session_id, event)
-        words = scoped_words(session_id, event.text)
+    async def append_event(
+        self,
+        session_id: str,
+        event: Event,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        supersedes: str | None = None,
+        valid_until: datetime | None = None,
+    ) -> str:
+        """Keeps the event; see `FactMemory.append_event`."""
+        entry = checked_entry(session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until)
+        words = scoped_words(entry.scope, event.text)
         row = {
+            "scope": entry.scope,
             "session_id": session_id,
             "role": str(event.role),
             "text": event.text,
@@ -212,38 +306,86 @@ class PostgresMemory:
             "metadata": Jsonb(event.metadata),
             "word_count": len(words),
             "words": " ".join(words),
-            "tags": event_tags(session_id, event),
+            "tags": event_tags(entry),
+            "key": key,
+            "valid_until": entry.valid_until,
+            "supersedes": entry.supersedes,
+            "echo_events": ECHO_EVENTS,
         }
         vector = await self._vector(event.text)
         async with self._connected() as connection, connection.transaction():
-            [[position]] = await self._rows(connection, _APPEND, row)
+            await connection.execute(qualified(_LOCK_SCOPE, self._schema), row)  # what follows sees all that was kept
+            echoed = entry.echoed(await self._rows(connection, _NEWEST, row))
+            if echoed is not None:
+                return str(echoed)
+            row["fact"] = await self._supersede(connection, entry, row)
+            [[position, number]] = await self._rows(connection, _APPEND, row)
             if vector is not None:
-                await connection.execute(qualified(_ADD_VECTOR, self._schema), [session_id, position, str(vector)])
+                await connection.execute(qualified(_ADD_VECTOR, self._schema), [entry.scope, position, str(vector)])
+        return str(number)
 
-    async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
-        """The newest events, oldest first; see `Memory.recent`."""
-        check_limit(session_id, limit)
+    async def recent(
+        self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
+    ) -> list[Event]:
+        """The newest events, oldest first; see `FactMemory.recent`."""
+        check_limit(session_id, user, limit)
+        scope = scope_of(session_id, user)
+        wanted = {"scope": scope, "session_id": session_id, "history": history, "limit": max(limit, 0)}
         async with self._connected() as connection:
-            rows = await self._rows(connection, _RECENT, [session_id, max(limit, 0)])
+            rows = await self._rows(connection, _RECENT, wanted)
         return [_event(*row) for row in reversed(rows)]
 
-    async def summarize_episode(self, session_id: str) -> str | None:
-        """The summary of the newest events; see `MemoryWriter.summarize_episode`."""
-        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS), self._summariser)
+    async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
+        """The summary of the newest events; see `FactMemory.summarize_episode`."""
+        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
-        session_id = check_search(query, k, filters)
+        scope = check_search(query, k, filters)
         if k <= 0 or not query.strip():
             return []
+        wanted = {
+            "scope": scope,
+            "session_id": None if filters.all_sessions else filters.session_id,
+            "tags": filter_tags(filters),
+            "history": filters.history,
+            "follow": follows(filters),
+        }
         vector = await self._vector(query)
         async with self._connected() as connection:
-            best = await self._by_words(connection, query, k, filters)
+            best = await self._by_words(connection, query, k, wanted)
             if vector is not None:
-                best = _fused(best, await self._by_vector(connection, vector, filters))[:k]
-            rows = await self._rows(connection, _EVENTS, [session_id, [position for position, _ in best]])
-        events = {position: _event(*columns) for position, *columns in rows}
-        return [MemoryHit(session_id=session_id, event=events[position], score=score) for position, score in best]
+                best = _fused(best, await self._by_vector(connection, vector, wanted))
+            rows = await self._rows(connection, _EVENTS, [scope, [position for position, _ in best]])
+        events = {position: columns for position, *columns in rows}
+        hits = [_hit(score, *events[position]) for position, score in best if position in events]  # else just erased
+        # A fact may have been superseded between two statements.
+        return sorted((hit for hit in hits if hit.current or filters.history), key=lambda hit: not hit.current)[:k]
+
+    async def forget(
+        self,
+        *,
+        session_id: str | None = None,
+        user: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of a hit's field
+    ) -> int:
+        """Erases the events from tables and indexes; see `FactMemory.forget`.
+
+        Raises:
+            LockTimeoutError: Others used the tables for `timeout_s`. The bytes may still be there; call again.
+        """
+        target = checked_target(session_id, user, id)
+        wanted = {"scope": target.scope, "session_id": target.session_id, "number": target.number}
+        async with self._connected() as connection:
+            async with connection.transaction():
+                scopes = [scope for (scope,) in await self._rows(connection, _LOCK_TARGET, wanted)]
+                tables = [table for (table,) in await self._rows(connection, _TABLES, [self._schema])]
+                if "vectors" in tables:  # of this memory, or of one with an embedder
+                    await connection.execute(qualified(_FORGET_VECTORS, self._schema), wanted)
+                erased = len(await self._rows(connection, _FORGET, wanted))
+                await connection.execute(qualified(_FORGET_SCOPES, self._schema), [scopes])
+            await self._rewrite(connection, tables)
+        return erased
 
     async def aclose(self) -> None:
         """Closes the connections; the memory cannot be used afterwards. Safe to call twice."""
@@ -262,23 +404,50 @@ class PostgresMemory:
     ) -> None:
         await self.aclose()
 
+    async def _supersede(self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]) -> int | None:
+        """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+        fact = None
+        if entry.supersedes is not None:
+            found = await self._rows(connection, _FACT, row)
+            if not found:
+                raise no_such_event(entry.supersedes)
+            [[fact]] = found
+        elif entry.key is None:
+            return None
+        newest = await self._rows(connection, _SUPERSEDED, row | {"fact": fact})
+        fact = newest[0][1] if newest else fact
+        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, [number for number, _ in newest]])
+        return fact
+
     async def _by_words(
-        self, connection: AsyncConnection, query: str, k: int, filters: MemoryFilters
+        self, connection: AsyncConnection, query: str, k: int, wanted: dict[str, Any]
     ) -> list[tuple[int, float]]:
-        session_id, terms = filters.session_id, scoped_terms(filters.session_id, query)
-        [(lines,)] = await self._rows(connection, _LINES, [session_id]) or [(0,)]
-        wanted = {"terms": terms, "session_id": session_id, "tags": filter_tags(filters), "limit": MAX_MATCHES}
+        scope = wanted["scope"]
+        [(lines,)] = await self._rows(connection, _LINES, [scope]) or [(0,)]
         matches: defaultdict[int, list[int]] = defaultdict(list)
+        wanted = wanted | {"terms": scoped_terms(scope, query), "limit": MAX_MATCHES}
         for number, position in await self._rows(connection, _MATCHES, wanted):
             matches[number].append(position)
         weights = shortlist(list(matches.values()), lines=lines, k=k)
-        word_counts = dict(await self._rows(connection, _WORD_COUNTS, [session_id, list(weights)]))
-        return best_lines(weights, word_counts, lines=lines, k=k)
+        found = await self._rows(connection, _WORD_COUNTS, [scope, list(weights)])
+        word_counts = {position: words for position, words, _ in found}
+        old = {position for position, _, current in found if not current}
+        return best_lines(weights, word_counts, lines=lines, k=k, old=old)
 
-    async def _by_vector(self, connection: AsyncConnection, vector: list[float], filters: MemoryFilters) -> list[int]:
-        wanted = {"session_id": filters.session_id, "tags": filter_tags(filters), "limit": _NEAREST}
-        rows = await self._rows(connection, _NEAREST_LINES, wanted | {"vector": str(vector), "size": len(vector)})
-        return [position for (position,) in rows]
+    async def _by_vector(self, connection: AsyncConnection, vector: list[float], wanted: dict[str, Any]) -> list[int]:
+        wanted = wanted | {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
+        return [position for (position,) in await self._rows(connection, _NEAREST_LINES, wanted)]
+
+    async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
+        """Writes tables and indexes anew: only so do deleted rows leave pages, and deleted words a GIN index."""
+        await connection.execute("SELECT set_config('lock_timeout', current_setting('statement_timeout'), false)")
+        await connection.execute("SET statement_timeout = 0")  # a rewrite takes as long as there are events
+        try:
+            for table in tables:
+                await connection.execute(SQL("VACUUM (FULL, ANALYZE) {}").format(Identifier(self._schema, table)))
+        finally:
+            await connection.execute("RESET lock_timeout")
+            await self._configure(connection)
 
     async def _vector(self, text: str) -> list[float] | None:
         if self._embedder is None:
@@ -380,6 +549,19 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
 def _fused(by_words: list[tuple[int, float]], by_vector: list[int]) -> list[tuple[int, float]]:
     rankings = [[str(position) for position, _ in by_words], [str(position) for position in by_vector]]
     return [(int(hit.key), hit.score) for hit in reciprocal_rank_fusion(rankings)]
+
+
+def _hit(
+    score: float,
+    number: int,
+    session_id: str,
+    key: str | None,
+    current: bool,
+    *columns: Any,
+) -> MemoryHit:
+    return MemoryHit(
+        session_id=session_id, event=_event(*columns), score=score, id=str(number), key=key, current=current
+    )
 
 
 def _event(role: str, text: str, timestamp: datetime, metadata: dict[str, Scalar]) -> Event:

@@ -1,4 +1,8 @@
-"""The protocols of a memory, which keeps events in sessions and finds them again."""
+"""The protocols of a memory, which keeps events in sessions and finds them again.
+
+`MemoryWriter`, `MemoryReader` and `Memory` are the least that a memory does. `FactMemory` adds facts that change, users
+and erasure; every memory of this package is one.
+"""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,10 +13,7 @@ from typing import Annotated, Protocol, Self, runtime_checkable
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
 
 from llm_common.core.models import MessageRole
-from llm_common.errors import InvalidIdError
 from llm_common.text.display import one_line, printable
-
-_MAX_SESSION_ID_CHARS = 200
 
 
 def _storable(text: str) -> str:
@@ -20,7 +21,12 @@ def _storable(text: str) -> str:
     return printable(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _in_utc(moment: datetime) -> datetime:
+def in_utc(moment: datetime) -> datetime:
+    """The moment in UTC; one without a zone is taken for UTC.
+
+    Raises:
+        ValueError: UTC cannot express it.
+    """
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:
@@ -50,7 +56,7 @@ class Event(BaseModel):
 
     role: MessageRole = MessageRole.USER
     text: Text
-    timestamp: Annotated[datetime, AfterValidator(_in_utc)] = Field(default_factory=lambda: datetime.now(UTC))
+    timestamp: Annotated[datetime, AfterValidator(in_utc)] = Field(default_factory=lambda: datetime.now(UTC))
     metadata: dict[Text, Scalar] = Field(default_factory=dict)
 
 
@@ -58,9 +64,14 @@ class MemoryFilters(BaseModel):
     """Which events may be found: those of one session that agree with every other field.
 
     Attributes:
-        session_id: The session; there is no way to search several.
+        session_id: The session.
         role: Only what this role said; None for all.
         metadata: An event must have each of these keys with an equal value; `1`, `1.0`, `True` and `"1"` all differ.
+        user: Whose session it is; None for a session without a user. Sessions of two users never meet, whatever their
+            ids.
+        all_sessions: Whether the user's other sessions are searched too; needs a user.
+        key: Only facts under this key; None for all.
+        history: Whether superseded and expired events are found too. They come after the others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,16 +79,32 @@ class MemoryFilters(BaseModel):
     session_id: str
     role: MessageRole | None = None
     metadata: dict[Text, Scalar] = Field(default_factory=dict)
+    user: str | None = None
+    all_sessions: bool = False
+    key: str | None = None
+    history: bool = False
 
 
 class MemoryHit(BaseModel):
-    """An event that was found, and its score; higher is better within one answer."""
+    """An event that was found.
+
+    Attributes:
+        session_id: The session that it was said in.
+        event: The event.
+        score: How well it matches; higher is better within one answer.
+        id: What `forget` and `supersedes` take; "" from a memory without ids.
+        key: The key of a fact; None for any other event.
+        current: False for a superseded or expired event, which only a search of the history finds.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     session_id: str
     event: Event
     score: float
+    id: str = ""
+    key: str | None = None
+    current: bool = True
 
 
 Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
@@ -88,8 +115,11 @@ Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
 class MemoryWriter(Protocol):
     """Something that keeps events; `ContextBuilder` asks it for summaries."""
 
-    async def append_event(self, session_id: str, event: Event) -> None:
+    async def append_event(self, session_id: str, event: Event) -> str | None:
         """Keeps the event as the newest of its session; after the return every reader can find it.
+
+        Returns:
+            The id of the event; None from a memory without ids.
 
         Raises:
             InvalidIdError: The session id is blank, over 200 characters or not printable.
@@ -148,68 +178,92 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
     ) -> None: ...
 
 
-def check_session_id(session_id: object) -> str:
-    """The id, if a store may use it.
+@runtime_checkable
+class FactMemory(Memory, Protocol):
+    """A memory of facts that change, for many users, which can forget.
 
-    Raises:
-        InvalidIdError: It is no text, blank, over 200 characters, or holds characters that cannot be printed.
+    A session belongs to one user, or to none: the session `s` of one user, that of another, and `s` without a user are
+    three sessions. An event is current until another supersedes it or `valid_until` passes. `recent`, `retrieve` and
+    summaries show what is current; the rest is history, which is shown when asked for.
+
+    Words of a superseded event find the newest event of the fact: what finds "I live in Oslo" finds "It is Rome now" in
+    its place. A search by role or metadata goes by an event's own words alone.
     """
-    if (
-        isinstance(session_id, str)
-        and session_id.strip()
-        and len(session_id) <= _MAX_SESSION_ID_CHARS
-        and session_id.isprintable()
-    ):
-        return session_id
-    raise InvalidIdError(
-        f"the session id {one_line(repr(session_id), max_chars=60)} is not allowed; "
-        f"use 1 to {_MAX_SESSION_ID_CHARS} printable characters, not all blank"
-    )
 
+    async def append_event(
+        self,
+        session_id: str,
+        event: Event,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        supersedes: str | None = None,
+        valid_until: datetime | None = None,
+    ) -> str:
+        """Keeps the event as the newest of its session; after the return every reader can find it.
 
-def check_event(session_id: object, event: object) -> None:
-    """Refuses what `append_event` cannot keep.
+        An echo is not kept again. It has the role, text, metadata, key and `valid_until` of one of the newest 8 events
+        of the session, and since then no other role of `user` and `assistant` spoke. So the same question counts anew
+        after an answer. A superseded or expired event has no echo; an event with `supersedes` is none.
 
-    Raises:
-        InvalidIdError: As from `check_session_id`.
-        TypeError: The event is no `Event`.
-    """
-    check_session_id(session_id)
-    if not isinstance(event, Event):
-        raise TypeError(f"event is a {type(event).__name__}; pass an Event, such as Event(role='user', text='…')")
+        Args:
+            session_id: The session, which begins with its first event.
+            event: What to keep.
+            user: Whose session it is; None for a session without a user.
+            key: What the event is a fact about, such as `"address"`. The event supersedes the one that was current
+                under the key, in all sessions of the user, or in the session if there is no user.
+            supersedes: The id of an event that this one supersedes, together with what has superseded that one. It is
+                of the same user, or of the same session if there is no user.
+            valid_until: When the event stops being current; a time without a zone is UTC.
 
+        Returns:
+            The id of the event, never used again; of an echo the id of the event that was kept.
 
-def check_limit(session_id: object, limit: object) -> None:
-    """Refuses what `recent` cannot look up.
+        Raises:
+            InvalidIdError: A session id, user or key is blank, over 200 characters or not printable, or
+                `supersedes` is no id of such an event. Nothing was kept.
+            TypeError: The event is no `Event`, `supersedes` no text, or `valid_until` no datetime.
+            ValueError: UTC cannot express `valid_until`.
+            StoreError: It could not be kept.
+        """
 
-    Raises:
-        InvalidIdError: As from `check_session_id`.
-        TypeError: The limit is no int.
-    """
-    check_session_id(session_id)
-    _check_int("limit", limit)
+    async def recent(
+        self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
+    ) -> list[Event]:
+        """The newest current events of a session, oldest first; with `history` superseded and expired ones too.
 
+        Raises:
+            InvalidIdError, TypeError, StoreError: As for `Memory.recent`.
+        """
 
-def check_search(query: object, k: object, filters: object) -> str:
-    """The session of a search by `retrieve`.
+    async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
+        """A summary of the newest current events; None for a session without any.
 
-    Raises:
-        InvalidIdError: As from `check_session_id`.
-        TypeError: The query is no text, `k` no int, or the filters no `MemoryFilters`.
-    """
-    if not isinstance(query, str):
-        raise TypeError(f"query is a {type(query).__name__}; pass a text")
-    _check_int("k", k)
-    if not isinstance(filters, MemoryFilters):
-        raise TypeError(
-            f"filters is a {type(filters).__name__}; pass MemoryFilters(session_id='…'), which names the session"
-        )
-    return check_session_id(filters.session_id)
+        Raises:
+            InvalidIdError, StoreError: As for `append_event`.
+        """
 
+    async def forget(
+        self,
+        *,
+        session_id: str | None = None,
+        user: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of a hit's field
+    ) -> int:
+        """Erases for good the events that agree with every argument; after the return their bytes are gone.
 
-def _check_int(name: str, value: object) -> None:
-    if not isinstance(value, int):
-        raise TypeError(f"{name} is a {type(value).__name__}; pass an int")
+        A user alone is all that was kept for the user. A session without a user names a session that has none. What an
+        erased event superseded stays history.
+
+        Returns:
+            How many events were erased; 0 if nothing agrees.
+
+        Raises:
+            InvalidIdError: As for `append_event`.
+            TypeError: There is no argument, or the id is no text.
+            StoreError: They could not be erased, or their bytes not yet. Another call, also one that finds no more
+                events, erases the bytes.
+        """
 
 
 SUMMARISED_EVENTS = 20

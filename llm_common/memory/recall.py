@@ -1,23 +1,26 @@
-"""How well each line of a session matches a query: one ranking for every store.
+"""How well each line of a scope matches a query: one ranking for every store.
 
-A line has a position, 1 for the first of its session. A store looks up each word of the query separately and gives the
-newest lines that hold it, at most `MAX_MATCHES`; how far back these reach shows how common the word is. That bounds the
-work for a word of every line, which adds next to nothing, and finds a rare word in any old line.
+A scope is a user's sessions, or one session without a user. A line has a position, 1 for the first of its scope. A
+store looks up each word of the query separately and gives the newest lines that hold it, at most `MAX_MATCHES`; how far
+back these reach shows how common the word is. That bounds the work for a word of every line, which adds next to
+nothing, and finds a rare word in any old line.
 
 The score is BM25's (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each word counted once
 a line. Lines of a conversation belong together, so a line gains from its neighbours; and between equals the newer wins.
 
-Every word carries a prefix made of the session id. An index then holds a list of lines per session and word: a
-search never reads another session's lines, and costs what its own session costs. The prefix is
-made of consonants, which leaves the measures of stemmers as they were (Porter 1980 counts from the first vowel on).
+Every word carries a prefix made of the scope. An index then holds a list of lines per scope and word: a search never
+reads another scope's lines, and costs what its own scope costs. Within a user's scope a tag tells the session. The
+prefix is made of consonants, which leaves the measures of stemmers as they were (Porter 1980 counts from the first
+vowel on).
 """
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from llm_common.core.models import MessageRole
-from llm_common.memory.protocol import Event, MemoryFilters, Scalar
+from llm_common.memory.entry import Entry, scope_of
+from llm_common.memory.protocol import MemoryFilters, Scalar
 from llm_common.ranking import query_terms, split_identifiers
 from llm_common.text.canonical import stable_json
 
@@ -29,33 +32,48 @@ _TAG_DIGITS = 32
 _CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
 
 
-def scoped_words(session_id: str, text: str) -> list[str]:
+def scoped_words(scope: str, text: str) -> list[str]:
     """The words of a line to index, in lower case: not every database lowers case beyond ASCII."""
-    prefix = _consonants(session_id, _PREFIX_DIGITS)
+    prefix = _consonants(scope, _PREFIX_DIGITS)
     return [prefix + word for word in split_identifiers(text[:INDEXED_CHARS]).lower().split()]
 
 
-def scoped_terms(session_id: str, query: str) -> list[str]:
+def scoped_terms(scope: str, query: str) -> list[str]:
     """The words of a query to look up: at most 64, no stop words."""
-    prefix = _consonants(session_id, _PREFIX_DIGITS)
+    prefix = _consonants(scope, _PREFIX_DIGITS)
     return [prefix + term for term in query_terms(query[:INDEXED_CHARS])]
 
 
-def event_tags(session_id: str, event: Event) -> list[str]:
+def event_tags(entry: Entry) -> list[str]:
     """The tags to filter by: one word for each fact of the event."""
-    return _tags(session_id, event.role, event.metadata)
+    session_id = None if entry.scope == entry.session_id else entry.session_id
+    return _tags(entry.scope, session_id, entry.key, entry.event.role, entry.event.metadata)
 
 
 def filter_tags(filters: MemoryFilters) -> list[str]:
     """The tags that an event must have."""
-    return _tags(filters.session_id, filters.role, filters.metadata)
+    session_id = None if filters.user is None or filters.all_sessions else filters.session_id
+    scope = scope_of(filters.session_id, filters.user)
+    return _tags(scope, session_id, filters.key, filters.role, filters.metadata)
 
 
-def _tags(session_id: str, role: MessageRole | None, metadata: Mapping[str, Scalar]) -> list[str]:
-    facts: list[list[Scalar]] = [[key, value] for key, value in metadata.items()]
+def follows(filters: MemoryFilters) -> bool:
+    """Whether an older line of a fact finds the newest one.
+
+    The newest need not say what the fact is about: after "I live in Oslo" comes "It is Rome now". Tags are those of
+    the line that matched, so role and metadata must not be asked for.
+    """
+    return filters.role is None and not filters.metadata
+
+
+def _tags(
+    scope: str, session_id: str | None, key: str | None, role: MessageRole | None, metadata: Mapping[str, Scalar]
+) -> list[str]:
+    facts: list[list[Scalar]] = [[name, value] for name, value in metadata.items()]
     if role:
         facts.append([str(role)])
-    return [_consonants(stable_json([session_id, *fact]), _TAG_DIGITS) for fact in facts]
+    facts += [["", name, value] for name, value in (("session", session_id), ("key", key)) if value is not None]
+    return [_consonants(stable_json([scope, *fact]), _TAG_DIGITS) for fact in facts]
 
 
 def _consonants(text: str, digits: int) -> str:
@@ -77,7 +95,7 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
 
     Args:
         matches: For each word the positions of lines that hold it, newest first, at most `MAX_MATCHES`.
-        lines: How many lines the session has.
+        lines: How many lines the scope has.
         k: How many will be wanted.
     """
     weights: dict[int, float] = {}
@@ -89,15 +107,16 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
 
 
 def best_lines(
-    weights: Mapping[int, float], word_counts: Mapping[int, int], *, lines: int, k: int
+    weights: Mapping[int, float], word_counts: Mapping[int, int], *, lines: int, k: int, old: Collection[int] = ()
 ) -> list[tuple[int, float]]:
     """Position and score of the best `k`, best first.
 
     Args:
         weights: From `shortlist`.
         word_counts: The number of words of each of these lines; a line without one was removed, and is left out.
-        lines: How many lines the session has.
+        lines: How many lines the scope has.
         k: Most lines.
+        old: Lines that are no longer current, which come after all others.
     """
     mean = sum(word_counts.values()) / max(len(word_counts), 1)
     own = {
@@ -111,7 +130,7 @@ def best_lines(
     top = max(relevance.values(), default=1.0)
     recency = {position: 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES) for position in relevance}
     scores = {position: relevance[position] / top + _RECENCY_SHARE * recency[position] for position in relevance}
-    return _ordered(scores)[:k]
+    return sorted(_ordered(scores), key=lambda line: line[0] in old)[:k]
 
 
 def _rarity(positions: Sequence[int], lines: int) -> float:

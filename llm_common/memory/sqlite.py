@@ -7,29 +7,32 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from llm_common.errors import ConfigError, StoreError
-from llm_common.memory.protocol import (
-    SUMMARISED_EVENTS,
-    Event,
-    MemoryFilters,
-    MemoryHit,
-    Summariser,
-    check_event,
+from llm_common.errors import ConfigError, LockTimeoutError, StoreError
+from llm_common.memory.entry import (
+    ECHO_EVENTS,
+    Entry,
+    Target,
     check_limit,
     check_search,
-    summarised,
+    checked_entry,
+    checked_target,
+    no_such_event,
+    scope_of,
 )
+from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
 from llm_common.memory.recall import (
     MAX_MATCHES,
     best_lines,
     event_tags,
     filter_tags,
+    follows,
     scoped_terms,
     scoped_words,
     shortlist,
@@ -55,6 +58,32 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             words, tags, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
         )""",
     ),
+    (  # AUTOINCREMENT: no erased id comes back. Text last: columns behind a long one cost a walk through its pages.
+        """CREATE TABLE kept (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            scope TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            session_id TEXT NOT NULL,
+            superseded INTEGER NOT NULL DEFAULT 0,
+            fact INTEGER,
+            valid_until TEXT,
+            word_count INTEGER NOT NULL,
+            key TEXT,
+            role TEXT NOT NULL,
+            timestamp TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            text TEXT NOT NULL,
+            UNIQUE (scope, position)
+        ) STRICT""",
+        """INSERT INTO kept (id, scope, position, session_id, role, text, timestamp, metadata, word_count)
+            SELECT id, session_id, position, session_id, role, text, timestamp, metadata, word_count FROM events""",
+        "DROP TABLE events",
+        "ALTER TABLE kept RENAME TO events",
+        "CREATE INDEX events_session ON events (scope, session_id, position)",
+        "CREATE INDEX events_key ON events (scope, key) WHERE key IS NOT NULL AND superseded = 0",
+        "CREATE INDEX events_superseded ON events (scope) WHERE superseded = 1",
+        "CREATE INDEX events_fact ON events (fact) WHERE fact IS NOT NULL AND superseded = 0",
+    ),
 )
 _APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
 _MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite takes a larger number for none
@@ -63,16 +92,19 @@ _MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite takes a larger number for none
 T = TypeVar("T")
 
 _EVENT = "role, text, timestamp, metadata"
+_CURRENT = "(events.superseded = 0 AND (events.valid_until IS NULL OR events.valid_until > :now))"
+_MAX_STRUCTURE_BYTES = 1_000
 
 
 class SqliteMemory:
-    """A `Memory` in one SQLite file, which many processes of one machine may use at once.
+    """A `FactMemory` in one SQLite file, which many processes of one machine may use at once.
 
     English is stemmed (Porter), case and accents do not count, identifiers are found by their parts; the ranking is
     that of `recall`. Once `append_event` returns, the event survives a kill of the process. A power failure may lose
     the last events, but does not damage the file. A file of an older version is migrated.
 
     One thread reads and one writes, so the event loop never waits for the disk, and a read never waits for a writer.
+    `forget` rewrites the file in a second copy, about a second for 100,000 events, while other writers wait.
     Cancelling a call does not undo work that a thread has begun. Keep the file on a local disk: SQLite's locks need
     one. If the file is deleted or replaced while the memory is open, every later call raises `StoreError`.
 
@@ -105,26 +137,55 @@ class SqliteMemory:
         """The absolute path of the file."""
         return self._path
 
-    async def append_event(self, session_id: str, event: Event) -> None:
-        """Keeps the event; see `MemoryWriter.append_event`."""
-        check_event(session_id, event)
-        await self._run(self._writer, lambda connection: _append(connection, session_id, event))
+    async def append_event(
+        self,
+        session_id: str,
+        event: Event,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        supersedes: str | None = None,
+        valid_until: datetime | None = None,
+    ) -> str:
+        """Keeps the event; see `FactMemory.append_event`."""
+        entry = checked_entry(session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until)
+        return str(await self._run(self._writer, lambda connection: _append(connection, entry)))
 
-    async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
-        """The newest events, oldest first; see `Memory.recent`."""
-        check_limit(session_id, limit)
-        return await self._run(self._reader, lambda connection: _recent(connection, session_id, max(limit, 0)))
+    async def recent(
+        self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
+    ) -> list[Event]:
+        """The newest events, oldest first; see `FactMemory.recent`."""
+        check_limit(session_id, user, limit)
+        scope, limit = scope_of(session_id, user), max(limit, 0)
+        return await self._run(
+            self._reader, lambda connection: _recent(connection, scope, session_id, limit, history=history)
+        )
 
-    async def summarize_episode(self, session_id: str) -> str | None:
-        """The summary of the newest events; see `MemoryWriter.summarize_episode`."""
-        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS), self._summariser)
+    async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
+        """The summary of the newest events; see `FactMemory.summarize_episode`."""
+        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
-        check_search(query, k, filters)
+        scope = check_search(query, k, filters)
         if k <= 0:
             return []
-        return await self._run(self._reader, lambda connection: _retrieve(connection, query, k, filters))
+        return await self._run(self._reader, lambda connection: _retrieve(connection, scope, query, k, filters))
+
+    async def forget(
+        self,
+        *,
+        session_id: str | None = None,
+        user: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of a hit's field
+    ) -> int:
+        """Erases the events from the table, the full-text index, free pages and the log; see `FactMemory.forget`.
+
+        Raises:
+            LockTimeoutError: Others read or wrote for too long. The bytes may still be there; call again.
+        """
+        target = checked_target(session_id, user, id)
+        return await self._run(self._writer, lambda connection: _forget(connection, target, self._path))
 
     async def aclose(self) -> None:
         """Closes the file; the memory cannot be used afterwards. Safe to call twice."""
@@ -209,69 +270,231 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _append(connection: sqlite3.Connection, session_id: str, event: Event) -> None:
-    words, tags = scoped_words(session_id, event.text), event_tags(session_id, event)
-    row = (event.role, event.text, event.timestamp.isoformat(), stable_json(event.metadata), len(words))
+def _append(connection: sqlite3.Connection, entry: Entry) -> int:
+    event, words = entry.event, scoped_words(entry.scope, entry.event.text)
+    row: dict[str, object] = {
+        "scope": entry.scope,
+        "session_id": entry.session_id,
+        "role": event.role,
+        "text": event.text,
+        "timestamp": event.timestamp.isoformat(),
+        "metadata": stable_json(event.metadata),
+        "word_count": len(words),
+        "key": entry.key,
+        "valid_until": entry.valid_until and _moment(entry.valid_until),
+        "supersedes": entry.supersedes,
+        "now": _moment(datetime.now(UTC)),
+    }
     with transaction(connection):
-        position = _lines(connection, session_id) + 1
-        inserted = connection.execute(
-            f"INSERT INTO events (session_id, position, {_EVENT}, word_count) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our column names
-            (session_id, position, *row),
+        newest = connection.execute(
+            f"""SELECT id, role, {_CURRENT} AND role = :role AND metadata = :metadata AND key IS :key
+                AND valid_until IS :valid_until AND text = :text FROM events
+                WHERE scope = :scope AND session_id = :session_id ORDER BY position DESC LIMIT {ECHO_EVENTS}""",  # noqa: S608 - our names
+            row,
         )
-        connection.execute(
-            "INSERT INTO lines (rowid, words, tags) VALUES (?, ?, ?)",
-            (inserted.lastrowid, " ".join(words), " ".join(tags)),
-        )
+        echoed = entry.echoed(newest)
+        if echoed is not None:
+            return echoed
+        row["fact"] = _supersede(connection, entry, row)
+        [number] = connection.execute(
+            f"""INSERT INTO events (scope, position, session_id, {_EVENT}, word_count, key, valid_until, fact)
+                SELECT :scope, coalesce(max(position), 0) + 1, :session_id, :role, :text, :timestamp, :metadata,
+                    :word_count, :key, :valid_until, :fact FROM events WHERE scope = :scope RETURNING id""",  # noqa: S608 - our names
+            row,
+        ).fetchone()
+        _index(connection, [(number, " ".join(words), " ".join(event_tags(entry)))])
+        return int(number)
 
 
-def _recent(connection: sqlite3.Connection, session_id: str, limit: int) -> list[Event]:
+def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, object]) -> int | None:
+    """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+    fact = None
+    if entry.supersedes is not None:
+        found = connection.execute(
+            "SELECT coalesce(fact, id) FROM events WHERE id = :supersedes AND scope = :scope", row
+        ).fetchone()
+        if found is None:
+            raise no_such_event(entry.supersedes)
+        [fact] = found
+    elif entry.key is None:
+        return None
+    newest = connection.execute(
+        """SELECT id, coalesce(fact, id) FROM events WHERE scope = :scope AND key = :key AND superseded = 0
+            UNION SELECT id, :fact FROM events WHERE id = :supersedes AND superseded = 0
+            UNION SELECT id, :fact FROM events WHERE fact = :fact AND superseded = 0""",
+        {**row, "fact": fact},
+    ).fetchall()
+    fact = newest[0][1] if newest else fact
+    connection.executemany(
+        "UPDATE events SET superseded = 1, fact = ? WHERE id = ?", [(fact, number) for number, _ in newest]
+    )
+    return fact
+
+
+def _index(connection: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], command: str | None = None) -> None:
+    """Adds rows of number, words and tags to the full-text index; the command `delete` takes them out."""
+    connection.executemany(
+        "INSERT INTO lines (lines, rowid, words, tags) VALUES (?, ?, ?, ?)", ((command, *row) for row in rows)
+    )
+
+
+def _recent(connection: sqlite3.Connection, scope: str, session_id: str, limit: int, *, history: bool) -> list[Event]:
     rows = connection.execute(
-        f"SELECT {_EVENT} FROM events WHERE session_id = ? ORDER BY position DESC LIMIT ?",  # noqa: S608 - our column names
-        (session_id, limit),
+        f"""SELECT {_EVENT} FROM events WHERE scope = :scope AND session_id = :session_id AND (:history OR {_CURRENT})
+            ORDER BY position DESC LIMIT :limit""",  # noqa: S608 - our names
+        {
+            "scope": scope,
+            "session_id": session_id,
+            "history": history,
+            "now": _moment(datetime.now(UTC)),
+            "limit": limit,
+        },
     )
     return [_event(*row) for row in reversed(rows.fetchall())]
 
 
-def _retrieve(connection: sqlite3.Connection, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-    session_id = filters.session_id
+def _retrieve(
+    connection: sqlite3.Connection, scope: str, query: str, k: int, filters: MemoryFilters
+) -> list[MemoryHit]:
     among = "".join(f' AND tags:"{tag}"' for tag in filter_tags(filters))
-    terms = [f'words:"{term}"{among}' for term in scoped_terms(session_id, query)]
+    wanted: dict[str, object] = {
+        "scope": scope,
+        "session_id": None if filters.all_sessions else filters.session_id,
+        "history": filters.history,
+        "key": filters.key,
+        "now": _moment(datetime.now(UTC)),
+    }
+    terms = [f'words:"{term}"{among}' for term in scoped_terms(scope, query)]
     with connection:
         connection.execute("BEGIN")  # one state of the file for all that follows, while the writer goes on
-        lines = _lines(connection, session_id)
-        weights = shortlist([_positions(connection, session_id, term) for term in terms], lines=lines, k=k)
-        word_counts = dict(_of_positions(connection, session_id, "word_count", list(weights)))
-        best = best_lines(weights, word_counts, lines=lines, k=k)
-        rows = _of_positions(connection, session_id, _EVENT, [position for position, _ in best]).fetchall()
-    events = {position: _event(*columns) for position, *columns in rows}
-    return [MemoryHit(session_id=session_id, event=events[position], score=score) for position, score in best]
+        [lines] = connection.execute(
+            "SELECT coalesce(max(position), 0) FROM events WHERE scope = ?", (scope,)
+        ).fetchone()
+        [has_facts] = connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM events WHERE scope = ? AND superseded = 1)", (scope,)
+        ).fetchone()
+        look_up = _positions_of_facts if has_facts and follows(filters) else _positions
+        weights = shortlist([look_up(connection, term, wanted) for term in terms], lines=lines, k=k)
+        columns = f"word_count, {_CURRENT}"
+        found = _of_positions(connection, columns, list(weights), wanted).fetchall()
+        word_counts, old = {row[0]: row[1] for row in found}, {row[0] for row in found if not row[2]}
+        best = best_lines(weights, word_counts, lines=lines, k=k, old=old)
+        rows = _of_positions(connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], wanted)
+        events = {position: columns for position, *columns in rows}
+    hits = []
+    for position, score in best:
+        number, session_id, key, *columns = events[position]
+        hits.append(
+            MemoryHit(
+                session_id=session_id,
+                event=_event(*columns),
+                score=score,
+                id=str(number),
+                key=key,
+                current=position not in old,
+            )
+        )
+    return hits
 
 
-def _lines(connection: sqlite3.Connection, session_id: str) -> int:
-    [lines] = connection.execute(
-        "SELECT coalesce(max(position), 0) FROM events WHERE session_id = ?", (session_id,)
-    ).fetchone()
-    return int(lines)
-
-
-def _positions(connection: sqlite3.Connection, session_id: str, match: str) -> list[int]:
-    """The newest lines that match. The session is compared once more: a prefix is short, an id is exact."""
+def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
+    """The newest lines that match. Scope and session are compared once more: a hash is short, an id is exact."""
     rows = connection.execute(
-        "SELECT events.position FROM lines JOIN events ON events.id = lines.rowid "
-        "WHERE lines MATCH ? AND events.session_id = ? ORDER BY lines.rowid DESC LIMIT ?",
-        (match, session_id, MAX_MATCHES),
+        f"""SELECT position FROM lines JOIN events ON events.id = lines.rowid
+            WHERE lines MATCH :match AND scope = :scope AND (:session_id IS NULL OR session_id = :session_id)
+            AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",  # noqa: S608 - our names
+        {**wanted, "match": match},
     )
     return [position for (position,) in rows]
 
 
+def _positions_of_facts(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
+    """As `_positions`, with the newest line of each fact of which an older line matches."""
+    rows = connection.execute(
+        f"""SELECT iif(:history OR {_CURRENT}, events.position, newest.position), newest.position
+            FROM lines JOIN events ON events.id = lines.rowid LEFT JOIN events AS newest
+                ON events.superseded = 1 AND newest.fact = events.fact AND newest.superseded = 0
+                AND newest.scope = :scope AND (:session_id IS NULL OR newest.session_id = :session_id)
+                AND (:key IS NULL OR newest.key = :key) AND (newest.valid_until IS NULL OR newest.valid_until > :now)
+            WHERE lines MATCH :match AND events.scope = :scope
+                AND (:session_id IS NULL OR events.session_id = :session_id) ORDER BY lines.rowid DESC""",  # noqa: S608 - our names
+        {**wanted, "match": match},
+    )
+    positions: set[int] = set()
+    for row in rows:
+        positions.update(position for position in row if position)  # None, where there is no newest
+        if len(positions) >= MAX_MATCHES:
+            break
+    return sorted(positions, reverse=True)
+
+
 def _of_positions(
-    connection: sqlite3.Connection, session_id: str, columns: str, positions: list[int]
+    connection: sqlite3.Connection, columns: str, positions: list[int], wanted: dict[str, object]
 ) -> sqlite3.Cursor:
     return connection.execute(
-        f"SELECT position, {columns} FROM events "  # noqa: S608 - our column names
-        "WHERE session_id = ? AND position IN (SELECT value FROM json_each(?))",
-        (session_id, stable_json(positions)),
+        f"""SELECT position, {columns} FROM events
+            WHERE scope = :scope AND position IN (SELECT value FROM json_each(:positions))""",  # noqa: S608 - our names
+        {**wanted, "positions": stable_json(positions)},
     )
+
+
+def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
+    """Erases the events in one transaction, then the bytes that free pages and the write-ahead log still hold.
+
+    FTS5 keeps deleted words until its segments are merged (https://sqlite.org/fts5.html, "optimize"). Pages keep
+    deleted bytes until VACUUM writes the file anew. TRUNCATE copies the log into the file and cuts it to no bytes.
+    """
+    where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in ("scope", "session_id", "id"))
+    values: dict[str, object] = {"scope": target.scope, "session_id": target.session_id, "id": target.number}
+    as_indexed = True
+    with transaction(connection):
+        for number, word_count, words, tags in _indexed(connection, where, values):
+            if len(words) == word_count:
+                _index(connection, [(number, " ".join(words), tags)], "delete")
+            else:  # split into words by an older version: which ones is not known any more
+                as_indexed = False
+        erased = connection.execute(f"DELETE FROM events WHERE {where}", values).rowcount  # noqa: S608 - our names
+        connection.execute("INSERT INTO lines (lines) VALUES ('optimize')")
+        # Each "optimize" adds two bytes here, and SQLite before 3.41 takes an index of 2,000 merges for damaged.
+        [structure] = connection.execute("SELECT length(block) FROM lines_data WHERE id = 10").fetchone()
+        if structure > _MAX_STRUCTURE_BYTES or not as_indexed:
+            _reindex(connection)
+    connection.execute("VACUUM")
+    [in_use, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if in_use:
+        raise LockTimeoutError(
+            f"{erased} events are erased, but {path}-wal may hold their bytes, since other processes read; "
+            "call forget again, or raise lock_timeout_s"
+        )
+    return erased
+
+
+def _indexed(
+    connection: sqlite3.Connection, where: str, values: dict[str, object]
+) -> Iterator[tuple[int, int, list[str], str]]:
+    """Number, stored word count, words and tags of events."""
+    rows = connection.execute(
+        f"SELECT id, word_count, scope, session_id, key, {_EVENT} FROM events WHERE {where}",  # noqa: S608 - our names
+        values,
+    )
+    for number, word_count, scope, session_id, key, *columns in rows:
+        entry = Entry(scope, session_id, _event(*columns), key)
+        yield number, word_count, scoped_words(scope, entry.event.text), " ".join(event_tags(entry))
+
+
+def _reindex(connection: sqlite3.Connection) -> None:
+    """Makes the full-text index anew."""
+    connection.execute("INSERT INTO lines (lines) VALUES ('delete-all')")
+    counts = []
+    for number, _, words, tags in _indexed(connection, "true", {}):
+        _index(connection, [(number, " ".join(words), tags)])
+        counts.append((len(words), number))
+    connection.executemany("UPDATE events SET word_count = ? WHERE id = ?", counts)
+
+
+def _moment(moment: datetime) -> str:
+    """A text that sorts by time."""
+    return moment.isoformat(timespec="microseconds")
 
 
 def _event(role: str, text: str, timestamp: str, metadata: str) -> Event:

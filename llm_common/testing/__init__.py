@@ -13,13 +13,14 @@ if TYPE_CHECKING:
         LockingBlobStoreContract,
     )
     from llm_common.testing.decision_contract import DecisionClientContract
-    from llm_common.testing.memory_contract import MemoryContract
+    from llm_common.testing.memory_contract import FactMemoryContract, MemoryContract
     from llm_common.testing.pointer_contract import ContextPointerStoreContract
 
 __all__ = [
     "BlobStoreContract",
     "ContextPointerStoreContract",
     "DecisionClientContract",
+    "FactMemoryContract",
     "LockingBlobStoreContract",
     "MemoryBlobStore",
     "MemoryContract",
@@ -32,6 +33,7 @@ _CONTRACTS = {
     "BlobStoreContract": "blob_contract",
     "ContextPointerStoreContract": "pointer_contract",
     "DecisionClientContract": "decision_contract",
+    "FactMemoryContract": "memory_contract",
     "LockingBlobStoreContract": "blob_contract",
     "MemoryContract": "memory_contract",
 }

@@ -1,4 +1,4 @@
-"""Contract suite of memories: what every `Memory` must do, as a pytest class to inherit."""
+"""Contract suites of memories: what a `Memory` and a `FactMemory` must do, as pytest classes to inherit."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
@@ -8,7 +8,7 @@ import pytest
 
 from llm_common.core.models import MessageRole
 from llm_common.errors import InvalidIdError
-from llm_common.memory import Event, Memory, MemoryFilters
+from llm_common.memory import Event, FactMemory, Memory, MemoryFilters, UserMemory
 from llm_common.memory.protocol import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS, Scalar
 
 _BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
@@ -229,3 +229,240 @@ class MemoryContract:
             await memory.append_event("s", Event(text="zebra"))
         await memory.aclose()
         await memory.aclose()
+
+
+_USERS = (None, "a", "A", "a ", "s", "%", "'; DROP TABLE events; --", "\u00e9", "e\u0301", "u" * 200)
+_SESSIONS = ("s", "a", "%", 's" OR words:"zebra')
+
+
+class FactMemoryContract(MemoryContract):
+    """What a `FactMemory` promises beside; its fixture `memory` gives one."""
+
+    async def test_an_event_has_an_id_which_its_hit_shows_s3_04(self, memory: FactMemory) -> None:
+        """Ids are texts and all differ."""
+        ids = [await memory.append_event(session, Event(text=f"zebra of {session}")) for session in ("s", "t")]
+        hits = [await memory.retrieve("zebra", 4, MemoryFilters(session_id=session)) for session in ("s", "t")]
+        assert [[hit.id for hit in found] for found in hits] == [[one] for one in ids]
+        assert len(set(ids)) == len(ids)
+        assert all(ids)
+
+    async def test_the_newest_fact_under_a_key_hides_the_older_ones_s3_04(self, memory: FactMemory) -> None:
+        """In searches, recent events and summaries, unless the history is asked for; other scopes keep theirs."""
+        await memory.append_event("other", Event(text="zebra street of another session"), key="address")
+        for street in ("first", "second", "third"):
+            await memory.append_event("s", Event(text=f"zebra street: zebra zebra {street}"), key="address")
+        await memory.append_event("s", Event(text="the fourth"), key="address")
+        await memory.append_event("s", Event(text="zebra crossing"), key="crossing")
+        await memory.append_event("s", Event(text="street with a zebra"))
+        here = MemoryFilters(session_id="s")
+        assert {hit.event.text for hit in await memory.retrieve("zebra street fourth", 9, here)} == {
+            *("the fourth", "zebra crossing", "street with a zebra")
+        }
+        assert (await memory.recent("s"))[0].text == "the fourth"
+        assert "first" not in (await memory.summarize_episode("s") or "")
+        past = await memory.retrieve("zebra street fourth", 9, here.model_copy(update={"history": True}))
+        assert [hit.current for hit in past] == [True] * 3 + [False] * 3
+        assert [event.text[-6:] for event in await memory.recent("s", history=True)][:3] == [
+            " first",
+            "second",
+            " third",
+        ]
+        only = MemoryFilters(session_id="s", key="address", history=True)
+        assert [(hit.event.text, hit.key) for hit in await memory.retrieve("zebra fourth", 1, only)] == [
+            ("the fourth", "address")
+        ]
+        assert len(await memory.retrieve("zebra", 9, MemoryFilters(session_id="other"))) == 1
+
+    async def test_words_of_an_older_fact_find_the_newest_s3_05(self, memory: FactMemory) -> None:
+        """Within the filters, and unless it expired or was forgotten; a fact may change by key and by id."""
+        first = await memory.append_event("s", Event(text="I live in zebra town"), user="u", key="home")
+        await memory.append_event("s", Event(text="now lion town"), user="u", key="home")
+        last = await memory.append_event("t", Event(text="a village"), user="u", supersedes=first)
+        here = MemoryFilters(session_id="s", user="u")
+        wanted: dict[str, list[dict[str, Any]]] = {
+            "a village": [{"all_sessions": True}],
+            "": [{}, {"all_sessions": True, "key": "home"}, {"all_sessions": True, "role": "user"}],
+        }
+        for text, updates in wanted.items():
+            for update in updates:
+                hits = await memory.retrieve("zebra", 9, here.model_copy(update=update))
+                assert [hit.event.text for hit in hits] == [text][: bool(text)]
+        ever = await memory.retrieve(
+            "zebra", 9, MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
+        )
+        assert [hit.event.text for hit in ever] == ["a village", "I live in zebra town"]
+        past = datetime.now(UTC) - timedelta(hours=1)
+        await memory.append_event("s", Event(text="gone"), user="u", supersedes=last, valid_until=past)
+        assert await memory.retrieve("zebra", 9, here.model_copy(update={"all_sessions": True})) == []
+        await memory.append_event("s", Event(text="a hut"), user="u", key="home", supersedes=first)
+        [hit] = await memory.retrieve("zebra village", 9, here)
+        assert hit.event.text == "a hut"
+        assert await memory.forget(id=hit.id) == 1
+        assert await memory.retrieve("zebra village hut", 9, here) == []
+
+    async def test_a_fact_of_a_user_is_one_in_all_sessions_s3_04(self, memory: FactMemory) -> None:
+        """The scope of a key is the user."""
+        await memory.append_event("s", Event(text="zebra one"), user="u", key="k")
+        await memory.append_event("t", Event(text="zebra two"), user="u", key="k")
+        await memory.append_event("s", Event(text="zebra of v"), user="v", key="k")
+        for session_id, texts in (("s", []), ("t", ["zebra two"])):
+            hits = await memory.retrieve("zebra", 9, MemoryFilters(session_id=session_id, user="u"))
+            assert [hit.event.text for hit in hits] == texts
+        everywhere = MemoryFilters(session_id="new", user="u", all_sessions=True)
+        [hit] = await memory.retrieve("zebra", 9, everywhere)
+        assert (hit.session_id, hit.event.text) == ("t", "zebra two")
+        past = await memory.retrieve("zebra", 9, everywhere.model_copy(update={"history": True}))
+        assert [hit.event.text for hit in past] == ["zebra two", "zebra one"]
+
+    async def test_an_event_supersedes_the_one_it_names_s3_04(self, memory: FactMemory) -> None:
+        """By its id, in its scope alone; another id is refused and nothing is kept."""
+        old = await memory.append_event("s", Event(text="zebra one"))
+        theirs = await memory.append_event("s", Event(text="zebra of u"), user="u")
+        new = await memory.append_event("s", Event(text="zebra two"), supersedes=old)
+        [hit] = await memory.retrieve("zebra", 9, MemoryFilters(session_id="s"))
+        assert hit.id == new
+        for wrong in (theirs, "", "0", "-1", f"0{new}", "9" * 40, "x' OR 1 --", "\u0663"):
+            with pytest.raises(InvalidIdError, match="supersedes names no event"):
+                await memory.append_event("s", Event(text="zebra three"), supersedes=wrong)
+        assert [event.text for event in await memory.recent("s")] == ["zebra two"]
+        assert len(await memory.recent("s", user="u")) == 1
+
+    async def test_an_expired_event_is_not_found_s3_04(self, memory: FactMemory) -> None:
+        """A time without a zone is UTC; history holds it still."""
+        now = datetime.now(UTC)
+        for hours in (-1, 1):
+            for number, zone in enumerate((None, UTC, timezone(timedelta(hours=9)))):
+                moment = now + timedelta(hours=hours)
+                until = moment.replace(tzinfo=None) if zone is None else moment.astimezone(zone)
+                await memory.append_event("s", Event(text=f"zebra {hours} {number}"), valid_until=until)
+        await memory.append_event("s", Event(text="zebra for good"), valid_until=datetime.max.replace(tzinfo=UTC))
+        wanted = ["zebra 1 0", "zebra 1 1", "zebra 1 2", "zebra for good"]
+        here = MemoryFilters(session_id="s")
+        assert sorted(hit.event.text for hit in await memory.retrieve("zebra", 9, here)) == wanted
+        assert [event.text for event in await memory.recent("s")] == wanted
+        assert "-1" not in (await memory.summarize_episode("s") or "")
+        past = await memory.retrieve("zebra", 9, here.model_copy(update={"history": True}))
+        assert [hit.current for hit in past] == [True] * 4 + [False] * 3
+
+    async def test_an_echo_is_kept_once_s3_04(self, memory: FactMemory) -> None:
+        """Not again after an answer, nor with other metadata, key or end, nor after it was superseded."""
+        later = datetime.now(UTC) + timedelta(hours=1)
+        facts: list[dict[str, Any]] = [{}, {"key": "k"}, {"key": "k", "valid_until": later}, {"valid_until": later}]
+        question, answer = Event(text="zebra?"), Event(role=MessageRole.ASSISTANT, text="zebra?")
+        first = await memory.append_event("s", question)
+        await memory.append_event("s", Event(role=MessageRole.TOOL, text="zebra rows", metadata={"a": 1, "b": 2}))
+        await memory.append_event("s", Event(role=MessageRole.TOOL, text="zebra rows", metadata={"b": 2, "a": 1}))
+        assert await memory.append_event("s", question) == first
+        assert await memory.append_event("s", answer) == await memory.append_event("s", answer) != first
+        assert await memory.append_event("s", question) != first
+        assert [event.text for event in await memory.recent("s")] == ["zebra?", "zebra rows", "zebra?", "zebra?"]
+        for index, fact in enumerate(facts):
+            event = Event(text="zebra.")
+            kept = await memory.append_event(f"t{index}", event, **fact)
+            assert await memory.append_event(f"t{index}", event, **fact) == kept
+            assert await memory.append_event(f"t{index}", event, **facts[index - 1]) != kept
+        for text in ("zebra 1", "zebra 2", "zebra 1"):
+            await memory.append_event("u", Event(text=text), key="k")
+        assert [event.text for event in await memory.recent("u", history=True)] == ["zebra 1", "zebra 2", "zebra 1"]
+        assert [event.text for event in await memory.recent("u")] == ["zebra 1"]
+
+    async def test_no_user_ever_meets_another_s3_04(self, memory: FactMemory) -> None:
+        """Users and sessions whose ids look alike, in every combination and by every method."""
+        pairs = [(user, session_id) for user in _USERS for session_id in _SESSIONS]
+        texts = {pair: f"zebra number{index:03}" for index, pair in enumerate(pairs)}
+        for (user, session_id), text in texts.items():
+            await memory.append_event(session_id, Event(text=text), user=user, key="k" if user is None else session_id)
+        for (user, session_id), text in texts.items():
+            found = await memory.retrieve("zebra", 99, MemoryFilters(session_id=session_id, user=user))
+            assert [(hit.session_id, hit.event.text) for hit in found] == [(session_id, text)]
+            assert [event.text for event in await memory.recent(session_id, user=user)] == [text]
+            assert await memory.summarize_episode(session_id, user=user) == f"user: {text}"
+        for user in _USERS[1:]:
+            filters = MemoryFilters(session_id="none", user=user, all_sessions=True)
+            found = await memory.retrieve("zebra", 99, filters)
+            assert {hit.event.text for hit in found} == {texts[user, session_id] for session_id in _SESSIONS}
+            assert not await memory.retrieve("zebra", 99, MemoryFilters(session_id="none", user=user))
+        mine = UserMemory(memory, "a")
+        for filters in (MemoryFilters(session_id="s", user="A"), MemoryFilters(session_id="s")):
+            assert [hit.event.text for hit in await mine.retrieve("zebra", 99, filters)] == [texts["a", "s"]]
+
+    async def test_users_of_one_hash_prefix_are_two_s3_04_f_145(self, memory: FactMemory) -> None:
+        """The SHA-256 of the two scopes begins with the same 12 digits, which an index may use as a prefix."""
+        for user, texts in {"u6714372": ("rain", "zebra"), "u18455147": ("rain", "lion")}.items():
+            for text in texts:
+                await memory.append_event("s", Event(text=text), user=user)
+        filters = MemoryFilters(session_id="none", user="u18455147", all_sessions=True)
+        assert await memory.retrieve("zebra", 4, filters) == []
+        [hit] = await memory.retrieve("zebra", 4, filters.model_copy(update={"user": "u6714372"}))
+        assert hit.event.text == "zebra"
+
+    async def test_forgets_a_session_a_user_or_an_event_s3_04(self, memory: FactMemory) -> None:
+        """Says how many were erased; the rest stays, and no id comes back."""
+        ids = {}
+        for user in (None, "u", "v"):
+            for session_id in ("s", "t"):
+                for number in range(3):
+                    event = Event(text=f"zebra {number} of {user}")
+                    ids[user, session_id, number] = await memory.append_event(session_id, event, user=user)
+        mine = UserMemory(memory, "u")
+        assert await memory.forget(id="no id") == await memory.forget(session_id="none") == 0
+        assert await mine.forget(id=ids["v", "s", 0]) == await memory.forget(user="s") == 0
+        assert await memory.forget(session_id="t", user="u", id=ids["u", "s", 0]) == 0
+        erased = [
+            await memory.forget(session_id="s"),
+            await memory.forget(id=ids["v", "t", 2]),
+            await memory.forget(session_id="s", user="v"),
+        ]
+        assert erased == [3, 1, 3]
+        for user, session_id, texts in ((None, "s", ""), (None, "t", "012"), ("v", "s", ""), ("v", "t", "01")):
+            filters = MemoryFilters(session_id=session_id, user=user)
+            assert sorted(hit.event.text[6] for hit in await memory.retrieve("zebra", 9, filters)) == list(texts)
+            assert [event.text[6] for event in await memory.recent(session_id, user=user)] == list(texts)
+        assert [await mine.forget(session_id="s"), await mine.forget(), await mine.forget()] == [3, 3, 0]
+        assert await mine.recent("t") == []
+        again = await memory.append_event("t", Event(text="zebra giraffe"), user="v")
+        assert again not in ids.values()
+        assert (await memory.retrieve("zebra giraffe", 9, MemoryFilters(session_id="t", user="v")))[0].id == again
+
+    async def test_a_fact_that_was_superseded_stays_history_s3_04(self, memory: FactMemory) -> None:
+        """Also when the newer one is forgotten."""
+        await memory.append_event("s", Event(text="zebra one"), key="k")
+        newer = await memory.append_event("s", Event(text="zebra two"), key="k")
+        assert await memory.forget(id=newer) == 1
+        assert await memory.retrieve("zebra", 9, MemoryFilters(session_id="s")) == []
+        assert len(await memory.recent("s", history=True)) == 1
+
+    async def test_of_concurrent_facts_under_a_key_one_is_current_s3_04(self, memory: FactMemory) -> None:
+        """The newest; the others are history, and echoes are kept once."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(20):
+                tasks.create_task(memory.append_event("s", Event(text=f"zebra {number // 2}"), user="u", key="k"))
+                tasks.create_task(memory.append_event("t", Event(text="zebra"), user="u"))
+        events = await memory.recent("s", user="u", history=True)
+        assert await memory.recent("s", user="u") == events[-1:]
+        assert len(await memory.recent("t", user="u")) == 1
+
+    async def test_facts_of_another_kind_are_refused_s3_04(self, memory: FactMemory) -> None:
+        """Each error says what to pass; nothing is kept or erased."""
+        event, wrong = Event(text="zebra"), cast("Any", 5)
+        for bad in ("", " ", "a\nb", "\x1fu", "u" * 201):
+            for fact in ("user", "key"):
+                with pytest.raises(InvalidIdError, match=f"the {fact} .* is not allowed; use 1 to 200 printable"):
+                    await memory.append_event("s", event, **cast("Any", {fact: bad}))
+            with pytest.raises(InvalidIdError, match="the user "):
+                await memory.recent("s", user=bad)
+            with pytest.raises(InvalidIdError, match="the user "):
+                await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", user=bad))
+            with pytest.raises(InvalidIdError, match="the user "):
+                await memory.forget(user=bad)
+        with pytest.raises(InvalidIdError, match="all_sessions needs a user"):
+            await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", all_sessions=True))
+        with pytest.raises(TypeError, match="valid_until is a int; pass a datetime"):
+            await memory.append_event("s", event, valid_until=wrong)
+        with pytest.raises(TypeError, match="supersedes is a int; pass an id"):
+            await memory.append_event("s", event, supersedes=wrong)
+        with pytest.raises(TypeError, match="id is a int; pass an id"):
+            await memory.forget(id=wrong)
+        with pytest.raises(TypeError, match="forget needs session_id, user or id"):
+            await memory.forget()
+        assert await memory.recent("s") == []

@@ -167,10 +167,10 @@ async def test_the_prompt_holds_the_conversation_or_a_summary_of_it_s3_02_s3_06(
 
 
 class BrokenMemory(InMemoryMemory):
-    async def append_event(self, session_id: str, event: Event) -> None:
+    async def append_event(self, session_id: str, event: Event, **_: object) -> str:
         raise StoreError("full")
 
-    async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
+    async def recent(self, session_id: str, *, limit: int = 20, **_: object) -> list[Event]:
         raise OSError("gone")
 
 

@@ -1,12 +1,12 @@
 import pytest
 
-from llm_common.memory import Event, InMemoryMemory, Memory, MemoryFilters, MemoryReader, MemoryWriter
-from llm_common.testing import MemoryContract
+from llm_common.memory import Event, FactMemory, InMemoryMemory, MemoryFilters, MemoryReader, MemoryWriter
+from llm_common.testing import FactMemoryContract
 
 
-class TestInMemoryMemory(MemoryContract):
+class TestInMemoryMemory(FactMemoryContract):
     @pytest.fixture
-    def memory(self) -> Memory:
+    def memory(self) -> FactMemory:
         return InMemoryMemory()
 
 

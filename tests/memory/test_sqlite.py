@@ -18,8 +18,8 @@ import pytest
 from blockbuster import BlockBuster
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
-from llm_common.memory import Event, Memory, MemoryFilters, SqliteMemory
-from llm_common.testing import MemoryContract
+from llm_common.memory import Event, FactMemory, MemoryFilters, SqliteMemory
+from llm_common.testing import FactMemoryContract
 from tests.memory.writers import faults, write_together
 
 ZEBRA = MemoryFilters(session_id="s")
@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "memory.db"
 
 
-class TestSqliteMemory(MemoryContract):
+class TestSqliteMemory(FactMemoryContract):
     @pytest.fixture
-    async def memory(self, path: Path) -> AsyncIterator[Memory]:
+    async def memory(self, path: Path) -> AsyncIterator[FactMemory]:
         async with SqliteMemory(path) as memory:
             yield memory
 
@@ -168,7 +168,7 @@ async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_
     path.open("x").close()
     await written(path)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="upgrade"):
         await found(path)
@@ -296,8 +296,8 @@ async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169_a_1
             waited = time.monotonic() - start
         assert [type(error) for error in errors] == [LockTimeoutError] * 6
         assert 0.5 <= waited < 1.5  # one after the other they would take 3 s
-        await memory.append_event("s", Event(text="zebra"))
-        assert [event.text for event in await memory.recent("s")] == ["zebra"] * 3
+        await memory.append_event("s", Event(text="zebra again"))
+        assert [event.text for event in await memory.recent("s")] == ["zebra", "zebra", "zebra again"]
 
 
 async def test_a_memory_opens_while_another_process_writes_s3_05_f_169(path: Path) -> None:

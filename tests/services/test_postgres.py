@@ -13,8 +13,9 @@ from blockbuster import BlockBuster
 
 from llm_common.errors import LockTimeoutError, StoreError
 from llm_common.memory import Event, Memory, MemoryFilters, PostgresMemory
-from llm_common.memory.postgres import qualified
-from llm_common.testing import MemoryContract
+from llm_common.memory.postgres import _MIGRATIONS, qualified
+from llm_common.testing import FactMemoryContract
+from tests.memory.stories import wrong_stories
 from tests.memory.writers import faults, write_together
 from tests.services.postgres_server import PostgresServer
 
@@ -36,7 +37,7 @@ async def memory(postgres: PostgresServer, schema: str) -> AsyncIterator[Postgre
         yield memory
 
 
-class TestPostgresMemory(MemoryContract):
+class TestPostgresMemory(FactMemoryContract):
     pass
 
 
@@ -46,6 +47,66 @@ async def test_events_outlive_the_memory_s3_05(postgres: PostgresServer, schema:
             await memory.append_event("s", Event(text=f"zebra {number}"))
     async with PostgresMemory(postgres.conninfo, schema=schema) as memory:
         assert [event.text for event in await memory.recent("s")] == ["zebra 0", "zebra 1"]
+
+
+async def test_the_newest_fact_wins_in_every_story_s3_04(memory: PostgresMemory) -> None:
+    assert await wrong_stories(memory) == []
+
+
+def traces(postgres: PostgresServer, *secrets: str) -> list[str]:
+    """Files of tables and indexes that hold a secret; the server's log and temporary files are not among them."""
+    files = [file for file in (postgres.folder / "data/base").rglob("*") if file.is_file()]
+    return [file.name for file in files if any(secret.encode() in file.read_bytes() for secret in secrets)]
+
+
+async def test_an_erasure_leaves_no_byte_in_tables_and_indexes_s3_05(
+    postgres: PostgresServer, memory: PostgresMemory, schema: str
+) -> None:
+    await memory.append_event("s", Event(text="plain"))
+    for number in range(60):
+        text = f"the jabberwock likes {number} marzipans"
+        await memory.append_event("marzipan", Event(text=text, metadata={"jabberwock": number}), user="jabberwock")
+    async with await psycopg.AsyncConnection.connect(postgres.conninfo, autocommit=True) as other:
+        await other.execute("CHECKPOINT")
+        assert await asyncio.to_thread(traces, postgres, "jabberwock", "marzipan")
+        assert await memory.forget(user="jabberwock") == 60
+        await other.execute("CHECKPOINT")  # until then the server keeps the old files
+    assert await asyncio.to_thread(traces, postgres, "jabberwock", "marzipan") == []
+    assert [event.text for event in await memory.recent("s")] == ["plain"]
+    assert await memory.append_event("marzipan", Event(text="back"), user="jabberwock")
+
+
+async def test_an_erasure_that_waits_too_long_says_so_s3_05(postgres: PostgresServer, schema: str) -> None:
+    async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=0.5, max_connections=1) as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
+            await other.execute(qualified("LOCK TABLE {schema}.events IN ACCESS SHARE MODE", schema))
+            with pytest.raises(LockTimeoutError):
+                await memory.forget(session_id="s")
+            assert await memory.recent("s") == []
+        assert await memory.forget(session_id="s") == 0
+
+
+async def test_older_tables_are_migrated_s3_05(postgres: PostgresServer, schema: str) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
+        await other.execute(qualified("CREATE SCHEMA {schema}", schema))
+        await other.execute(qualified("CREATE TABLE {schema}.migrations (version integer PRIMARY KEY)", schema))
+        await other.execute(qualified("INSERT INTO {schema}.migrations VALUES (1)", schema))
+        for statement in _MIGRATIONS[0]:
+            await other.execute(qualified(statement, schema))
+        await other.execute(qualified("INSERT INTO {schema}.sessions VALUES ('s', 1)", schema))
+        prefix = "".join("bcdfghjklmnpqrst"[int(digit, 16)] for digit in hashlib.sha256(b"s").hexdigest()[:12])
+        await other.execute(
+            qualified(
+                "INSERT INTO {schema}.events VALUES ('s', 1, 'user', 'zebra', now(), '{{}}', 1, %s, '{{}}')", schema
+            ),
+            [prefix + "zebra"],
+        )
+    async with PostgresMemory(postgres.conninfo, schema=schema) as memory:
+        [hit] = await memory.retrieve("zebra", 4, FILTERS)
+        await memory.append_event("s", Event(text="zebra again"), supersedes=hit.id)
+        assert [event.text for event in await memory.recent("s")] == ["zebra again"]
+        assert await memory.forget(session_id="s") == 2
 
 
 async def test_english_is_stemmed_s3_05(memory: Memory) -> None:
@@ -162,6 +223,15 @@ async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(postgres: Postgr
         filters = MemoryFilters(session_id="s", metadata={"text": "lunch"})
         assert [hit.event.text for hit in await memory.retrieve("zebra", 4, filters)] == ["lunch"]
         assert await memory.retrieve(" ", 4, FILTERS) == []
+        await memory.append_event("s", Event(text="animal with spots"), key="k", user="u")
+        await memory.append_event("t", Event(text="animal with stripes"), key="k", user="u")
+        history = MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
+        assert [hit.current for hit in await memory.retrieve("zebra spots", 4, history)] == [True, False]
+        async with PostgresMemory(postgres.conninfo, schema=schema) as without:
+            assert await without.forget(user="u") == 2
+        async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
+            found = await other.execute(qualified("SELECT count(*) FROM {schema}.vectors", schema))
+            assert await found.fetchone() == (4,)
         await faulty_sizes(postgres, schema)
 
 

@@ -1,0 +1,180 @@
+"""Facts that change, and what an erasure leaves in the files of `SqliteMemory`."""
+
+import base64
+import gzip
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from llm_common.core.models import MessageRole
+from llm_common.errors import LockTimeoutError
+from llm_common.memory import Event, InMemoryMemory, MemoryFilters, SqliteMemory, UserMemory
+from tests.memory.stories import STORIES, wrong_stories
+
+HERE = MemoryFilters(session_id="s")
+SECRETS = ("swordfish", "marzipan", "quixotic", "Jabberwock", "jabberwock", "umbrella")
+
+
+async def test_the_newest_fact_wins_in_every_story_s3_04(tmp_path: Path) -> None:
+    assert len(STORIES) == 20
+    assert await wrong_stories(InMemoryMemory()) == []
+    async with SqliteMemory(tmp_path / "m.db") as memory:
+        assert await wrong_stories(memory) == []
+
+
+def traces(path: Path) -> list[str]:
+    """Which secrets the files of the database hold, in any encoding that SQLite uses for them."""
+    found = []
+    for file in sorted(path.parent.iterdir()):
+        content = file.read_bytes()
+        found += [f"{secret} in {file.name}" for secret in SECRETS if secret[:-1].encode() in content]
+    return found
+
+
+async def with_secrets(memory: SqliteMemory) -> str:
+    """Fills the memory; the id of the event that holds the secrets is the answer."""
+    for number in range(150):
+        await memory.append_event("s", Event(text=f"plain line {number} of the session"))
+        await memory.append_event("s", Event(text=f"line {number} of a user"), user="someone")
+    text = "the swordfish likes marzipan " + "and quixotic Jabberwocks " * 400
+    secret = await memory.append_event("umbrella", Event(text=text, metadata={"marzipan": "swordfish"}), key="umbrella")
+    for number in range(150, 300):
+        await memory.append_event("s", Event(text=f"plain line {number} of the session"))
+    return secret
+
+
+ERASURES: dict[str, Callable[[SqliteMemory, str], Awaitable[int]]] = {
+    "by id": lambda memory, secret: memory.forget(id=secret),
+    "by session": lambda memory, _: memory.forget(session_id="umbrella"),
+}
+
+
+@pytest.mark.parametrize("erase", ERASURES.values(), ids=ERASURES)
+async def test_an_erasure_leaves_no_byte_in_any_file_s3_05(
+    tmp_path: Path, erase: Callable[[SqliteMemory, str], Awaitable[int]]
+) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path) as memory, SqliteMemory(path) as other:
+        secret = await with_secrets(memory)
+        await other.recent("s")
+        assert traces(path)
+        assert await erase(memory, secret) == 1
+        assert traces(path) == []  # while it is open, and a log may stand beside the file
+        assert await memory.retrieve("swordfish", 4, MemoryFilters(session_id="umbrella")) == []
+        assert len(await other.retrieve("plain", 999, HERE)) == 200
+        assert len(await memory.recent("s", limit=999, user="someone")) == 150
+        await other.append_event("s", Event(text="plain line after it"))
+        assert [hit.event.text for hit in await memory.retrieve("after", 1, HERE)] == ["plain line after it"]
+    assert traces(path) == []
+
+
+async def test_an_erased_user_leaves_no_byte_in_any_file_s3_05(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path) as memory:
+        mine = UserMemory(memory, "Jabberwock")
+        for session_id in ("swordfish", "marzipan"):
+            for number in range(50):
+                await mine.append_event(session_id, Event(text=f"umbrella {number}"), key="quixotic")
+        await memory.append_event("s", Event(text="plain"))
+        assert await memory.forget(user="Jabberwock") == 100
+        assert traces(path) == []
+        assert [event.text for event in await memory.recent("s")] == ["plain"]
+
+
+async def test_bytes_that_were_deleted_before_go_too_s3_05(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path) as memory:
+        await with_secrets(memory)
+    with closing(sqlite3.connect(path)) as connection:  # as another program may, on a SQLite that leaves free pages be
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute("CREATE TABLE gone AS SELECT text FROM events WHERE session_id = 'umbrella'")
+        connection.execute("DROP TABLE gone")
+        connection.commit()
+    async with SqliteMemory(path) as memory:
+        assert await memory.forget(session_id="umbrella") == 1
+        assert traces(path) == []
+
+
+async def test_words_that_were_split_otherwise_go_too_s3_05(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path) as memory:
+        await with_secrets(memory)
+    with closing(sqlite3.connect(path)) as connection:  # as an index of a version with other rules of splitting
+        [number] = connection.execute("SELECT id FROM events WHERE session_id = 'umbrella'").fetchone()
+        connection.execute("INSERT INTO lines (rowid, words) VALUES (?, 'jabberwockish')", (number,))
+        connection.execute("UPDATE events SET word_count = word_count + 1 WHERE id = ?", (number,))
+        connection.commit()
+    async with SqliteMemory(path) as memory:
+        assert await memory.forget(session_id="umbrella") == 1
+        assert traces(path) == []
+        assert len(await memory.retrieve("plain", 999, HERE)) == 200
+
+
+@pytest.mark.parametrize("times", [30, pytest.param(2_600, marks=pytest.mark.torture)])
+async def test_a_memory_may_forget_any_number_of_times_s3_05(tmp_path: Path, times: int) -> None:
+    async with SqliteMemory(tmp_path / "m.db") as memory:
+        for number in range(times):
+            await memory.append_event("s", Event(text=f"zebra {number}"))
+            forgotten = await memory.append_event("t", Event(text=f"lion {number}"))
+            assert await memory.forget(id=forgotten) == 1
+        assert len(await memory.retrieve("zebra", 9_999, HERE)) == min(times, 200)
+        assert await memory.recent("t") == []
+
+
+async def test_an_erasure_behind_a_reader_says_so_and_is_finished_s3_05(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path, lock_timeout_s=0.2) as memory:
+        await with_secrets(memory)
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            with pytest.raises(LockTimeoutError, match=r"m\.db-wal may hold their bytes.*call forget again"):
+                await memory.forget(session_id="umbrella")
+            assert traces(path)
+            assert await memory.recent("umbrella") == []
+        assert await memory.forget(session_id="umbrella") == 0
+        assert traces(path) == []
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A file that version 1 of the schema wrote: three events in `s`, one in `other`."""
+    path = tmp_path / "m.db"
+    text = Path(__file__).with_name("version1.txt").read_text()
+    path.write_bytes(gzip.decompress(base64.b64decode(text)))
+    return path
+
+
+async def test_an_older_file_keeps_all_and_learns_the_rest_s3_05(old: Path) -> None:
+    async with SqliteMemory(old) as memory:
+        texts = ["the zebra escaped", "call getUserName for swordfish", "the zebra is back"]
+        assert [event.text for event in await memory.recent("s")] == texts
+        assert [event.text for event in await memory.recent("other")] == ["a zebra of another session"]
+        filters = MemoryFilters(session_id="s", role=MessageRole.USER, metadata={"n": 1, "flag": True})
+        [hit] = await memory.retrieve("zebra", 4, filters)
+        assert hit.event.text == texts[0]
+        await memory.append_event("s", Event(text="the zebra sleeps"), key="zebra", supersedes=hit.id)
+        await memory.append_event("s", Event(text="a zebra of hers"), user="u")
+        hits = await memory.retrieve("zebra", 4, HERE)
+        assert {hit.event.text for hit in hits} == {"the zebra sleeps", texts[2]}
+    with closing(sqlite3.connect(old)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_an_older_files_events_can_be_erased_s3_05(old: Path) -> None:
+    async with SqliteMemory(old) as memory:
+        assert traces(old)
+        assert await memory.forget(session_id="s") == 3
+        assert traces(old) == []
+        assert len(await memory.retrieve("zebra", 4, MemoryFilters(session_id="other"))) == 1
+
+
+async def test_two_memories_migrate_one_file_s3_05(old: Path, tmp_path: Path) -> None:
+    copy = shutil.copy(old, tmp_path / "copy.db")
+    async with SqliteMemory(copy) as one, SqliteMemory(copy) as two:
+        assert await one.recent("s") == await two.recent("s")
