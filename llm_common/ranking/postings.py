@@ -69,7 +69,7 @@ class Postings:
     def scores(
         self, terms: Iterable[str], *, among: Iterable[int] | None = None, max_holders: float = math.inf
     ) -> dict[int, float]:
-        """The score of each document relative to the best, by its place in `keys`; less than a tenth counts as none.
+        """The score of each document relative to the best, by its place in `keys`; up to a fifth counts as none.
 
         Args:
             terms: What to look for; each distinct term once.

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("psycopg")
 
 from llm_common.errors import ConfigError
-from llm_common.memory import PostgresMemory
+from llm_common.memory import Memory, PostgresMemory
 
 SECRET = "hunter2"
 
@@ -35,7 +35,7 @@ def test_what_is_no_conninfo_is_refused_at_once_u_1_7(conninfo: str, reason: str
     ["", "host=/run/postgresql", "postgresql://u:p%40q@a:1,b:2/name", "postgres://u@[::1]:5432/d?sslmode=disable"],
 )
 def test_what_libpq_reads_is_taken_u_1_7(conninfo: str) -> None:
-    PostgresMemory(conninfo)
+    assert isinstance(PostgresMemory(conninfo), Memory)
 
 
 def test_other_kinds_and_numbers_out_of_range_are_refused_u_b17() -> None:
