@@ -14,18 +14,16 @@ from llm_common.history.folding import (
     HISTORY_TOOL,
     SEARCH_NAME,
     FoldedPart,
-    FoldPlan,
     FoldPolicy,
     StoredPart,
     plan_fold,
 )
-from llm_common.history.message_shapes import HistoryMessage, Message
+from llm_common.history.message_shapes import HistoryMessage, Message, read_messages
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking import folded as folded_text, scan, search_stems
-from llm_common.text.canonical import to_plain
-from llm_common.text.display import in_fence, one_line
+from llm_common.text.display import in_fence, one_line, to_json
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.tool import Tool
 
@@ -109,11 +107,12 @@ async def fold(
 
     Raises:
         TokenBudgetError: What is never folded is over the limit; `.needed_tokens` holds how much it takes.
-        TypeError: A message is neither an `LLMMessage` nor a dict with a known role.
+        TypeError: `messages` is no list, or one is neither an `LLMMessage` nor a dict with a known role.
         UnserialisableError: JSON cannot stand for a message.
         StoreError: What is folded could not be stored; nothing may be sent then.
     """
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
+    given = read_messages(messages)
     ids: dict[str, str] = {}
 
     def id_of(part: StoredPart) -> str:
@@ -121,9 +120,7 @@ async def fold(
         return ids.get(own, own)
 
     while True:
-        plan: FoldPlan = await in_thread(
-            partial(plan_fold, tuple(messages), policy=policy, counter=counter, id_of=id_of)
-        )
+        plan = await in_thread(plan_fold, given, policy=policy, counter=counter, id_of=id_of)
         wanted = {one.pointer_id: stored for one, stored in plan.parts}
         known = {pointer.pointer_id for pointer in await in_thread(store.list, query_id=session_id)} if wanted else ()
         new = {pointer_id: stored for pointer_id, stored in wanted.items() if pointer_id not in known}
@@ -189,7 +186,7 @@ def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str
             (pointer.pointer_id, f"/{one.number}", one.role, "\n".join([one.text, *(out.text for out in one.outputs)]))
             for one in messages
         ]
-    text = result if isinstance(result, str) else str(to_plain(result))
+    text = result if isinstance(result, str) else to_json(result)
     return [(pointer.pointer_id, "", pointer.tool_name, text)]
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.errors import TokenBudgetError
 from llm_common.history.digest import Sentence, sentences_of
-from llm_common.history.message_shapes import HistoryMessage, Message, ToolCall, in_units, read_messages, user_message
+from llm_common.history.message_shapes import HistoryMessage, Message, ToolCall, in_units, user_message
 from llm_common.pointers.pointer import describe_result, text_digest
 from llm_common.pointers.reading import READER_NAME
 from llm_common.text.canonical import stable_json, to_plain
@@ -140,7 +140,7 @@ class _Output(NamedTuple):
 
 
 def plan_fold(
-    messages: Sequence[Message],
+    messages: Sequence[HistoryMessage],
     *,
     policy: FoldPolicy,
     counter: TokenCounter,
@@ -150,10 +150,9 @@ def plan_fold(
 
     Raises:
         TokenBudgetError: The system messages, a call, or what is needed to tell what was folded is over the limit.
-        TypeError: A message is neither an `LLMMessage` nor a dict with a known role.
         UnserialisableError: JSON cannot stand for a message.
     """
-    head, units = in_units(read_messages(messages))
+    head, units = in_units(messages)
     folder = _Folder(head, policy, _CountedOnce(counter), id_of)
     for unit in units:
         folder.add(unit)
@@ -179,30 +178,29 @@ class _Folder:
     segments: list[_Segment] = field(default_factory=list)
     parts: list[tuple[FoldedPart, StoredPart]] = field(default_factory=list)
     note: list[HistoryMessage] = field(default_factory=list)
-    fixed_tokens: int = 0  # of head and note
+    head_tokens: int = field(init=False)
+    note_tokens: int = 0
     live_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        self.head_tokens = sum(message.tokens(self.counter) for message in self.head)
 
     def add(self, unit: list[HistoryMessage]) -> None:
         tokens = sum(message.tokens(self.counter) for message in unit)
         self.live.append(_Unit(unit, unit, tokens, tokens))
         self.live_tokens += tokens
-        if not self.fixed_tokens:
-            self._count_fixed()
         if self.tokens > self.policy.limit_tokens:
             self._make_room()
 
     @property
     def tokens(self) -> int:
-        return self.fixed_tokens + self.live_tokens
+        return self.head_tokens + self.note_tokens + self.live_tokens
 
     def plan(self) -> FoldPlan:
         if self.tokens > self.policy.limit_tokens:
             raise _over(self.tokens, self.policy.limit_tokens)
         shown = [*self.head, *self.note, *(message for unit in self.live for message in unit.shown)]
         return FoldPlan(tuple(message.raw for message in shown), self.tokens, tuple(self.parts))
-
-    def _count_fixed(self) -> None:
-        self.fixed_tokens = sum(message.tokens(self.counter) for message in [*self.head, *self.note])
 
     def _make_room(self) -> None:
         target = int(self.policy.limit_tokens * self.policy.target_share)
@@ -283,8 +281,7 @@ class _Folder:
         """Puts the oldest units behind one pointer; the newest one and the user's newest message stay."""
         asked = [unit for unit in self.live if unit.originals[0].role == "user" and unit.originals[0].text]
         kept = [*asked[-1:], self.live[-1]]
-        head_tokens = sum(message.tokens(self.counter) for message in self.head)
-        left = head_tokens + self._note_limit() + self.live_tokens
+        left = self.head_tokens + self._note_limit() + self.live_tokens
         folded: list[_Unit] = []
         for unit in self.live:
             if left <= target:
@@ -307,8 +304,8 @@ class _Folder:
             pointer_id=pointer_id, kind="messages", first=messages[0].number, last=messages[-1].number, tokens=tokens
         )
         self.parts.append((part, stored))
-        self.note = [self._write_note()]
-        self._count_fixed()
+        note = self._write_note()
+        self.note, self.note_tokens = [note], note.tokens(self.counter)
 
     def _note_limit(self) -> int:
         return int(self.policy.limit_tokens * self.policy.note_share)

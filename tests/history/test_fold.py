@@ -163,6 +163,19 @@ async def test_what_alone_is_too_long_is_cut_and_says_so(store: FileContextPoint
     assert part.kind == "text"
 
 
+async def test_system_messages_alone_count_too(store: FileContextPointerStore) -> None:
+    rules: list[Message] = [{"role": "system", "content": "rule " * 500}]
+    assert (await fold(rules, store=store, session_id="s")).tokens > 500
+    with pytest.raises(TokenBudgetError):
+        await fold(rules, store=store, session_id="s", policy=FoldPolicy(limit_tokens=300))
+
+
+@pytest.mark.parametrize("messages", ["hello", {"role": "user", "content": "hello"}, None])
+async def test_what_is_no_list_of_messages_is_named(store: FileContextPointerStore, messages: Any) -> None:
+    with pytest.raises(TypeError, match=f"messages is a {type(messages).__name__}; pass a list"):
+        await fold(messages, store=store, session_id="s")
+
+
 async def test_what_cannot_be_folded_is_an_error_with_its_size(store: FileContextPointerStore) -> None:
     messages: list[Message] = [{"role": "system", "content": "rule " * 500}, {"role": "user", "content": "Go on."}]
     with pytest.raises(TokenBudgetError, match="raise limit_tokens") as caught:
