@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from math import inf
@@ -20,10 +20,11 @@ from llm_common.core.decisions.wire_formats import WIRE_FORMATS
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals
 from llm_common.core.http.json_endpoint import JsonEndpoint, retried
 from llm_common.core.http.providers import checked_base_url
+from llm_common.core.http.transport import deadline_at
 from llm_common.core.http.wire import raise_stated_error
 from llm_common.core.models import LLMUsage
 from llm_common.core.questions import Decisions, Question, State, check_arguments, decisions_of
-from llm_common.errors import ConfigError, LLMError, LLMTimeoutError
+from llm_common.errors import ConfigError, LLMError
 
 _PER_MILLION = 1_000_000
 # Dollars for a million input tokens; output is free at both. Source: genai-prices 0.2.3, which cites
@@ -189,7 +190,8 @@ class HttpDecisionClient:
         bill = Bill()
         with span("llm.decide", model=model, wire=self._wire.name, questions=len(questions)) as current:
             try:
-                decisions = await _within(timeout_s, self._answer(state, questions, model, bill, timeout_s=timeout_s))
+                async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
+                    decisions = await self._answer(state, questions, model, bill, timeout_s=timeout_s)
             except LLMError as exc:
                 exc.usage, exc.cost_usd = bill.usage, bill.cost_usd
                 exc.locate(model=model, host=self._host)
@@ -284,13 +286,3 @@ class HttpDecisionClient:
             self._wire.name == "openai" and tokens > _LONG_INPUT_TOKENS and self._config.input_usd_per_million is None
         )
         return tokens * price * (2 if long else 1) / _PER_MILLION
-
-
-async def _within(timeout_s: float, answering: Awaitable[Decisions]) -> Decisions:
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await answering
-    except TimeoutError as exc:
-        raise LLMTimeoutError(
-            f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
-        ) from exc

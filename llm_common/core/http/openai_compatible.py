@@ -23,11 +23,12 @@ from llm_common.core.http.providers import (
     host_of,
     profile_of,
 )
-from llm_common.core.http.streaming import StreamedReply, deadline_at, read_stream
+from llm_common.core.http.streaming import StreamedReply, read_stream
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
     RetryPolicy,
     SupportsRequests,
+    deadline_at,
     httpx_errors,
     package_of,
     read_body,
@@ -47,7 +48,6 @@ from llm_common.errors import (
     LLMConnectionError,
     LLMError,
     LLMStatusError,
-    LLMTimeoutError,
     MalformedReplyError,
 )
 
@@ -186,13 +186,8 @@ class OpenAICompatibleClient(LLMClient):
             span("llm.chat_completion", model=request.model, provider=self._config.provider) as current,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
         ):
-            try:
-                async with asyncio.timeout(timeout_s):
-                    response = await self._answer(request, bill, timeout_s=timeout_s)
-            except TimeoutError as exc:
-                raise LLMTimeoutError(
-                    f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
-                ) from exc
+            async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
+                response = await self._answer(request, bill, timeout_s=timeout_s)
             current.set_attribute("prompt_tokens", response.usage.prompt_tokens)
             current.set_attribute("completion_tokens", response.usage.completion_tokens)
         return response

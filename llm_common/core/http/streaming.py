@@ -4,17 +4,15 @@ The format of the events: https://html.spec.whatwg.org/multipage/server-sent-eve
 the chunks: https://platform.openai.com/docs/api-reference/chat-streaming.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 import httpx
 import orjson
 
-from llm_common.core.http.transport import read_body, translated
-from llm_common.core.http.wire import raise_stated_error, read_payload
-from llm_common.errors import LLMConnectionError, LLMTimeoutError, MalformedReplyError
+from llm_common.core.http.transport import bad_encoding, deadline_at, read_body, too_large, translated
+from llm_common.core.http.wire import malformed_reply, raise_stated_error, read_payload
+from llm_common.errors import LLMConnectionError
 
 _DONE: Final = b"[DONE]"
 _TEXTS: Final = ("content", "refusal")
@@ -42,10 +40,7 @@ class EventReader:
         """
         self._read_bytes += len(chunk)
         if self._read_bytes > self._max_bytes:
-            raise MalformedReplyError(
-                f"the reply is longer than {self._max_bytes:,} bytes; ask for less, or raise max_response_bytes",
-                reason="too_large",
-            )
+            raise too_large(self._max_bytes)
         if self._after_return and chunk:  # the line feed after a return at the end of the chunk before
             chunk = chunk.removeprefix(b"\n")
             self._after_return = False
@@ -93,14 +88,9 @@ class StreamedReply:
         try:
             chunk = orjson.loads(event)
         except orjson.JSONDecodeError as exc:
-            raise MalformedReplyError(
-                "an event of the reply is not JSON; check base_url, or take another model", reason="bad_json"
-            ) from exc
+            raise malformed_reply("holds an event that is not JSON", "bad_json") from exc
         if not isinstance(chunk, dict):
-            raise MalformedReplyError(
-                "an event of the reply is JSON, but no object; check base_url, or take another model",
-                reason="not_an_object",
-            )
+            raise malformed_reply("holds an event that is JSON, but no object", "not_an_object")
         raise_stated_error(chunk)
         self._facts |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
         choices = chunk.get("choices")
@@ -162,22 +152,6 @@ class StreamedReply:
         return content if isinstance(content, str) else ""
 
 
-@asynccontextmanager
-async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[None]:
-    """A block that ends at a time of the loop's clock. It must not span a yield to a caller.
-
-    Raises:
-        LLMTimeoutError: The time came first.
-    """
-    try:
-        async with asyncio.timeout_at(deadline):
-            yield
-    except TimeoutError as exc:
-        raise LLMTimeoutError(
-            f"no whole answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
-        ) from exc
-
-
 async def read_stream(
     reply: httpx.Response, parts: StreamedReply, *, max_bytes: int, deadline: float, timeout_s: float
 ) -> AsyncGenerator[str, None]:
@@ -205,10 +179,7 @@ async def read_stream(
             yield text
         return
     if reply.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}:
-        raise MalformedReplyError(
-            "the stream has a content encoding that was not asked for; check the proxies between here and the model",
-            reason="bad_encoding",
-        )
+        raise bad_encoding("the stream has a content encoding that was not asked for")
     reader, chunks = EventReader(max_bytes=max_bytes), reply.aiter_raw()
     while not parts.is_done:
         async with deadline_at(deadline, timeout_s=timeout_s):

@@ -8,8 +8,8 @@ import logging
 import random
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,13 +63,31 @@ def translated(*, timeout_s: float) -> Iterator[None]:
         raise error_of_exception(exc, timeout_s=timeout_s) from exc
 
 
+@asynccontextmanager
+async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[None]:
+    """A block that ends at a time of the running loop's clock. It must not span a yield to a caller.
+
+    Raises:
+        LLMTimeoutError: The time came first.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            yield
+    except TimeoutError as exc:
+        raise _timed_out(timeout_s) from exc
+
+
+def _timed_out(timeout_s: float) -> LLMTimeoutError:
+    return LLMTimeoutError(
+        f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+    )
+
+
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
     """Our error for one of httpx's, without its text, which may hold headers."""
     names = {kind.__name__ for kind in type(exc).__mro__}
     if "TimeoutException" in names:
-        return LLMTimeoutError(
-            f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
-        )
+        return _timed_out(timeout_s)
     if "DecodingError" in names:
         return MalformedReplyError("the reply's compression is damaged; try again", reason="bad_encoding")
     for kinds, text in _CONNECTION_ERRORS:
@@ -118,7 +136,7 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
     if response.is_stream_consumed:  # made from a text or a value, and unpacked
         whole: bytes = response.content
         if len(whole) > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         return whole
     unpacker = _Unpacker(_encoding(response))
     packed = 0
@@ -128,28 +146,30 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
             packed += len(chunk)
             body += unpacker.unpack(chunk, max_bytes=max_bytes + 1 - len(body))
             if packed > max_bytes or len(body) > max_bytes:
-                raise _too_large(max_bytes)
+                raise too_large(max_bytes)
     except zlib.error as exc:
-        raise _bad_encoding("the reply's compression is damaged") from exc
+        raise bad_encoding("the reply's compression is damaged") from exc
     if packed and not unpacker.finished:
-        raise _bad_encoding("the reply's compression ends too early")
+        raise bad_encoding("the reply's compression ends too early")
     return bytes(body)
 
 
 def _encoding(response: httpx.Response) -> str:
     encoding: str = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
     if encoding not in {"identity", *_WINDOW_BITS}:
-        raise _bad_encoding("the reply has a content encoding that was not asked for")
+        raise bad_encoding("the reply has a content encoding that was not asked for")
     return encoding
 
 
-def _too_large(max_bytes: int) -> MalformedReplyError:
+def too_large(max_bytes: int) -> MalformedReplyError:
+    """The error for a reply over the limit."""
     return MalformedReplyError(
         f"the reply is longer than {max_bytes:,} bytes; ask for less, or raise max_response_bytes", reason="too_large"
     )
 
 
-def _bad_encoding(text: str) -> MalformedReplyError:
+def bad_encoding(text: str) -> MalformedReplyError:
+    """The error for a reply that is not encoded as it was asked for."""
     return MalformedReplyError(f"{text}; check the proxies between here and the model", reason="bad_encoding")
 
 

@@ -189,13 +189,13 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     """
     _check_content_type(content_type)
     if not body.strip():
-        raise _malformed("is empty", "empty")
+        raise malformed_reply("is empty", "empty")
     try:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
-        raise _malformed("is not JSON", "bad_json") from exc
+        raise malformed_reply("is not JSON", "bad_json") from exc
     if not isinstance(payload, dict):
-        raise _malformed("is JSON, but no object", "not_an_object")
+        raise malformed_reply("is JSON, but no object", "not_an_object")
     return payload
 
 
@@ -245,17 +245,17 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
     """
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise _malformed("holds no choice", "no_choices")
+        raise malformed_reply("holds no choice", "no_choices")
     message = choices[0].get("message")
     if not isinstance(message, dict):
-        raise _malformed("holds a choice without a message", "no_message")
+        raise malformed_reply("holds a choice without a message", "no_message")
     content = message.get("content")
     if not (content is None or isinstance(content, str) or _is_list_of_objects(content)):
-        raise _malformed("holds a message whose content is neither text nor parts", "bad_content")
+        raise malformed_reply("holds a message whose content is neither text nor parts", "bad_content")
     tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
     logprobs = choices[0].get("logprobs")
     if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(function_call, dict | None):
-        raise _malformed("holds tool calls that are no objects", "bad_tool_calls")
+        raise malformed_reply("holds tool calls that are no objects", "bad_tool_calls")
     return LLMResponse(
         **facts
         | {"id": _text(payload.get("id")) or "", "model": _text(payload.get("model")) or facts["model"]}
@@ -344,10 +344,10 @@ def _sampling(profile: ModelProfile, *, temperature: float | None, max_tokens: i
 def _check_content_type(content_type: str) -> None:
     kind, _, parameters = content_type.lower().partition(";")
     if kind.strip() != "application/json" and not kind.strip().endswith("+json"):
-        raise _malformed("is not declared as JSON", "content_type")
+        raise malformed_reply("is not declared as JSON", "content_type")
     charset = parameters.partition("charset=")[2].partition(";")[0].strip().strip('"')
     if charset not in {"", "utf-8", "utf8", "us-ascii"}:
-        raise _malformed("is not in UTF-8, as JSON must be (RFC 8259)", "bad_charset")
+        raise malformed_reply("is not in UTF-8, as JSON must be (RFC 8259)", "bad_charset")
 
 
 def _status_of(error: object) -> int:
@@ -362,7 +362,8 @@ def _status_of(error: object) -> int:
     return 200
 
 
-def _malformed(text: str, reason: str) -> MalformedReplyError:
+def malformed_reply(text: str, reason: str) -> MalformedReplyError:
+    """The error for a reply that is not in the API's format."""
     return MalformedReplyError(f"the reply {text}; check base_url, or take another model", reason=reason)
 
 
