@@ -123,7 +123,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_half(path: Path, half: str) -> list[dict[str, Any]]:
-    """The queries of a half."""
+    """The queries of a half, `tune` or `check`, by the parity of a hash of their ids; or `all`."""
     rows = [(hashlib.sha256(row["id"].encode()).digest()[-1] % 2 == 0, row) for row in read(path)]
     return [row for is_tuned, row in rows if half == "all" or is_tuned == (half == "tune")]
 

@@ -14,33 +14,21 @@ With `--ranking` nothing is packed but a line of the best file: a minute for all
 """
 
 import argparse
-import hashlib
 import io
-import json
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality_context import read_half
 from llm_common.folders import MIN_BUDGET_TOKENS, FolderPack, pack_folder
 
 BUDGETS = (4_000, 8_000, 16_000)
 FIRST = 5
-
-
-def rows_of(path: Path, half: str) -> Iterator[dict[str, Any]]:
-    """The queries of a half."""
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            row: dict[str, Any] = json.loads(line)
-            is_tuned = int(hashlib.sha256(row["id"].encode()).hexdigest(), 16) % 2 == 0
-            if half == "all" or is_tuned == (half == "tune"):
-                yield row
 
 
 def tree_of(repositories: Path, repo: str, commit: str) -> Path:
@@ -145,7 +133,7 @@ def main() -> None:
     started = time.perf_counter()
     measures = {"commits": [measure_commits], "issues": [measure_issues, *([] if options.ranking else [measure_packs])]}
     for name in measures if options.only is None else [options.only]:
-        rows = [*rows_of(Path(data) / "files" / f"{name}.jsonl", options.half)]
+        rows = read_half(Path(data) / "files" / f"{name}.jsonl", options.half)
         for measure in measures[name]:
             measure(rows, Path(repositories))
     print(f"\n{time.perf_counter() - started:.0f} s")

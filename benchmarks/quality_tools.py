@@ -12,19 +12,18 @@ first digit already parted these sets from those that are held back. Run:
 """
 
 import argparse
-import hashlib
-import json
 import math
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality_context import read, read_half
 from llm_common.ranking.embeddings import Embedder, installed_vectors
 from llm_common.selection.catalogue import ToolDefinition
 from llm_common.tools import ToolIndex
@@ -36,21 +35,11 @@ LIMIT_MS, LIMIT_S = 10.0, 3.0
 Rank = Callable[[dict[str, Any]], list[str]]
 
 
-def rows_of(path: Path, half: str = "all") -> Iterator[dict[str, Any]]:
-    """The rows of a half, or all."""
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            row: dict[str, Any] = json.loads(line)
-            is_even = half == "all" or int(hashlib.sha256(row["id"].encode()).hexdigest()[-1], 16) % 2 == 0
-            if half == "all" or is_even == (half == "tune"):
-                yield row
-
-
 def tools_of(path: Path) -> dict[str, ToolDefinition]:
     """The tools of a set, by their key."""
     return {
         row.get("key", row["name"]): ToolDefinition(row["name"], row["description"] or "", row["parameters"] or {})
-        for row in rows_of(path)
+        for row in read(path)
     }
 
 
@@ -87,7 +76,7 @@ def report_ranking(folder: Path, half: str, embedder: Embedder | None) -> None:
         if name.endswith("_select"):
             continue
         index = ToolIndex(tools_of(path).values(), embedder)
-        queries = [row for row in rows_of(path.with_name(f"{name}.queries.jsonl"), half) if row["gold"]]
+        queries = [row for row in read_half(path.with_name(f"{name}.queries.jsonl"), half) if row["gold"]]
 
         def rank(row: dict[str, Any], steps: tuple[str, ...] = (), index: ToolIndex = index) -> list[str]:
             return [tool.name for tool in index.rank(row["query"], 10, steps)]
@@ -107,7 +96,7 @@ def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> Non
         name = path.name.removesuffix(".tools.jsonl")
         tools = tools_of(path)
         outcomes = []
-        for row in rows_of(path.with_name(f"{name}.queries.jsonl"), half):
+        for row in read_half(path.with_name(f"{name}.queries.jsonl"), half):
             # Schemas of one name differ between queries: the key is the name here.
             offered = [replace(tools[key], name=key) for key in row["candidates"] if key in tools]
             always, careful = (ToolIndex(offered, embedder, **options) for options in ({"min_score": 0.0}, {}))
@@ -130,7 +119,7 @@ def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
     texts = [
         row["query"]
         for path in paths
-        for row in islice(rows_of(path.with_name(path.name.replace(".tools.", ".queries."))), 30)
+        for row in islice(read(path.with_name(path.name.replace(".tools.", ".queries."))), 30)
     ]
     started = time.process_time()
     index = ToolIndex(tools, embedder)
