@@ -1,5 +1,6 @@
 """Token counts: an upper bound, and exact ones with the extra `tokens`."""
 
+import json
 import operator
 import re
 import sys
@@ -40,6 +41,7 @@ _MAX_LINE_CHARS = 200
 _MAX_CACHED = 65_536
 _BINDINGS = "bpe_openai._bindings"
 _LOADING = threading.Lock()
+_MESSAGE_TOKENS = 4
 _RATIO_MARGIN = 1.03  # a text of another kind may have more tokens a word than those before it
 _RATIOS = 8
 _MIN_LEARNT_TOKENS = 200  # of a shorter prompt the marks around messages are a large part
@@ -70,6 +72,22 @@ def count_tokens(counter: TokenCounter, text: str) -> int:
             f"the token counter {type(counter).__name__} returned {str(tokens)[:40]} ({type(tokens).__name__}); "
             "return a whole number, rounded up, such as math.ceil(len(text) / 4)"
         ) from None
+
+
+def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) -> int:
+    """The tokens of one message of a chat: its text, what else it carries as JSON, and four for role and marks.
+
+    Four are those of OpenAI's chat format: https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken.
+
+    Args:
+        fields: The message as a dict of plain data; what is None is not sent.
+        count: Counts a text.
+    """
+    content = fields.get("content")
+    text = content if isinstance(content, str) else ""
+    apart = {"role", "content"} if text else {"role"}
+    facts = {name: value for name, value in fields.items() if name not in apart and value is not None}
+    return _MESSAGE_TOKENS + (count(text) if text else 0) + (count(json.dumps(facts)) if facts else 0)
 
 
 class UpperBoundCounter:

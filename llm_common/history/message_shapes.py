@@ -4,7 +4,6 @@ OpenAI's chat completions put calls in `tool_calls` and each output in a message
 messages put both in blocks of the content, `tool_use` and `tool_result`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +11,13 @@ from itertools import takewhile
 from typing import Any, Final
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import TokenCounter
+from llm_common.core.tokens import TokenCounter, message_tokens
 from llm_common.text.canonical import stable_json, to_plain
 from llm_common.text.display import printable
 
 Message = LLMMessage | Mapping[str, Any]
 """An `LLMMessage`, or a dict as the SDKs of OpenAI and Anthropic take it."""
 
-_MESSAGE_TOKENS: Final = 4  # role and marks around a message, as `count_prompt_tokens` counts them
 _OUTPUT_ROLES: Final = frozenset({"tool", "function"})
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _ROLES: Final = _OUTPUT_ROLES | _SYSTEM_ROLES | {"user", "assistant"}
@@ -105,12 +103,8 @@ class HistoryMessage:
 
     def tokens(self, counter: TokenCounter) -> int:
         """What the message takes in a prompt, its marks included."""
-        content = self.data.get("content")
-        text = content if isinstance(content, str) else ""
-        left_out = {"role", "content"} if text else {"role"}
-        facts = {name: value for name, value in self.data.items() if name not in left_out and value is not None}
-        counted = counter.count(printable(text)) if text else 0
-        return _MESSAGE_TOKENS + counted + (counter.count(json.dumps(to_plain(facts))) if facts else 0)
+        fields = {name: to_plain(value) for name, value in self.data.items()}
+        return message_tokens(fields, lambda text: counter.count(printable(text)))
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
         """The message with other outputs, by the ids of their calls."""

@@ -1,13 +1,12 @@
 """`PromptBundle`: everything that one model call sends, and its form as messages."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens
+from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens, message_tokens
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import fence_nonce, fenced, printable
 
@@ -129,8 +128,7 @@ def _is_plain_user_text(message: LLMMessage) -> bool:
     return message.role == MessageRole.USER and isinstance(message.content, str) and message.name is None
 
 
-_MESSAGE_TOKENS = 4  # role and marks around a message, in OpenAI's chat format
-_ANSWER_TOKENS = 3  # that open the answer; both: https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
+_ANSWER_TOKENS = 3  # that open the answer: https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
 
 
 def count_prompt_tokens(bundle: PromptBundle, counter: TokenCounter | None = None) -> int:
@@ -170,10 +168,8 @@ class PromptMeter:
         return sum(each) + _ANSWER_TOKENS if each else 0
 
     def message(self, message: LLMMessage) -> int:
-        """The tokens of one message: its text, what else it carries as JSON, its marks."""
-        text = message.content if isinstance(message.content, str) else ""
-        facts = message.model_dump(exclude_none=True, exclude={"role"} | ({"content"} if text else set()))
-        return _MESSAGE_TOKENS + self._count(text) + (self._count(json.dumps(facts)) if facts else 0)
+        """The tokens of one message."""
+        return message_tokens(message.model_dump(exclude_none=True), self._count)
 
     def _count(self, text: str) -> int:
         if text not in self._known:
