@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
@@ -32,6 +32,7 @@ _REGISTRY = "the tool registry"
 _CACHED_CATALOGUES = 8
 _PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _CACHED_INDEXES = 4
+_SHORTLIST_FOLLOWS = "The tools are listed in the next message: those that fit the task best."
 
 LATE = "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
 """The problem of a selection whose deadline passed before anything was asked."""
@@ -317,3 +318,77 @@ def tool_index(catalogue: Catalogue) -> "ToolIndex":
     from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - the same
 
     return ToolIndex(catalogue.definitions, installed_vectors(), min_score=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools of a registry as a prompt shows them.
+
+    Attributes:
+        stable: Depends on the registry and the limits alone: the tools, or that a shortlist follows.
+        sections: The shortlist, for the part of the prompt that changes; empty without one.
+        names: The names of the tools that are shown; None for a registry that offers only text.
+        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without a shortlist.
+    """
+
+    stable: str
+    sections: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
+    tokens_saved: int = 0
+
+
+def offer_tools(
+    catalogue: Catalogue, *, parts: Sequence[str], whole: Sequence[str], shortlist_tools: int, limit_tokens: int
+) -> OfferedTools:
+    """The tools in full if a shortlist would hold them all or the registry is opaque, else one line each.
+
+    If even that exceeds `limit_tokens`, the tools that rank best, in full as far as the same limit allows.
+
+    Args:
+        catalogue: The tools.
+        parts: The parts of what they are wanted for, each ranked by itself.
+        whole: All of it, in one or several wordings.
+        shortlist_tools: Most tools of a shortlist; a registry of at most that size is shown in full.
+        limit_tokens: Most tokens of the tools, as `UpperBoundCounter` counts.
+    """
+    names = catalogue.names if catalogue.checked else None
+    fence = _whole(catalogue, shortlist_tools, limit_tokens)
+    if fence is not None:
+        return OfferedTools(f"Tools:\n{fence}", names=names)
+    ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
+    # No word in common, perhaps another language: as many signatures as fit serve better than none.
+    lines = list(fitting_lines(ranked or catalogue.definitions, in_full=bool(ranked), limit_tokens=limit_tokens))
+    return OfferedTools(
+        _SHORTLIST_FOLLOWS,
+        (section("Tools", "\n".join(line for _, line, _ in lines)),),
+        tuple(name for name, _, _ in lines),
+        max(catalogue.signature_tokens - sum(tokens for _, _, tokens in lines), 0),
+    )
+
+
+def _whole(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str | None:
+    """All tools in their fence, or None when they take too much room."""
+    if not catalogue.checked:
+        return catalogue.fenced_text
+    if len(catalogue.definitions) <= shortlist_tools and catalogue.text_tokens <= limit_tokens:
+        return catalogue.fenced_text
+    return catalogue.fenced_signatures if catalogue.signature_tokens <= limit_tokens else None
+
+
+def fitting_lines(
+    definitions: Iterable[ToolDefinition], *, in_full: bool, limit_tokens: int
+) -> Iterator[tuple[str, str, int]]:
+    """Name, line and tokens of each tool while there is room: its JSON where wanted and fitting, else its signature."""
+    for definition in definitions:
+        if in_full and definition.text_tokens <= limit_tokens:
+            line, tokens = definition.text, definition.text_tokens
+        else:
+            line, tokens = definition.signature, definition.signature_tokens
+        if tokens <= limit_tokens:
+            limit_tokens -= tokens
+            yield definition.name, line, tokens
+
+
+def section(title: str, text: str) -> str:
+    """Text from outside under our own title, in a fence that it cannot close."""
+    return f"{title}:\n{in_fence(text)}"

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,16 @@ from llm_common.core.decision import (
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
-from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, rank_tools, read_catalogue
+from llm_common.selection.catalogue import (
+    LATE,
+    Catalogue,
+    OffersTools,
+    fitting_lines,
+    offer_tools,
+    rank_tools,
+    read_catalogue,
+    section,
+)
 from llm_common.selection.results import (
     ChoiceReason,
     ChoosesTools,
@@ -36,7 +45,6 @@ from llm_common.selection.results import (
 )
 from llm_common.selection.tool_calls import CheckedCalls, DroppedCall, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json
-from llm_common.text.display import in_fence
 
 if TYPE_CHECKING:
     from llm_common.core.questions import DecisionClient
@@ -47,7 +55,6 @@ _log = logging.getLogger(__name__)
 _CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})
 _MAX_NAMED_DROPS = 5
 _MAX_ENUM_NAMES = 500  # of an enum in a JSON Schema; endpoints take 500 to 1,000
-_SHORTLIST_FOLLOWS = "The tools are listed in the next message: those that fit the task best."
 _UNREADABLE = "the registry's text cannot be read as tools, which a decision model needs; let it return a list"
 _UNFILLED = "no chosen tool could be given its arguments; `dropped` says which"
 _UNFINISHED = "the tools were chosen, but the deadline passed before their arguments were there; raise it"
@@ -297,40 +304,33 @@ class _Request:
         sub_tasks = [sub_task.description for sub_task in self.task.sub_tasks]
         description = self.task.description
         listed = "\n- ".join([f"{description}\nSub-tasks:", *sub_tasks]) if sub_tasks else description
-        sections = [_section("Task", listed)]
+        sections = [section("Task", listed)]
         if self.query:
-            sections.append(_section("Query of the user", self.query))
+            sections.append(section("Query of the user", self.query))
         if self.context:
-            sections.append(_section("Context from earlier steps", stable_json(self.context)))
+            sections.append(section("Context from earlier steps", stable_json(self.context)))
         return sections
 
 
 def _prompt_text(catalogue: Catalogue, config: ToolSelectionConfig, request: _Request) -> _PromptText:
     """The prompt for one task, the same for the same input.
 
-    The system text shows the tools: in full if a shortlist would hold them all or the registry is opaque, else one
-    line each. If even that exceeds `max_catalogue_tokens`, the user text shows instead the tools that rank best for
-    the task, its sub-tasks and the query, in full as far as the same budget allows.
+    The tools stand in the system text, or a shortlist in the user text: see `offer_tools`.
 
     Raises:
         UnserialisableError: The context holds what JSON cannot.
     """
-    sections = request.sections()
-    fence = _whole(catalogue, config)
-    shown = catalogue.names if catalogue.checked else None
-    saved = 0
-    if fence is None:
-        ranked = rank_tools(catalogue, request.sub_tasks, request.whole, limit=config.shortlist_tools)
-        # No word in common, perhaps another language: as many signatures as fit serve better than none.
-        fitting = list(
-            _fitting(ranked or catalogue.definitions, in_full=bool(ranked), limit=config.max_catalogue_tokens)
-        )
-        sections.insert(0, _section("Tools", "\n".join(line for _, line, _ in fitting)))
-        shown = tuple(name for name, _, _ in fitting)
-        saved = max(catalogue.signature_tokens - sum(tokens for _, _, tokens in fitting), 0)
-    tools = _SHORTLIST_FOLLOWS if fence is None else f"Tools:\n{fence}"
-    system = _SYSTEM.format(max_calls=config.max_calls, tools=tools)
-    return _PromptText(system, "\n\n".join(sections), shown, saved)
+    offered = offer_tools(
+        catalogue,
+        parts=request.sub_tasks,
+        whole=request.whole,
+        shortlist_tools=config.shortlist_tools,
+        limit_tokens=config.max_catalogue_tokens,
+    )
+    system = _SYSTEM.format(max_calls=config.max_calls, tools=offered.stable)
+    return _PromptText(
+        system, "\n\n".join([*offered.sections, *request.sections()]), offered.names, offered.tokens_saved
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
     if not tools or len(catalogue.definitions) <= config.max_candidates:
         found = {tool.name for tool in tools}
         tools = (*tools, *(tool for tool in catalogue.definitions if tool.name not in found))[: config.max_candidates]
-    fitting = list(_fitting(tools, in_full=False, limit=config.max_catalogue_tokens))
+    fitting = list(fitting_lines(tools, in_full=False, limit_tokens=config.max_catalogue_tokens))
 
     def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
         # Equal shares stay in the order of the ranking.
@@ -402,33 +402,6 @@ def _calls_by_texts(catalogue: Catalogue, chosen: Sequence[str], request: _Reque
     calls = check_calls(proposed, catalogue, max_calls=len(chosen)).calls
     failed = {} if calls else {"status": "invalid", "problem": _UNFILLED}
     return {"calls": calls, "dropped": dropped, **failed}
-
-
-def _whole(catalogue: Catalogue, config: ToolSelectionConfig) -> str | None:
-    """All tools as the system text shows them, in their fence, or None when they take too much room."""
-    room = config.max_catalogue_tokens
-    if not catalogue.checked:
-        return catalogue.fenced_text
-    if len(catalogue.definitions) <= config.shortlist_tools and catalogue.text_tokens <= room:
-        return catalogue.fenced_text
-    return catalogue.fenced_signatures if catalogue.signature_tokens <= room else None
-
-
-def _fitting(definitions: Iterable[ToolDefinition], *, in_full: bool, limit: int) -> Iterator[tuple[str, str, int]]:
-    """Name, line and tokens of each tool while there is room: its JSON where wanted and fitting, else its signature."""
-    for definition in definitions:
-        if in_full and definition.text_tokens <= limit:
-            line, tokens = definition.text, definition.text_tokens
-        else:
-            line, tokens = definition.signature, definition.signature_tokens
-        if tokens <= limit:
-            limit -= tokens
-            yield definition.name, line, tokens
-
-
-def _section(title: str, text: str) -> str:
-    """Text from outside under our own title, in a fence that it cannot close."""
-    return f"{title}:\n{in_fence(text)}"
 
 
 def _json_schema(tools: Sequence[str]) -> dict[str, Any] | None:
