@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llm_common._telemetry import span
+from llm_common._threads import in_thread
 from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.call_failures import (
     LOSING_REASONS,
@@ -23,26 +24,23 @@ from llm_common.agents.call_failures import (
 )
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
+from llm_common.agents.run_state import DEFAULT_OUTPUTS_TOKENS, RunLimits, RunState, TaskRecord, reader_name_of
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import ConfigError, LLMCommonError, ToolFailedError, UnserialisableError
+from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
-from llm_common.pointers.reading import READER_NAME, ContextReading
+from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
-from llm_common.text.display import one_line
-from llm_common.tools.pointer_arguments import PointerArgumentsTool
-from llm_common.tools.read_back import LoadsPayload, ReadBackTool
+from llm_common.tools.pointer_arguments import session_registry
+from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import ToolResult, third_party_code
 
 _log = logging.getLogger(__name__)
 
-_NO_TOOLS_CALLED = "No tools called"
-_MAX_READABLE = 20  # results that a choice is told of
-_MAX_READABLE_CHARS = 120
 _MAX_LOGGED = 5
 PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str]
 
@@ -52,12 +50,13 @@ class StreamEvent(BaseModel):
 
     | type | data |
     |---|---|
-    | `thinking` | text: the task that begins |
+    | `thinking` | text: the task that begins, or that its calls are chosen again |
     | `tool_call` | `tool`, `args`, `task`: a call that was chosen; a task's calls come before its first result |
     | `tool_result` | `tool`, `args`, `task`, `output`, `saved`, `pointer_id`: a call that succeeded |
     | `text` | text: a task that needs no tools |
     | `error` | `error` (a text) and `task`; `tool` and `args` for a call that failed, `tool` for a failed save |
     | `error` | for a proposed call that was refused also `tool` and `reason`, of the `DroppedCall` |
+    | `error` | for a limit that ends the run also `limit`: True |
     | `sources` | list of sources, when there are any, after the last task |
     | `answer` | the `Answer`, at the end of `answer_stream` |
     """
@@ -70,6 +69,10 @@ class StreamEvent(BaseModel):
 
 class AgenticExecutor:
     """Runs the tasks of a plan in order, and the tool calls of a task concurrently.
+
+    Choosing the calls of a task sees what the session has stored and what failed before: the relevant outputs first,
+    small ones whole. A task takes another round, with its own outputs and failures in view, if the model asks for one,
+    up to `max_rounds`; a call is made once in a task.
 
     Every output is saved through the context manager. A task fails, and ends the run, if its tools could not be chosen
     or all of them failed. If only some failed, the task succeeds and its `error` lists them, with the calls that were
@@ -90,10 +93,13 @@ class AgenticExecutor:
             is given; previews name it. What it returns is not saved. Offered to the selector once there is an output;
             the ids of the newest are then in the selector's context.
         pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
+        max_rounds: Most rounds of a task: choose, run, look. A selector without the parameter `rounds_left` has one.
+        limits: Where a run ends, however many tasks are left.
+        outputs_tokens: Most tokens of the stored outputs that choosing sees; 0 shows none.
 
     Raises:
         TypeError: The registry has no `execute`, or the context manager is a store.
-        ValueError: Neither a client nor a selector, or `max_parallel` under 1.
+        ValueError: Neither a client nor a selector, or a number is too small.
         ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see `session_registry`.
     """
 
@@ -108,9 +114,17 @@ class AgenticExecutor:
         offload: OffloadPolicy | None = None,
         read_back: bool | str = False,
         pointer_arguments: Mapping[str, Collection[str]] | None = None,
+        max_rounds: int = 3,
+        limits: RunLimits | None = None,
+        outputs_tokens: int = DEFAULT_OUTPUTS_TOKENS,
     ) -> None:
-        if max_parallel < 1:
-            raise ValueError("max_parallel must be at least 1")
+        for name, value, least in (
+            ("max_parallel", max_parallel, 1),
+            ("max_rounds", max_rounds, 1),
+            ("outputs_tokens", outputs_tokens, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
         if selector is None:
             if client is None:
                 raise ValueError("give a client or a selector")
@@ -132,13 +146,20 @@ class AgenticExecutor:
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
-        self._passes_query = "query" in inspect.signature(self._resolve_tools).parameters  # a subclass may do without
-        self._names_outputs = read_back or bool(pointer_arguments)
+        self._resolver_takes = inspect.signature(
+            self._resolve_tools
+        ).parameters.keys()  # a subclass may do without some
+        self._selector_takes = inspect.signature(selector.select_detailed).parameters.keys()
+        looks_again = "rounds_left" in self._resolver_takes and "rounds_left" in self._selector_takes
+        self._max_rounds = max_rounds if looks_again else 1
+        self._limits = limits or RunLimits()
+        self._outputs_tokens = outputs_tokens
+        self._reader_name = reader_name_of(read_back)
         known = isinstance(context_manager, ToolContextManager)  # other managers have none
         self._redactor = context_manager.redactor if known else DEFAULT_REDACTOR
 
     async def run_stream(
-        self, plan: PlanLike, query_id: str, *, query: str | None = None
+        self, plan: PlanLike, query_id: str, *, query: str | None = None, resume: bool = False
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run; results of parallel calls come in the order they finish.
 
@@ -148,20 +169,28 @@ class AgenticExecutor:
             plan: Tasks in the order in which they run; a list of tasks or descriptions will do.
             query_id: The query that the outputs are stored under; an id that the store allows.
             query: The user's question, for the selector.
+            resume: Takes up a run of this plan that ended early, in this process or another: outputs that the store has
+                of the query count as this run's, and a call that has one is not made again.
 
         Yields:
             Events. Failures of tools, of choosing and of saving are `error` events, never raised.
 
         Raises:
             TypeError: `plan` is no plan; the text says what to pass.
+            StoreError: The outputs of the run to resume cannot be listed.
         """
-        async with aclosing(self._run_plan(plan, query_id, query)) as items:
+        async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
             async for item in items:
                 if isinstance(item, StreamEvent):
                     yield item
 
     async def answer_stream(
-        self, query: str, *, plan: PlanLike | None = None, answering: Answering | None = None
+        self,
+        query: str,
+        *,
+        plan: PlanLike | None = None,
+        answering: Answering | None = None,
+        resume: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run for the query, then one `answer` event with the `Answer`.
 
@@ -169,17 +198,19 @@ class AgenticExecutor:
             query: The user's question.
             plan: How to get the data; None makes the query the only task.
             answering: Settings of the answer; None takes `Answering()`.
+            resume: As for `run_stream`.
 
         Raises:
             ValueError: The executor has no client.
             TypeError: `plan` is no plan; the text says what to pass.
+            StoreError: The outputs of the run to resume cannot be listed.
         """
         if self.client is None:
             raise ValueError("an answer needs a client; give the executor one")
         plan = query if plan is None else plan
         query_id = self.context_manager.hash_query(query)
         results: list[SubTaskResult] = []
-        async with aclosing(self._run_plan(plan, query_id, query)) as items:
+        async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
             async for item in items:
                 if isinstance(item, StreamEvent):
                     yield item
@@ -190,7 +221,14 @@ class AgenticExecutor:
         )
         yield StreamEvent(type="answer", data=answer)
 
-    async def run(self, query: str, *, plan: PlanLike | None = None, answering: Answering | None = None) -> Answer:
+    async def run(
+        self,
+        query: str,
+        *,
+        plan: PlanLike | None = None,
+        answering: Answering | None = None,
+        resume: bool = False,
+    ) -> Answer:
         """The answer from the plan's tool outputs; arguments as for `answer_stream`.
 
         Returns:
@@ -200,14 +238,16 @@ class AgenticExecutor:
             ValueError: The executor has no client.
             TypeError: `plan` is no plan; the text says what to pass.
         """
-        async with aclosing(self.answer_stream(query, plan=plan, answering=answering)) as events:
+        async with aclosing(self.answer_stream(query, plan=plan, answering=answering, resume=resume)) as events:
             [answer] = [event.data async for event in events if event.type == "answer"]
         assert isinstance(answer, Answer)
         return answer
 
-    async def execute_plan(self, plan: PlanLike, query_id: str, *, query: str | None = None) -> list[SubTaskResult]:
+    async def execute_plan(
+        self, plan: PlanLike, query_id: str, *, query: str | None = None, resume: bool = False
+    ) -> list[SubTaskResult]:
         """The results of the tasks that ran, in order; arguments as for `run_stream`."""
-        async with aclosing(self._run_plan(plan, query_id, query)) as items:
+        async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
     async def execute_task(self, task: PlannedTask | str, query_id: str, *, query: str | None = None) -> SubTaskResult:
@@ -239,17 +279,32 @@ class AgenticExecutor:
             TypeError: An entry is no call; the text says what to pass.
         """
         calls = [_call_of(entry) for entry in tool_calls]
-        async with aclosing(self._finished_calls(calls, task_id, query_id, query)) as finished:
+        run = self._begin()
+        async with aclosing(self._finished_calls(calls, task_id, query_id, query, run)) as finished:
             by_index = {index: result async for index, result in finished}
         return [by_index[index] for index in sorted(by_index)]
 
+    def _begin(self) -> RunState:
+        known = isinstance(self.context_manager, ToolContextManager)  # other managers have no results to show
+        manager = self.context_manager if known else None
+        return RunState(self._limits, manager, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
+
     async def _run_plan(
-        self, plan: PlanLike, query_id: str, query: str | None
+        self, plan: PlanLike, query_id: str, query: str | None, *, resume: bool = False
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of the tasks, each task's result after its events, and then the sources."""
-        for task in ExecutionPlan.of(plan).tasks:
+        tasks = ExecutionPlan.of(plan).tasks
+        run = self._begin()
+        if resume:
+            await run.resume(query_id)
+        for number, task in enumerate(tasks):
+            if limit := run.limit_reached():
+                text = f"{limit}; {len(tasks) - number} of {len(tasks)} tasks were not run"
+                yield StreamEvent(type="error", data={"task": task.id, "limit": True, "error": text})
+                yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
+                break
             failed = False
-            async with aclosing(self._run_task(task, query_id, query)) as items:
+            async with aclosing(self._run_task(task, query_id, query, run)) as items:
                 async for item in items:
                     yield item
                     failed = isinstance(item, SubTaskResult) and not item.success
@@ -260,71 +315,115 @@ class AgenticExecutor:
             yield StreamEvent(type="sources", data=sources)
 
     async def _run_task(
-        self, task: PlannedTask, query_id: str, query: str | None
+        self, task: PlannedTask, query_id: str, query: str | None, run: RunState
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
+        """The events of a task's rounds, and then its result."""
         yield StreamEvent(type="thinking", data=f"Processing: {task.description}")
-        chosen = await (self._resolve_tools(task, query=query) if self._passes_query else self._resolve_tools(task))
+        asked = " ".join(filter(None, (query, task.description)))
+        record = run.begin_task(task.id)
+        for rounds_left in reversed(range(self._max_rounds)):
+            selection = await self._choose(task, query, run, rounds_left)
+            for facts in self._problems_of(selection, record):
+                yield StreamEvent(type="error", data=facts)
+            proposed = () if selection.failed else record.unmade(selection.calls)
+            calls = run.admit(proposed)
+            async with aclosing(self._run_calls(calls, asked, query_id, run, record)) as events:
+                async for event in events:
+                    yield event
+            if not (len(calls) < len(proposed) or (calls and rounds_left and selection.again)):
+                break
+            if limit := run.limit_reached():
+                record.errors.append(limit)
+                yield StreamEvent(type="error", data={"task": task.id, "limit": True, "error": limit})
+                break
+            yield StreamEvent(type="thinking", data=f"Choosing again: {task.description}")
+        if not record.results and not record.failed:
+            yield StreamEvent(type="text", data="No tools needed for this step.")
+        yield record.result()
+
+    async def _choose(self, task: PlannedTask, query: str | None, run: RunState, rounds_left: int) -> ToolSelection:
+        """The calls of a round, within the time that the run has left."""
+        asked: dict[str, Any] = {"query": query, "context": await run.seen(task, query), "rounds_left": rounds_left}
+        taken = {name: value for name, value in asked.items() if name in self._resolver_takes}
+        try:
+            async with asyncio.timeout_at(run.ends_at):
+                chosen = await self._resolve_tools(task, **taken)
+        except TimeoutError:
+            if not (limit := run.limit_reached()):
+                raise
+            return ToolSelection(status="timeout", used="model", problem=limit)
         selection = chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
+        run.spend(selection)
+        return selection
+
+    def _problems_of(self, selection: ToolSelection, record: TaskRecord) -> list[dict[str, Any]]:
+        """The facts of the error events of a choice, also added to the record."""
         refused = [(dropped, describe_refusal(dropped, self._redactor)) for dropped in selection.dropped]
         if refused:
             listed = "; ".join(text for _, text in refused[:_MAX_LOGGED])
-            _log.warning("task %d: %d proposed calls were refused: %s", task.id, len(refused), listed)
-        for dropped, text in refused:
-            facts = {"task": task.id, "tool": dropped.tool, "reason": dropped.reason, "error": text}
-            yield StreamEvent(type="error", data=facts)
+            _log.warning("task %d: %d proposed calls were refused: %s", record.task_id, len(refused), listed)
+        problems = [
+            {"task": record.task_id, "tool": dropped.tool, "reason": dropped.reason, "error": text}
+            for dropped, text in refused
+        ]
+        record.errors += [text for dropped, text in refused if dropped.reason in LOSING_REASONS]
         if selection.failed:
-            text = f"no tools could be chosen for task {task.id} (status {selection.status}): {selection.problem}"
-            yield StreamEvent(type="error", data={"task": task.id, "status": selection.status, "error": text})
-            yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
-            return
-        if not selection.calls:
-            yield StreamEvent(type="text", data="No tools needed for this step.")
-            yield SubTaskResult(task_id=task.id, sub_task_id=0, success=True, result=_NO_TOOLS_CALLED)
-            return
-        for call in selection.calls:
-            yield StreamEvent(type="tool_call", data=call.model_dump(include={"tool", "args"}) | {"task": task.id})
+            text = (
+                f"no tools could be chosen for task {record.task_id} (status {selection.status}): {selection.problem}"
+            )
+            record.errors.append(text)
+            record.failed = not record.results
+            problems.append({"task": record.task_id, "status": selection.status, "error": text})
+        return problems
+
+    async def _run_calls(
+        self, calls: Sequence[ToolCall], asked: str, query_id: str, run: RunState, record: TaskRecord
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The events of the calls, whose results the record gets in call order."""
+        task = {"task": record.task_id}
+        for call in calls:
+            yield StreamEvent(type="tool_call", data=call.model_dump(include={"tool", "args"}) | task)
         by_index: dict[int, dict[str, Any]] = {}
-        asked = " ".join(filter(None, (query, task.description)))
-        async with aclosing(self._finished_calls(selection.calls, task.id, query_id, asked)) as finished:
+        async with aclosing(self._finished_calls(calls, record.task_id, query_id, asked, run)) as finished:
             async for index, result in finished:
                 by_index[index] = result
-                yield StreamEvent(type="error" if "error" in result else "tool_result", data=result | {"task": task.id})
+                yield StreamEvent(type="error" if "error" in result else "tool_result", data=result | task)
                 if "save_error" in result:
-                    facts = {"tool": result["tool"], "task": task.id, "error": result["save_error"]}
+                    facts = {"tool": result["tool"], "error": result["save_error"]} | task
                     yield StreamEvent(type="error", data=facts)
-        results = [by_index[index] for index in sorted(by_index)]
-        errors = [text for dropped, text in refused if dropped.reason in LOSING_REASONS]
-        errors += [result[key] for result in results for key in ("error", "save_error") if key in result]
-        yield SubTaskResult(
-            task_id=task.id,
-            sub_task_id=0,
-            success=not all("error" in result for result in results),
-            result=results,
-            error="; ".join(errors) or None,
-        )
+        record.add([by_index[index] for index in sorted(by_index)])
 
     async def _resolve_tools(
-        self, task: PlannedTask, *, query: str | None = None
+        self,
+        task: PlannedTask,
+        *,
+        query: str | None = None,
+        context: dict[str, Any] | None = None,
+        rounds_left: int = 0,
     ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
-        """The calls of a task; a subclass may return a plain list of calls."""
-        if not self._names_outputs:
-            return await self._selector.select_detailed(task=task, tool_registry=self.registry, query=query)
-        pointers = self.context_manager.get_all_pointers()[-_MAX_READABLE:]
-        if not pointers:  # a reader without an id to read would be a dead end
-            tools = [tool for tool in self.registry if not isinstance(tool, ReadBackTool)]
-            return await self._selector.select_detailed(task=task, tool_registry=ToolRegistry(tools), query=query)
-        outputs = [
-            {"pointer_id": pointer.pointer_id, "output_of": one_line(pointer.summary, max_chars=_MAX_READABLE_CHARS)}
-            for pointer in pointers
-        ]
-        return await self._selector.select_detailed(
-            task=task, tool_registry=self.registry, query=query, context={"stored_outputs": outputs}
-        )
+        """The calls of a round of a task; a subclass may return a plain list of calls, and take fewer arguments.
+
+        Args:
+            task: What is to be done.
+            query: The user's question.
+            context: What the run has so far, or None if there is nothing.
+            rounds_left: How many further rounds the task may have.
+        """
+        registry = self.registry
+        if self._reader_name and not (context or {}).get("stored_outputs"):  # a reader without an id is a dead end
+            registry = ToolRegistry([tool for tool in registry if not isinstance(tool, ReadBackTool)])
+        options: dict[str, Any] = {"rounds_left": rounds_left} if "rounds_left" in self._selector_takes else {}
+        if context:
+            options["context"] = context
+        return await self._selector.select_detailed(task=task, tool_registry=registry, query=query, **options)
 
     async def _finished_calls(
-        self, calls: Sequence[ToolCall], task_id: int, query_id: str, query: str | None
+        self, calls: Sequence[ToolCall], task_id: int, query_id: str, query: str | None, run: RunState
     ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
-        """The index and result of each call as it finishes; closing the generator cancels the running calls."""
+        """The index and result of each call as it finishes; closing the generator cancels the running calls.
+
+        The calls that the run's time does not reach fail.
+        """
         turn = OffloadTurn(self._offload, query=query or "", calls=len(calls)) if self._offload else None
         waiting = deque(enumerate(calls))
         running: dict[asyncio.Task[dict[str, Any]], int] = {}
@@ -332,11 +431,16 @@ class AgenticExecutor:
             while waiting or running:
                 while waiting and len(running) < self._max_parallel:
                     index, call = waiting.popleft()
-                    running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn))] = index
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn, run))] = index
+                done, _ = await asyncio.wait(running, timeout=run.seconds_left(), return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
                     yield index, self._outcome(calls[index], task)
+                if not done:
+                    break
+            for index in sorted([*running.values(), *(index for index, _ in waiting)]):
+                text = f"tool {calls[index].tool!r} was ended: {run.limit_reached()}"
+                yield index, {"tool": calls[index].tool, "args": calls[index].args, "error": text, "limit": True}
         finally:
             for task in running:
                 task.cancel()
@@ -356,9 +460,11 @@ class AgenticExecutor:
         return record
 
     async def _execute_tool(
-        self, call: ToolCall, task_id: int, query_id: str, turn: OffloadTurn | None
+        self, call: ToolCall, task_id: int, query_id: str, turn: OffloadTurn | None, run: RunState
     ) -> dict[str, Any]:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
+        if stored := await self._resumed(call, task_id, turn, run):
+            return record | stored
         execute: Callable[..., Awaitable[Any]] = self.registry.execute
         with span("llm_common.tool", tool=call.tool) as current:
             try:
@@ -382,6 +488,24 @@ class AgenticExecutor:
             shown = await self.context_manager.as_stored(output)
             record["output"] = await turn.preview(pointer, shown)
         return record | saved
+
+    async def _resumed(
+        self, call: ToolCall, task_id: int, turn: OffloadTurn | None, run: RunState
+    ) -> dict[str, Any] | None:
+        """What a call gave before the run was resumed; None if it has to be made."""
+        pointer = run.stored(task_id, call)
+        if pointer is None:
+            return None
+        try:
+            output = await in_thread(self.context_manager.load_result, pointer=pointer)
+        except StoreError:
+            return None
+        if isinstance(output, dict) and output.get("success") is False:  # a `ToolResult`: the call is worth another try
+            return None
+        facts = {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True}
+        if turn is not None and not await turn.keeps(call.tool, output):
+            return facts | {"output": await turn.preview(pointer, output)}
+        return facts | {"output": output}
 
     async def _as_stored(self, failed: ToolResult) -> ToolResult:
         """A returned failure without the secrets that its stored copy lacks."""
@@ -410,47 +534,6 @@ class AgenticExecutor:
         if not isinstance(pointer, ContextPointer):  # a third-party context manager
             return {"saved": True}, None
         return {"saved": True, "pointer_id": pointer.pointer_id}, pointer
-
-
-def session_registry(
-    registry: Any,
-    load: LoadsPayload,
-    *,
-    read_back: bool | str = False,
-    pointer_arguments: Mapping[str, Collection[str]] | None = None,
-) -> Any:
-    """The registry, or a copy of it with the session's own tools.
-
-    A copy only if `read_back` or `pointer_arguments` are given.
-
-    Args:
-        registry: The application's tools, never modified; a copy does not get tools that are registered later.
-        load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
-        read_back: Adds a `ReadBackTool`, under its own name or the given one.
-        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool; see `PointerArgumentsTool`.
-
-    Raises:
-        ConfigError: The registry is no `ToolRegistry`, has no such tool or parameter, or has a tool of the reader's
-            name already.
-    """
-    named = pointer_arguments or {}
-    if not read_back and not named:
-        return registry
-    if not isinstance(registry, ToolRegistry):
-        raise ConfigError("read_back and pointer_arguments need a ToolRegistry; pass one", variable="tool_registry")
-    if unknown := sorted(set(named) - set(registry.names)):
-        raise ConfigError(
-            f"there is no tool {unknown[0]}; name registered tools in pointer_arguments",
-            variable="pointer_arguments",
-            value=unknown[0],
-        )
-    tools = [
-        PointerArgumentsTool(tool, load, parameters=named[tool.name]) if tool.name in named else tool
-        for tool in registry
-    ]
-    if not read_back:
-        return ToolRegistry(tools)
-    return ToolRegistry([*tools, ReadBackTool(load, name=read_back if isinstance(read_back, str) else READER_NAME)])
 
 
 def _call_of(entry: object) -> ToolCall:

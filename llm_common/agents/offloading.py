@@ -211,13 +211,14 @@ async def offload(
     return await turn.preview(pointer, await context.as_stored(result))
 
 
-def _text_of(result: object) -> str:
+def text_of(result: object) -> str:
+    """A result as a model is shown it."""
     return printable(result) if isinstance(result, str) else to_json(result)
 
 
 def _tokens_within(result: object, limit_tokens: int, counter: TokenCounter) -> int | None:
     """The tokens of a result, None if they exceed the limit."""
-    text = _text_of(result)
+    text = text_of(result)
     if len(text) > limit_tokens * _MAX_CHARS_PER_TOKEN:
         return None
     tokens = counter.count(text)
@@ -228,8 +229,8 @@ def _preview(
     pointer: ContextPointer, result: object, query: str, limit_tokens: int, *, counter: TokenCounter, reader_name: str
 ) -> tuple[Offloaded, int]:
     """The replacement of a result, and its tokens."""
-    text = _text_of(result)
-    parts = _Parts(text, result, query)
+    text = text_of(result)
+    parts = ResultParts(text, result, query)
     framed = partial(_framed, pointer, len(text), reader_name=reader_name)
     frame = counter.count(framed(""))
     sample = text[:_SAMPLE_CHARS]
@@ -263,8 +264,14 @@ def _framed(pointer: ContextPointer, total_chars: int, body: str, *, reader_name
     return "\n".join([heading_of(pointer), note, fenced(content, fence_nonce(content))])
 
 
-class _Parts:
-    """The content of a preview: passages that match the query, then head and tail."""
+class ResultParts:
+    """Parts of a result that is too long to show: passages that match the query, then head and tail.
+
+    Args:
+        text: The result as text; see `text_of`.
+        result: The result.
+        query: What the passages should help with.
+    """
 
     def __init__(self, text: str, result: object, query: str) -> None:
         is_text = isinstance(result, str) or len(text) > _READ_CHARS
@@ -273,7 +280,7 @@ class _Parts:
         self._passages = RankedPassages(text[:_READ_CHARS], search_stems(query))
 
     def body(self, room: int) -> str:
-        """The content in about `room` characters."""
+        """The parts in about `room` characters."""
         best = partial(self._passages.best, count=len)
         found = best(room=int(room * _PASSAGES_SHARE)) or best(room=room)
         passages = f"{_PASSAGES_LABEL}\n{found.text}\n{_ENDS_LABEL}\n" if found else ""

@@ -193,6 +193,7 @@ class ToolSelection(_Selection):
         attempts: One record for each model call, in order; at most two, and before these one of a decision model.
         dropped: Proposed calls that will not run.
         notes: What was read leniently in the calls to run, such as a `null` for an optional argument; without values.
+        again: Whether the model wants to choose again once it has seen what the calls return.
         choices: One entry for each tool that a decision model weighed, in their order of name.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
@@ -205,6 +206,7 @@ class ToolSelection(_Selection):
     calls: tuple[ToolCall, ...] = ()
     dropped: tuple[DroppedCall, ...] = ()
     notes: tuple[str, ...] = ()
+    again: bool = False
     choices: tuple[ToolChoice, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None

@@ -52,11 +52,16 @@ class DroppedCall:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCalls:
-    """The valid calls in their order, the dropped ones, and what was read leniently in the valid ones."""
+    """The valid calls in their order, the dropped ones, and what was read leniently in the valid ones.
+
+    Attributes:
+        again: Whether the model asked to choose again after it has seen what they return.
+    """
 
     calls: tuple[ToolCall, ...]
     dropped: tuple[DroppedCall, ...]
     notes: tuple[str, ...] = ()
+    again: bool = False
 
 
 def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: int) -> CheckedCalls:
@@ -100,7 +105,7 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
 
 
 def read_native_calls(tool_calls: list[dict[str, Any]]) -> object:
-    """Native tool calls as the object that the prompt asks for."""
+    """Native tool calls as the object that the prompt asks for; a model that makes these expects to see the results."""
     calls = []
     for tool_call in tool_calls:
         function = tool_call.get("function", tool_call)
@@ -108,7 +113,7 @@ def read_native_calls(tool_calls: list[dict[str, Any]]) -> object:
         args = facts.get("arguments")
         read = _read_args(args)  # here a string is the form that the API sends
         calls.append({"tool": facts.get("name"), "args": args if read is None else read})
-    return {"calls": calls}
+    return {"calls": calls, "again": True}
 
 
 def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCall, list[str]]:

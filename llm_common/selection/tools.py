@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -69,10 +69,16 @@ Answer with one JSON object and nothing else: {{"calls": [{{"tool": "tool_name",
 {tools}"""
 
 
+_ROUNDS_LEFT = """\
+If you need to see what these calls return before you can choose further ones, add "again": true beside "calls": you \
+are then asked again, up to {rounds} times. Answer {{"calls": []}} once the task has what it needs."""
+
+
 class _Reply(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     calls: list[object]  # each is checked alone: one bad call does not invalidate the others
+    again: bool = False
 
 
 class ToolSelector(ChoosesTools):
@@ -132,6 +138,7 @@ class ToolSelector(ChoosesTools):
         tool_registry: OffersTools,
         query: str | None = None,
         context: dict[str, Any] | None = None,
+        rounds_left: int = 0,
     ) -> ToolSelection:
         """The calls to run for the task, and how they were chosen.
 
@@ -145,6 +152,8 @@ class ToolSelector(ChoosesTools):
             tool_registry: Asked by `get_tools_schema()`; a registry without tools costs no model call.
             query: The user's own words, if they are not the task.
             context: Known facts; anything that has a JSON form.
+            rounds_left: How many times the caller would choose again for this task, after it ran the calls. Above 0 a
+                chat model may ask for that, and `again` says whether it did; native tool calls always ask for it.
 
         Returns:
             A selection; failures of the model, the client, the registry or the context are its `status`, never raised.
@@ -154,7 +163,7 @@ class ToolSelector(ChoosesTools):
         """
         check_question(task, query)
         with span("llm_common.select_tools") as current:
-            selection = await self._select(task, tool_registry, query, context)
+            selection = await self._select(_Request(task, query, context, rounds_left), tool_registry)
             current.set_attribute("status", selection.status)
             current.set_attribute("calls", len(selection.calls))
             current.set_attribute("attempts", len(selection.attempts))
@@ -165,10 +174,7 @@ class ToolSelector(ChoosesTools):
             )
         return selection
 
-    async def _select(
-        self, task: PlannedTask, registry: OffersTools, query: str | None, context: dict[str, Any] | None
-    ) -> ToolSelection:
-        request = _Request(task, query, context)
+    async def _select(self, request: "_Request", registry: OffersTools) -> ToolSelection:
         options = self.config.call_options(self._cache, client=self._chat)
         ends_at = options.ends_at()
         if self._decides is not None and self._chat is not None and options.deadline_s is None:
@@ -223,7 +229,7 @@ class ToolSelector(ChoosesTools):
         except TimeoutError:
             return selection.model_copy(update={"status": "timeout", "problem": _UNFINISHED})
         written = await self._write(few, text, options, ends_at=ends_at)
-        figures = {name: getattr(written, name) for name in ("calls", "dropped", "notes", "status", "problem")}
+        figures = {name: getattr(written, name) for name in ("calls", "dropped", "notes", "again", "status", "problem")}
         return selection.model_copy(update={**figures, "attempts": (*selection.attempts, *written.attempts)})
 
     async def _write(
@@ -246,7 +252,7 @@ class ToolSelector(ChoosesTools):
         return _selection(decision, text, catalogue)
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
-        checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)
+        checked = replace(check_calls(reply.calls, catalogue, max_calls=self.config.max_calls), again=reply.again)
         dropped = "".join(f"\n- {call}" for call in checked.dropped[:_MAX_NAMED_DROPS])
         if reply.calls and not checked.calls:
             feedback = f"none of the {len(reply.calls)} proposed calls can run; `dropped` says why{dropped}"
@@ -279,6 +285,7 @@ class _Request:
     task: PlannedTask
     query: str | None
     context: Mapping[str, Any] | None
+    rounds_left: int = 0
 
     @property
     def sub_tasks(self) -> list[str]:
@@ -328,9 +335,10 @@ def _prompt_text(catalogue: Catalogue, config: ToolSelectionConfig, request: _Re
         limit_tokens=config.max_catalogue_tokens,
     )
     system = _SYSTEM.format(max_calls=config.max_calls, tools=offered.stable)
-    return _PromptText(
-        system, "\n\n".join([*offered.sections, *request.sections()]), offered.names, offered.tokens_saved
-    )
+    sections = [*offered.sections, *request.sections()]
+    if request.rounds_left:
+        sections.append(_ROUNDS_LEFT.format(rounds=request.rounds_left))
+    return _PromptText(system, "\n\n".join(sections), offered.names, offered.tokens_saved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +459,7 @@ def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: C
         attempts=decision.attempts,
         dropped=checked.dropped,
         notes=checked.notes,
+        again=checked.again,
         tools_total=len(catalogue.definitions) if catalogue.checked else None,
         tools_shown=None if text.tools is None else len(text.tools),
         tokens_saved=text.tokens_saved,

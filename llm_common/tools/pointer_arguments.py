@@ -6,8 +6,10 @@ from typing import Any
 from llm_common._threads import in_thread
 from llm_common.errors import ConfigError, StoreError, ToolArgumentsError
 from llm_common.pointers.parts import value_at
+from llm_common.pointers.reading import READER_NAME
 from llm_common.text.canonical import decode_json
-from llm_common.tools.read_back import LoadsPayload, explain_miss
+from llm_common.tools.read_back import LoadsPayload, ReadBackTool, explain_miss
+from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
 
 DEFAULT_MAX_BYTES = 10_000_000
@@ -114,3 +116,44 @@ def _is_reference(value: object) -> bool:
         and all(isinstance(value.get(key, ""), str) for key in (POINTER_KEY, "path"))
         and POINTER_KEY in value
     )
+
+
+def session_registry(
+    registry: Any,
+    load: LoadsPayload,
+    *,
+    read_back: bool | str = False,
+    pointer_arguments: Mapping[str, Collection[str]] | None = None,
+) -> Any:
+    """The registry, or a copy of it with the session's own tools.
+
+    A copy only if `read_back` or `pointer_arguments` are given.
+
+    Args:
+        registry: The application's tools, never modified; a copy does not get tools that are registered later.
+        load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
+        read_back: Adds a `ReadBackTool`, under its own name or the given one.
+        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool; see `PointerArgumentsTool`.
+
+    Raises:
+        ConfigError: The registry is no `ToolRegistry`, has no such tool or parameter, or has a tool of the reader's
+            name already.
+    """
+    named = pointer_arguments or {}
+    if not read_back and not named:
+        return registry
+    if not isinstance(registry, ToolRegistry):
+        raise ConfigError("read_back and pointer_arguments need a ToolRegistry; pass one", variable="tool_registry")
+    if unknown := sorted(set(named) - set(registry.names)):
+        raise ConfigError(
+            f"there is no tool {unknown[0]}; name registered tools in pointer_arguments",
+            variable="pointer_arguments",
+            value=unknown[0],
+        )
+    tools = [
+        PointerArgumentsTool(tool, load, parameters=named[tool.name]) if tool.name in named else tool
+        for tool in registry
+    ]
+    if not read_back:
+        return ToolRegistry(tools)
+    return ToolRegistry([*tools, ReadBackTool(load, name=read_back if isinstance(read_back, str) else READER_NAME)])

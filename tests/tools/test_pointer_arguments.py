@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents.executor import session_registry
+from llm_common.tools.pointer_arguments import session_registry
 from llm_common.agents.session import ToolContextManager
 from llm_common.errors import ConfigError, ToolArgumentsError
 from llm_common.tools.pointer_arguments import PointerArgumentsTool
