@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         OffloadTurn as OffloadTurn,
         offload as offload,
     )
+    from llm_common.agents.run_state import RunLimits as RunLimits
     from llm_common.agents.session import ToolContextManager as ToolContextManager
     from llm_common.plans import (
         ExecutionPlan as ExecutionPlan,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         fit as fit,
     )
     from llm_common.selection.lexical_tools import LexicalToolSelector as LexicalToolSelector
+    from llm_common.selection.planner import Planner as Planner
     from llm_common.selection.results import (
         SelectsTools as SelectsTools,
         ToolSelection as ToolSelection,

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from llm_common.tools.pointer_arguments import session_registry
 from llm_common.agents.session import ToolContextManager
 from llm_common.errors import ConfigError, ToolArgumentsError
-from llm_common.tools.pointer_arguments import PointerArgumentsTool
+from llm_common.tools.pointer_arguments import PointerArgumentsTool, session_registry
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.signature import signature
 from llm_common.tools.tool import Tool

@@ -1,0 +1,270 @@
+"""What a run has so far: its limits, what it spent, the calls it made, and what choosing sees of all that."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Final
+
+from llm_common._threads import in_thread
+from llm_common.agents.context_pointers import ContextPointer
+from llm_common.agents.offloading import ResultParts, text_of
+from llm_common.agents.session import ToolContextManager
+from llm_common.core.tokens import DefaultCounter
+from llm_common.errors import StoreError, UnserialisableError
+from llm_common.plans import PlannedTask, SubTaskResult, ToolCall
+from llm_common.pointers.pointer import digest_of
+from llm_common.pointers.reading import READER_NAME, ContextReading
+from llm_common.selection.relevance_ranking import rank_pointers
+from llm_common.selection.results import ToolSelection
+from llm_common.text.canonical import stable_json
+from llm_common.text.display import one_line
+
+DEFAULT_OUTPUTS_TOKENS: Final = 2_000
+"""What choosing sees of earlier outputs: about five small ones whole, or twenty lines."""
+
+NO_TOOLS_CALLED: Final = "No tools called"
+"""The result of a task that needs no tools."""
+
+_SHOWN_CHARS: Final = 1_200  # of one output; a longer one is shown in parts
+_MAX_READ_BYTES: Final = 1_000_000  # a larger one is only named: finding its parts would take a second
+_MAX_RANKED: Final = 200
+_MAX_FAILURES: Final = 10
+_MAX_FAILURE_CHARS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Where a run ends, however many tasks are left; None sets no limit.
+
+    A limit ends the tasks; what they found is still answered from, within `Answering.budget`.
+
+    Attributes:
+        max_calls: Most tool calls.
+        max_tokens: Tokens of the model calls that choose, prompts and replies, as the endpoint reports them. The call
+            that reaches the limit is the last one.
+        max_cost_usd: Dollars of these calls, likewise. A call of unknown price ends the run.
+        timeout_s: Seconds from the start, at which running tools are cancelled.
+
+    Raises:
+        ValueError: A limit is not above zero.
+    """
+
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{field.name} is {value}; pass a number above 0, or None for no limit")
+
+
+class TaskRecord:
+    """What the rounds of one task came to.
+
+    Attributes:
+        results: Of its calls, in the order of the rounds and of their calls.
+        errors: What failed, was refused or was not saved, one line each.
+        failed: Whether no call could be chosen.
+    """
+
+    def __init__(self, task_id: int) -> None:
+        self.task_id = task_id
+        self.results: list[dict[str, Any]] = []
+        self.errors: list[str] = []
+        self.failed = False
+        self.readings: list[ContextReading] = []
+        self._made: set[str] = set()
+
+    def unmade(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """The calls that this task has not made yet; they count as made."""
+        new = []
+        for call in calls:
+            with suppress(UnserialisableError):
+                key = stable_json([call.tool, call.args])
+                if key in self._made:
+                    continue
+                self._made.add(key)
+            new.append(call)
+        return new
+
+    def add(self, results: Sequence[dict[str, Any]]) -> None:
+        """Adds the results of a round."""
+        self.results += results
+        self.errors += [result[key] for result in results for key in ("error", "save_error") if key in result]
+        self.readings += [output for result in results if isinstance(output := result.get("output"), ContextReading)]
+
+    def result(self) -> SubTaskResult:
+        """The outcome: a failure if nothing could be chosen, or if every call failed."""
+        success = not self.failed and (not self.results or not all("error" in result for result in self.results))
+        result = self.results or (None if self.failed else NO_TOOLS_CALLED)
+        return SubTaskResult(
+            task_id=self.task_id,
+            sub_task_id=0,
+            success=success,
+            result=result,
+            error="; ".join(self.errors) or None,
+        )
+
+
+class RunState:
+    """One run: what it may still do, and what it did.
+
+    Args:
+        limits: Where it ends.
+        manager: The session whose outputs choosing sees; None shows none.
+        outputs_tokens: Most tokens of what choosing sees of them.
+        reader_name: The tool that reads outputs back, if it is offered.
+    """
+
+    def __init__(
+        self,
+        limits: RunLimits,
+        manager: ToolContextManager | None,
+        *,
+        outputs_tokens: int = DEFAULT_OUTPUTS_TOKENS,
+        reader_name: str | None = None,
+    ) -> None:
+        self._limits = limits
+        self._manager = manager
+        self._outputs_tokens = outputs_tokens
+        self._reader_name = reader_name
+        self._calls = 0
+        self._tokens = 0
+        self._cost_usd: float | None = 0.0
+        self._started = asyncio.get_running_loop().time()
+        self._stored: dict[tuple[str, str, str], ContextPointer] = {}
+        self._tasks: list[TaskRecord] = []
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the run has to end, by the clock of the event loop."""
+        return None if self._limits.timeout_s is None else self._started + self._limits.timeout_s
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the run has to end, at least 0; None without such a limit."""
+        return None if self.ends_at is None else max(self.ends_at - asyncio.get_running_loop().time(), 0.0)
+
+    def spend(self, selection: ToolSelection) -> None:
+        """Counts what a choice cost."""
+        self._tokens += selection.usage.total_tokens
+        cost = selection.cost_usd
+        self._cost_usd = None if cost is None or self._cost_usd is None else self._cost_usd + cost
+
+    def limit_reached(self) -> str:
+        """The limit that ends the run here, as a sentence; "" if there is none."""
+        limits = self._limits
+        if limits.max_calls is not None and self._calls >= limits.max_calls:
+            return f"the run has made the {limits.max_calls} tool calls that max_calls allows"
+        if limits.max_tokens is not None and self._tokens >= limits.max_tokens:
+            return f"choosing took {self._tokens:,} tokens, and max_tokens allows {limits.max_tokens:,}"
+        if limits.max_cost_usd is not None and self._cost_usd is None:
+            return "a model call has no known price, so max_cost_usd cannot hold"
+        if limits.max_cost_usd is not None and (self._cost_usd or 0) >= limits.max_cost_usd:
+            return f"choosing cost {self._cost_usd:.4f} dollars, and max_cost_usd allows {limits.max_cost_usd}"
+        if self.seconds_left() == 0:
+            return f"the {limits.timeout_s} seconds that timeout_s allows are over"
+        return ""
+
+    def admit(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+        """The first calls, as many as `max_calls` leaves; they count as made."""
+        most = len(calls) if self._limits.max_calls is None else self._limits.max_calls - self._calls
+        admitted = calls[:most]
+        self._calls += len(admitted)
+        return admitted
+
+    def begin_task(self, task_id: int) -> TaskRecord:
+        """The record of the task that runs now."""
+        self._tasks.append(TaskRecord(task_id))
+        return self._tasks[-1]
+
+    async def resume(self, query_id: str) -> None:
+        """Counts the stored outputs of the query as those of this run.
+
+        Raises:
+            StoreError: They cannot be listed.
+        """
+        if self._manager is not None:
+            for pointer in await self._manager.resume(query_id):
+                key = pointer.task_id or "", pointer.tool_name, pointer.args_sha256 or digest_of(pointer.args)
+                self._stored[key] = pointer
+
+    def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
+        """The output of this call from before the run was resumed."""
+        if not self._stored:
+            return None
+        with suppress(UnserialisableError):
+            return self._stored.get((str(task_id), call.tool, digest_of(call.args)))
+        return None
+
+    async def seen(self, task: PlannedTask, query: str | None) -> dict[str, Any] | None:
+        """What choosing the calls of a task sees: stored outputs, the relevant ones first, and what failed.
+
+        Small outputs are whole, of larger ones the parts that hold words of the task. All outputs together take at
+        most `outputs_tokens`.
+
+        Returns:
+            Plain data, or None if there is nothing yet.
+        """
+        seen: dict[str, Any] = {}
+        pointers = self._manager.get_all_pointers() if self._manager else []
+        if pointers and self._outputs_tokens:
+            asked = " ".join([task.description, *(part.description for part in task.sub_tasks), query or ""])
+            seen = await in_thread(self._outputs, pointers, asked)
+        if failures := [error for task in self._tasks for error in task.errors]:
+            seen["failed"] = [one_line(text, max_chars=_MAX_FAILURE_CHARS) for text in failures[-_MAX_FAILURES:]]
+        return seen or None
+
+    def _outputs(self, pointers: Sequence[ContextPointer], asked: str) -> dict[str, Any]:
+        room = self._outputs_tokens
+        count = partial(_tokens, DefaultCounter())
+        read: list[dict[str, Any]] = []
+        for reading in reversed(self._tasks[-1].readings if self._tasks else ()):  # what a task read serves that task
+            entry = {"pointer_id": reading.pointer_id, "read_back": reading.text}
+            if (tokens := count(entry)) <= room:
+                room -= tokens
+                read.append(entry)
+        listed: list[dict[str, Any]] = []
+        for ranked in rank_pointers(asked, pointers, limit=_MAX_RANKED):
+            whole, line = self._entry(ranked.pointer, asked)
+            entry = whole if count(whole) <= room else line
+            if (tokens := count(entry)) > room:
+                break
+            room -= tokens
+            listed.append(entry)
+        more = {"not_listed": len(pointers) - len(listed)} if len(listed) < len(pointers) else {}
+        return {"stored_outputs": [*read, *listed], **more}
+
+    def _entry(self, pointer: ContextPointer, asked: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An output with its content as far as it is shown, and the line that only names it."""
+        call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
+        line = call | {"holds": pointer.digest.partition("; ")[0], "unread": self._unread("all of it")}
+        if self._manager is None or (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
+            return line, line
+        try:
+            result = self._manager.load_result(pointer=pointer)
+        except StoreError:
+            return call | {"unread": "it is no longer stored"}, line
+        text = text_of(result)
+        if len(text) <= _SHOWN_CHARS:
+            return call | {"result": result}, line
+        parts = ResultParts(text, result, asked).body(_SHOWN_CHARS)
+        unread = self._unread(f"most of its {len(text):,} characters")
+        return call | {"parts": parts, "unread": unread}, line
+
+    def _unread(self, what: str) -> str:
+        return f"{what}; {self._reader_name} reads it" if self._reader_name else what
+
+
+def _tokens(counter: DefaultCounter, entry: dict[str, Any]) -> int:
+    return counter.count(stable_json(entry))
+
+
+def reader_name_of(read_back: bool | str) -> str | None:
+    """The name under which the reader is offered; None if it is not."""
+    return read_back if isinstance(read_back, str) else READER_NAME if read_back else None
