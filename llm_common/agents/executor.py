@@ -208,7 +208,8 @@ class AgenticExecutor:
         if self.client is None:
             raise ValueError("an answer needs a client; give the executor one")
         plan = query if plan is None else plan
-        query_id = self.context_manager.hash_query(query)
+        manager = self.context_manager
+        query_id = getattr(manager, "query_id_of", manager.hash_query)(query)  # other managers have only the latter
         results: list[SubTaskResult] = []
         async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
             async for item in items:

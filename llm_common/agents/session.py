@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
@@ -30,6 +31,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
+from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
@@ -41,6 +43,7 @@ DEFAULT_PERSIST_THRESHOLD = 32_768
 _MAX_CACHED_BYTES = 8_000_000
 _MAX_CHARS = 20_000
 _ID = re.compile(r"[0-9a-f]{12,16}")
+_QUERY_OF_SESSION = "session_query"  # the tool name of the records that name a session's queries
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +60,9 @@ class ToolContextManager:
     """Every output of a session in a store, and a pointer to each, in save order.
 
     The manager records which pointers of the store belong to this session: a new manager on an old folder starts
-    empty, and `resume` adds what an earlier session saved. Getters return copies. Calls may be saved concurrently from
+    empty, and `resume` adds what an earlier session saved. A session with a `session_id` outlives its process: the
+    store remembers its queries, so that `resume()` brings all of it to another process, also while both are saving.
+    Getters return copies. Calls may be saved concurrently from
     one event loop. `clear`, or the end of an `async with` block with `clear_on_exit`, removes this session's files.
 
     Before a result is taken from memory the store is asked: what it no longer has is not loaded.
@@ -67,8 +72,12 @@ class ToolContextManager:
         pointer_store: Any ready store instead: files with settings, an object store, or memory.
         persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all (LRU); 0 keeps none.
         clear_on_exit: Whether the end of an `async with` block clears.
+        session_id: Names a session that other processes share or resume, by the rules of a query id. Its runs store
+            under ids of their own (`query_id_of`), so that equal questions of two sessions never meet. None makes an id
+            for this manager alone.
 
     Raises:
+        InvalidIdError: `session_id` is not allowed.
         StoreError: The system is not POSIX, which a folder needs; the text names stores that work there.
         TypeError: `pointer_store` is not a `ContextPointerStore`.
     """
@@ -80,9 +89,14 @@ class ToolContextManager:
         *,
         persist_threshold: int = DEFAULT_PERSIST_THRESHOLD,
         clear_on_exit: bool = False,
+        session_id: str | None = None,
     ) -> None:
         self._store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
-        self._session_id = f"session_{secrets.token_hex(8)}"
+        self._named = session_id is not None
+        self._session_id = f"session_{secrets.token_hex(8)}" if session_id is None else session_id
+        if self._named:
+            checked_query_id(self.query_id_of(""), self.redactor)
+        self._recorded: set[str] = {self._session_id}  # queries that the store knows as this session's
         self._clear_on_exit = clear_on_exit
         self._pointers: dict[str, ContextPointer] = {}
         self._stored: dict[str, set[str]] = {}  # ids by query: what clearing removes
@@ -112,7 +126,7 @@ class ToolContextManager:
 
     @property
     def session_id(self) -> str:
-        """Query id of the calls that were saved without one; new for every manager."""
+        """Query id of the calls that were saved without one; new for every manager unless it was given."""
         return self._session_id
 
     @property
@@ -124,6 +138,11 @@ class ToolContextManager:
     def hash_query(query: str) -> str:
         """A query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256."""
         return "q_" + hashlib.sha256(query.strip().lower().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def query_id_of(self, query: str) -> str:
+        """The query id of a question: `hash_query`, and in a session with a given id the session's own."""
+        hashed = self.hash_query(query)
+        return f"{self._session_id}/{hashed}" if self._named else hashed
 
     async def save_context(
         self,
@@ -149,8 +168,18 @@ class ToolContextManager:
         Raises:
             StoreError: Nothing was saved; its subclasses say why.
         """
+        query_id = self._session_id if query_id is None else query_id
+        if self._named and query_id not in self._recorded:  # before the result: a kill in between must not lose it
+            record = await self._store.save(
+                query_id=self._session_id,
+                task_id=None,
+                tool_name=_QUERY_OF_SESSION,
+                args={"query_id": query_id},
+                result=query_id,
+            )
+            self._keep_query(record)
         pointer = await self._store.save(
-            query_id=self._session_id if query_id is None else query_id,
+            query_id=query_id,
             task_id=None if task_id is None else str(task_id),
             tool_name=tool_name,
             args=args,
@@ -189,13 +218,20 @@ class ToolContextManager:
         """
         return self._store.list(query_id=query_id)
 
-    async def resume(self, query_id: str) -> list[ContextPointer]:
+    async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
         """The stored pointers of a query, now this session's too; oldest first.
+
+        Call it again to see what another process has saved since.
+
+        Args:
+            query_id: The query; None takes all that the session with this `session_id` has stored, in any process.
 
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        pointers = await in_thread(self.list_pointers, query_id)
+        pointers = await in_thread(
+            lambda: self._session_pointers() if query_id is None else self.list_pointers(query_id)
+        )
         for pointer in pointers:
             self._keep(pointer)
         return _copies(pointers)
@@ -350,6 +386,7 @@ class ToolContextManager:
             await in_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
             self._erased |= removed
             self._stored[query_id] -= removed
+        self._recorded = {self._session_id}
 
     async def clear(self) -> None:
         """Removes the session's files, then its pointers; idempotent.
@@ -368,6 +405,21 @@ class ToolContextManager:
     ) -> None:
         if self._clear_on_exit:
             await self.clear()
+
+    def _session_pointers(self) -> list[ContextPointer]:
+        own = self.list_pointers(self._session_id)
+        found = [pointer for pointer in own if pointer.tool_name != _QUERY_OF_SESSION]
+        for record in own:
+            if record.tool_name == _QUERY_OF_SESSION:
+                found += self.list_pointers(self._keep_query(record))
+        return sorted(found, key=attrgetter("created_at"))
+
+    def _keep_query(self, record: ContextPointer) -> str:
+        """The query that a record names; clearing the session removes the record too."""
+        query_id: str = record.args["query_id"]
+        self._recorded.add(query_id)
+        self._stored.setdefault(self._session_id, set()).add(record.pointer_id)
+        return query_id
 
     def _keep(self, pointer: ContextPointer) -> None:
         """Makes a pointer the session's newest."""
