@@ -141,6 +141,12 @@ def test_folding_chat_finds_what_was_folded_and_repeats_its_prompts(tmp_path: Pa
     assert int(share) >= 90
 
 
+def test_a_chaining_agent_finds_what_depends_on_what_it_found(tmp_path: Path) -> None:
+    output = run("chaining_agent.py", cwd=tmp_path)
+    assert "{'tool': 'order_total', 'args': {'order': 'A-17-1931'}" in output
+    assert output.endswith("The open order costs 37.5 dollars.\n")
+
+
 async def test_minimal_with_a_model(tmp_path: Path) -> None:
     lima = compute_pointer_id(tool_name="weather", args={"city": "Lima"}, query_id="weather", task_id=None)
     output, _ = await run_with_model("minimal.py", replies=[json.dumps({"pointer_ids": [lima]})], cwd=tmp_path)

@@ -146,12 +146,9 @@ class AgenticExecutor:
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
-        self._resolver_takes = inspect.signature(
-            self._resolve_tools
-        ).parameters.keys()  # a subclass may do without some
-        self._selector_takes = inspect.signature(selector.select_detailed).parameters.keys()
-        looks_again = "rounds_left" in self._resolver_takes and "rounds_left" in self._selector_takes
-        self._max_rounds = max_rounds if looks_again else 1
+        self._passes_query = "query" in inspect.signature(self._resolve_tools).parameters  # a subclass may do without
+        self._tells_rounds = "rounds_left" in inspect.signature(selector.select_detailed).parameters
+        self._max_rounds = max_rounds if self._tells_rounds else 1
         self._limits = limits or RunLimits()
         self._outputs_tokens = outputs_tokens
         self._reader_name = reader_name_of(read_back)
@@ -344,16 +341,19 @@ class AgenticExecutor:
 
     async def _choose(self, task: PlannedTask, query: str | None, run: RunState, rounds_left: int) -> ToolSelection:
         """The calls of a round, within the time that the run has left."""
-        asked: dict[str, Any] = {"query": query, "context": await run.seen(task, query), "rounds_left": rounds_left}
-        taken = {name: value for name, value in asked.items() if name in self._resolver_takes}
+        own = getattr(self._resolve_tools, "__func__", None) is AgenticExecutor._resolve_tools
         try:
             async with asyncio.timeout_at(run.ends_at):
-                chosen = await self._resolve_tools(task, **taken)
+                if own:
+                    selection = await self._select(task, query, await run.seen(task, query), rounds_left)
+                else:  # a subclass chooses itself
+                    asked = {"query": query} if self._passes_query else {}
+                    chosen = await self._resolve_tools(task, **asked)
+                    selection = chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
         except TimeoutError:
             if not (limit := run.limit_reached()):
                 raise
             return ToolSelection(status="timeout", used="model", problem=limit)
-        selection = chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
         run.spend(selection)
         return selection
 
@@ -395,25 +395,18 @@ class AgenticExecutor:
         record.add([by_index[index] for index in sorted(by_index)])
 
     async def _resolve_tools(
-        self,
-        task: PlannedTask,
-        *,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-        rounds_left: int = 0,
+        self, task: PlannedTask, *, query: str | None = None
     ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
-        """The calls of a round of a task; a subclass may return a plain list of calls, and take fewer arguments.
+        """The calls of a task; a subclass may return a plain list of calls."""
+        return await self._select(task, query, await self._begin().seen(task, query), 0)
 
-        Args:
-            task: What is to be done.
-            query: The user's question.
-            context: What the run has so far, or None if there is nothing.
-            rounds_left: How many further rounds the task may have.
-        """
+    async def _select(
+        self, task: PlannedTask, query: str | None, context: dict[str, Any] | None, rounds_left: int
+    ) -> ToolSelection:
         registry = self.registry
         if self._reader_name and not (context or {}).get("stored_outputs"):  # a reader without an id is a dead end
             registry = ToolRegistry([tool for tool in registry if not isinstance(tool, ReadBackTool)])
-        options: dict[str, Any] = {"rounds_left": rounds_left} if "rounds_left" in self._selector_takes else {}
+        options: dict[str, Any] = {"rounds_left": rounds_left} if self._tells_rounds else {}
         if context:
             options["context"] = context
         return await self._selector.select_detailed(task=task, tool_registry=registry, query=query, **options)

@@ -28,7 +28,7 @@ from llm_common.agents import (
     format_selected_contexts,
 )
 from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
-from llm_common.errors import PointerNotFoundError, StoreError, ToolFailedError
+from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, ToolFailedError
 
 CANARY = "canary-of-an-erased-result"
 STORES: dict[str, Callable[[Path], ContextPointerStore]] = {
@@ -184,3 +184,49 @@ async def test_a_miss_of_the_session_names_the_id_and_no_other_text(tmp_path: Pa
         with pytest.raises(PointerNotFoundError) as caught:
             manager.load_payload(missing)
         assert (missing in str(caught.value)) is named
+
+
+async def test_two_managers_share_a_session_over_any_store(tmp_path: Path) -> None:
+    for kind, store_in in STORES.items():
+        store = store_in(tmp_path / kind)
+        first, second, other = (
+            ToolContextManager(pointer_store=store, session_id=name) for name in ("user:1", "user:1", "user:2")
+        )
+        question = first.query_id_of("What is it?")
+        assert question != other.query_id_of("What is it?"), kind
+        await save(first, "mine", query_id=question)
+        await save(first, "without a query", query_id=None)
+        await save(other, "theirs", query_id=other.query_id_of("What is it?"))
+        assert [second.load_result(pointer=one) for one in await second.resume()] == ["mine", "without a query"], kind
+        await save(second, "later", query_id="q3")
+        assert [first.load_result(pointer=one) for one in await first.resume()][-1] == "later", kind
+        assert [other.load_result(pointer=one) for one in await other.resume()] == ["theirs"], kind
+
+
+async def test_a_session_outlives_its_process(tmp_path: Path) -> None:
+    program = (
+        "import asyncio; from llm_common.agents import ToolContextManager as M\n"
+        f"m = M({str(tmp_path)!r}, session_id='chat/7')\n"
+        "asyncio.run(m.save_context('search', {}, 'found', query_id=m.query_id_of('Where?')))"
+    )
+    await in_thread(subprocess.run, [sys.executable, "-c", program], check=True)
+    manager = ToolContextManager(tmp_path, session_id="chat/7")
+    [pointer] = await manager.resume()
+    assert manager.load_result(pointer=pointer) == "found"
+    assert manager.get_pointers_for_query(manager.query_id_of("Where?")) == [pointer]
+
+
+async def test_clearing_a_session_leaves_nothing_to_resume(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path, session_id="chat")
+    await save(manager)
+    await manager.clear()
+    assert await manager.resume() == []
+    assert FileContextPointerStore(tmp_path).list(query_id="chat") == []
+    await save(manager)
+    assert len(await ToolContextManager(tmp_path, session_id="chat").resume()) == 1
+
+
+async def test_a_session_id_follows_the_rules_of_query_ids(tmp_path: Path) -> None:
+    for wrong in ("", "../up", "a\nb", "x" * 190):
+        with pytest.raises(InvalidIdError):
+            ToolContextManager(tmp_path, session_id=wrong)

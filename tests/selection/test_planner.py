@@ -1,0 +1,100 @@
+"""`Planner`: one model call turns a question into tasks, or fails with a reason."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from llm_common.agents import Planner, ToolRegistry
+from llm_common.core.structured import Attempt
+from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, ToolFailedError
+from llm_common.plans import ExecutionPlan
+from llm_common.testing import ScriptedClient
+
+QUESTION = "What does the open order of Ann Lee cost?"
+
+
+def nothing() -> None:
+    pass
+
+
+def tools(count: int = 2) -> ToolRegistry:
+    registry = ToolRegistry()
+    for number in range(count):
+        registry.register(nothing, name=f"look_up_{number}", description=f"Looks up thing {number}.")
+    return registry
+
+
+def reply(*tasks: object) -> str:
+    return json.dumps({"tasks": tasks})
+
+
+def descriptions(plan: ExecutionPlan) -> list[tuple[int, str, list[str]]]:
+    return [(task.id, task.description, [part.description for part in task.sub_tasks]) for task in plan.tasks]
+
+
+async def test_a_question_becomes_numbered_tasks_with_sub_tasks() -> None:
+    client = ScriptedClient([reply({"description": "Find the account", "sub_tasks": ["name", "id"]}, "List orders")])
+    plan = await Planner(client).plan(QUESTION, tools())
+    assert descriptions(plan) == [(1, "Find the account", ["name", "id"]), (2, "List orders", [])]
+
+
+async def test_sub_tasks_may_be_written_as_objects() -> None:
+    client = ScriptedClient([reply({"description": "Find", "sub_tasks": [{"id": 1, "description": "the name"}]})])
+    assert descriptions(await Planner(client).plan(QUESTION, tools())) == [(1, "Find", ["the name"])]
+
+
+async def test_the_prompt_shows_the_tools_and_fences_the_question() -> None:
+    client = ScriptedClient([reply()])
+    await Planner(client, max_tasks=3).plan(QUESTION, tools())
+    system, user = (str(message.content) for message in client.calls[0].messages)
+    assert "look_up_1" in system
+    assert "At most 3 tasks" in system
+    assert QUESTION not in system
+    assert QUESTION in user
+    assert "<<<" in user
+
+
+async def test_a_large_registry_is_shortlisted_for_the_question() -> None:
+    client = ScriptedClient([reply()])
+    await Planner(client, max_catalogue_tokens=500).plan("Looks up thing 777.", tools(1_000))
+    system, user = (str(message.content) for message in client.calls[0].messages)
+    assert "look_up_777" in user
+    assert "look_up_" not in system
+
+
+async def test_no_tools_give_an_empty_plan_without_a_model_call() -> None:
+    client = ScriptedClient([])
+    assert (await Planner(client).plan(QUESTION, ToolRegistry())).tasks == []
+    assert client.calls == []
+
+
+@pytest.mark.parametrize(
+    ("replies", "error"),
+    [
+        (["no plan"], MalformedReplyError),
+        ([reply("one", "two", "three")], MalformedReplyError),
+        ([reply({"description": "  "})], MalformedReplyError),
+        ([reply({"sub_tasks": ["lost"]})], MalformedReplyError),
+        ([LLMTimeoutError("late", timeout_s=1)], LLMTimeoutError),
+    ],
+    ids=["no-json", "too-many", "blank", "no-description", "timeout"],
+)
+async def test_a_failure_raises_and_makes_no_plan_up(replies: Sequence[str | LLMError], error: type[LLMError]) -> None:
+    attempts: list[Attempt] = []
+    with pytest.raises(error):
+        await Planner(ScriptedClient(replies), max_tasks=2).plan(QUESTION, tools(), attempts=attempts)
+    assert len(attempts) == 1
+
+
+async def test_what_cannot_be_planned_with_is_named() -> None:
+    with pytest.raises(ValueError, match="query is blank; pass the user's question"):
+        await Planner(ScriptedClient([])).plan("  ", tools())
+    with pytest.raises(ToolFailedError, match="pass a ToolRegistry"):
+        await Planner(ScriptedClient([])).plan(QUESTION, object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_tasks is 0; it must be 1 to 50"):
+        Planner(ScriptedClient([]), max_tasks=0)
+    with pytest.raises(ValueError, match="timeout_s is 0; it must be above 0"):
+        Planner(ScriptedClient([]), timeout_s=0)
+    with pytest.raises(TypeError):
+        Planner(object())  # type: ignore[arg-type]
