@@ -65,6 +65,9 @@ _LANDMARK: Final = re.compile(
     r'|(?P<encoded>"(?:\\[nrt]|\ )*+\{(?:\\[nrt]|\ )*+\\")'
 )
 _OPENING: Final = re.compile(rf"\s*(?:{_OPENS})")
+_OPENING_STARTS: Final = ("<seed:think", "<thinking", "<thought", "<reasoning", *(mark.lower() for mark in _MARKS))
+_UNENDED_TAG: Final = re.compile(rf"<{_TAGS}(?:\s[^<>]*)?")
+_MAX_CLOSING_CHARS: Final = 64
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Strings and plain text in one match, then a bracket; a quote instead opens a string that never ends.
 _SPAN: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
@@ -128,6 +131,53 @@ def without_thinking(text: str) -> str:
     return answer
 
 
+class AnswerFilter:
+    """Takes the thinking at the beginning out of a text that arrives in pieces.
+
+    What `feed` and then `end` return, joined, is what `without_thinking` makes of the whole. The beginning is held back
+    while it may open thinking, and white space while it may be the end.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._opening: re.Match[str] | None = None
+        self._may_think = True
+        self._has_begun = False
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now; "" if nothing can."""
+        searched = len(self._held)
+        self._held += piece
+        if self._may_think:
+            self._held = self._held.lstrip()
+            self._opening = self._opening or _OPENING.match(self._held)
+            if self._opening is None:
+                self._may_think = _may_open(self._held)
+            else:
+                start = max(self._opening.end(), searched - _MAX_CLOSING_CHARS)
+                if closing := _closing(self._opening).search(self._held, start):
+                    self._held, self._opening, self._may_think = self._held[closing.end() :], None, False
+        return "" if self._may_think else self._shown()
+
+    def end(self) -> str:
+        """What was held back as a possible mark of thinking, and was none."""
+        return "" if self._opening else self._shown()
+
+    def _shown(self) -> str:
+        if not self._has_begun:
+            self._held = self._held.lstrip()
+        text = self._held.rstrip()
+        self._held = self._held[len(text) :]
+        self._has_begun = self._has_begun or bool(text)
+        return text
+
+
+def _may_open(text: str) -> bool:
+    """Whether more text could make this the opening of thinking."""
+    start = text.lower()
+    return bool(_UNENDED_TAG.fullmatch(text)) or any(mark.startswith(start) for mark in _OPENING_STARTS)
+
+
 def parse_whole(text: str) -> object:
     """The JSON object or list that is the whole text, as strict as `extract_json`.
 
@@ -170,11 +220,15 @@ def _candidates(text: str) -> list[str]:
 
 
 def _end_of_thinking(text: str, opening: re.Match[str]) -> int:
-    ends = rf"</{opening['tag']}\s*>" if opening["tag"] else re.escape(_MARKS[opening["mark"]])
-    closing = re.compile(ends, re.IGNORECASE).search(text, opening.end())
+    closing = _closing(opening).search(text, opening.end())
     if closing is None:
         raise _fault("unclosed_thinking")
     return closing.end()
+
+
+def _closing(opening: re.Match[str]) -> re.Pattern[str]:
+    ends = rf"</{opening['tag']}\s*>" if opening["tag"] else re.escape(_MARKS[opening["mark"]])
+    return re.compile(ends, re.IGNORECASE)
 
 
 def _end_of_value(text: str, start: int) -> int:

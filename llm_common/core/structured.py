@@ -7,18 +7,19 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import span
 from llm_common.core.external_errors import external_errors
-from llm_common.core.extraction import extract_json, read_text_calls, without_thinking
+from llm_common.core.extraction import AnswerFilter, extract_json, read_text_calls, without_thinking
 from llm_common.core.http.wire import as_messages
-from llm_common.core.models import LLMMessage, LLMUsage
+from llm_common.core.models import LLMDelta, LLMMessage, LLMUsage
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -50,6 +51,15 @@ class SupportsChat(Protocol):
         response_format: dict[str, Any],
     ) -> Awaitable[object]:
         """A response with the reply as `content`, and a `finish_reason`."""
+
+
+class SupportsStream(Protocol):
+    """What `answer_turn` needs of a client whose answers it passes on as they are written."""
+
+    def stream(
+        self, *, messages: list[LLMMessage], model: str | None, **options: Any
+    ) -> AsyncGenerator[LLMDelta, None]:
+        """Deltas with text, then one with the whole response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +179,73 @@ async def answer_text(
         LLMError: As from `ask`.
         TypeError: `messages` is not a list of messages.
     """
+    turn = await answer_turn(
+        client, messages, model=model, timeout_s=timeout_s, max_tokens=max_tokens, attempts=attempts
+    )
+    return turn.text
 
-    def read(response: _ProviderResponse) -> str:
+
+@dataclass(frozen=True, slots=True)
+class AnswerTurn:
+    """A model's turn: a text without thinking, and the tool calls that it makes.
+
+    Attributes:
+        text: The answer; with calls a remark, or "".
+        calls: As the API gives them, or `{"name", "arguments"}` where the model wrote them as text.
+    """
+
+    text: str
+    calls: tuple[dict[str, Any], ...] = ()
+
+
+async def answer_turn(
+    client: SupportsChat,
+    messages: Sequence[LLMMessage | Mapping[str, Any]],
+    *,
+    model: str | None,
+    timeout_s: float,
+    max_tokens: int | None = None,
+    attempts: list[Attempt] | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    on_text: Callable[[str], None] | None = None,
+) -> AnswerTurn:
+    """The model's next turn: an answer, or calls of the offered tools.
+
+    One call under the rules of `ask`: no retry, and a deadline that always holds.
+
+    Args:
+        client: What answers.
+        messages: As for `ask`.
+        model: As for `ask`.
+        timeout_s: As for `ask`.
+        max_tokens: Limit of the turn; None takes the client's default.
+        attempts: As for `ask`.
+        tools: Definitions in the API's form; the client gets them as `tools`, if there are any.
+        on_text: Called with the text as it comes, without thinking, if the client has an async generator `stream`. The
+            pieces, joined, are the turn's text, unless the call fails.
+
+    Raises:
+        LLMTimeoutError: As from `answer_text`, as are the others.
+        MalformedReplyError: Also tool calls that the model wrote as text and did not finish.
+        LLMError: As from `ask`.
+        TypeError: `messages` is not a list of messages.
+    """
+
+    def read(response: _ProviderResponse) -> AnswerTurn:
         response.check_whole()
-        return without_thinking(response.content)
+        if tools and response.tool_calls:  # a remark may be nothing but thinking
+            return AnswerTurn(AnswerFilter().feed(response.content), response.tool_calls)
+        if tools and (written := read_text_calls(response.content)):
+            return AnswerTurn("", tuple(written))
+        return AnswerTurn(without_thinking(response.content))
 
-    arguments = {"messages": as_messages(messages), "model": model}
-    call = _call(client, timeout_s, arguments | ({} if max_tokens is None else {"max_tokens": max_tokens}), None)
+    arguments: dict[str, Any] = {"messages": as_messages(messages), "model": model}
+    arguments |= {"tools": [dict(tool) for tool in tools]} if tools else {}
+    arguments |= {} if max_tokens is None else {"max_tokens": max_tokens}
+    if on_text is not None and inspect.isasyncgenfunction(inspect.getattr_static(client, "stream", None)):
+        call = _streamed_call(cast("SupportsStream", client), timeout_s, arguments, on_text)
+    else:
+        call = _call(client, timeout_s, arguments, None)
     return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
@@ -274,6 +344,23 @@ async def _call(
         if not inspect.isawaitable(pending):
             raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")
         return _ProviderResponse.of(await pending)
+
+
+async def _streamed_call(
+    client: SupportsStream, timeout_s: float, arguments: dict[str, Any], on_text: Callable[[str], None]
+) -> "_ProviderResponse":
+    """As `_call`, with the text of the answer passed on as it comes."""
+    shown = AnswerFilter()
+    with external_errors(type(client).__name__, timeout_s=timeout_s):
+        async with aclosing(client.stream(**arguments)) as deltas:
+            async for delta in deltas:
+                if text := shown.feed(delta.text):
+                    on_text(text)
+                if delta.response is not None:
+                    if text := shown.end():
+                        on_text(text)
+                    return _ProviderResponse.of(delta.response)
+    raise LLMConnectionError("the stream broke off before the answer was whole; try again")
 
 
 # The `finish_reason` of a whole answer at OpenAI, Anthropic, text-generation-inference and gateways before them.

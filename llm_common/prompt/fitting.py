@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.core.models import MessageRole
+from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
@@ -56,7 +56,8 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
     half of what could stay: the prompts of the next turns then begin alike, as a provider's cache needs.
 
     The tool schemas, the system text and the instructions are never cut: a prompt without the user's question, or with
-    half of its rules, must not be sent.
+    half of its rules, must not be sent. Without instructions the question is the history's last message of the user; it
+    stays, with what follows it.
 
     Args:
         bundle: The prompt; not changed.
@@ -71,22 +72,34 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
         raise TypeError(f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes")
     meter = PromptMeter(counter or DefaultCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
-    _require(meter, tools, "the tool schemas alone take", "give fewer tools")
-    uncut = tools.model_copy(update={"system": bundle.system, "instructions": bundle.instructions})
-    _require(meter, uncut, "system text, instructions and tool schemas, which are never cut, take", "shorten them")
+    uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": _question_of(bundle)})
+    _require(meter, uncut, tools)
     fitted = _without_documents(_without_history(bundle, meter), meter)
     fitted = _with_shorter_background(fitted, meter)
     return _account(bundle, fitted, meter.tokens(fitted))
 
 
-def _require(meter: PromptMeter, bundle: PromptBundle, what: str, remedy: str) -> None:
-    if not meter.fits(bundle):
-        needed, limit = meter.tokens(bundle), bundle.budget.max_input_tokens
-        raise TokenBudgetError(
-            f"{what} {needed} tokens of {limit}; {remedy}, or raise max_input_tokens",
-            needed_tokens=needed,
-            limit_tokens=limit,
-        )
+def _question_of(bundle: PromptBundle) -> list[LLMMessage]:
+    """The end of the history from the user's last message on, where that is the question: without instructions."""
+    if bundle.instructions.strip():
+        return []
+    asked = (number for number, message in enumerate(bundle.history) if message.role == MessageRole.USER)
+    return bundle.history[max(asked, default=len(bundle.history)) :]
+
+
+def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> None:
+    if meter.fits(uncut):
+        return
+    needed, limit = meter.tokens(uncut), uncut.budget.max_input_tokens
+    if meter.fits(tools):
+        what, remedy = f"system text, question and tool schemas, which are never cut, take {needed}", "shorten them"
+    else:
+        what, remedy = f"the tool schemas alone take {meter.tokens(tools)}", "give fewer tools"
+    raise TokenBudgetError(
+        f"{what} tokens of {limit}; {remedy}, or raise max_input_tokens to {needed}",
+        needed_tokens=needed,
+        limit_tokens=limit,
+    )
 
 
 def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPrompt:
@@ -105,14 +118,15 @@ def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPr
 
 def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
     history = bundle.history
-    if not history or meter.fits(bundle):
+    last = len(history) - len(_question_of(bundle))
+    if not last or meter.fits(bundle):
         return bundle
 
     def rest(start: int) -> PromptBundle:
         return bundle.model_copy(update={"history": history[start:]})
 
-    starts = [number for number, message in enumerate(history) if number and message.role == MessageRole.USER]
-    starts.append(len(history))
+    starts = [number for number in range(1, last) if history[number].role == MessageRole.USER]
+    starts.append(last)
     first = starts[min(bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start)))), len(starts) - 1)]
     before = [0, *accumulate(map(meter.message, history))]
     step = max(bundle.budget.max_input_tokens // _STEP_SHARE, 1)

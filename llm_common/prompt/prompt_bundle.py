@@ -1,7 +1,7 @@
 """`PromptBundle`: everything that one model call sends, and its form as messages."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
@@ -19,6 +19,9 @@ _SEED = "llm_common.prompt"  # one nonce for all prompts that do not contain it 
 class TokenBudget(BaseModel):
     """How many tokens a call may take.
 
+    The default fits the window of nearly every model in use. `of_window` makes a larger one: tokens cost money and time,
+    so no default fills a window of a million.
+
     Attributes:
         max_input_tokens: Everything that is sent, tool schemas included; `fit` keeps to it.
         max_output_tokens: The answer; pass it to the client as `max_tokens`.
@@ -26,8 +29,25 @@ class TokenBudget(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_input_tokens: StrictInt = Field(default=2048, ge=0)
+    max_input_tokens: StrictInt = Field(default=8_000, ge=0)
     max_output_tokens: StrictInt = Field(default=512, ge=0)
+
+    @classmethod
+    def of_window(cls, window_tokens: int, *, max_output_tokens: int = 512) -> Self:
+        """The budget that fills a model's window; input and answer share it.
+
+        Args:
+            window_tokens: The window, as the model's maker or the server states it.
+            max_output_tokens: What the answer may take of it.
+
+        Raises:
+            ValueError: The answer would take the whole window.
+        """
+        if window_tokens <= max_output_tokens:
+            raise ValueError(
+                f"a window of {window_tokens} tokens has no room beside an answer of {max_output_tokens}; give less"
+            )
+        return cls(max_input_tokens=window_tokens - max_output_tokens, max_output_tokens=max_output_tokens)
 
 
 @runtime_checkable

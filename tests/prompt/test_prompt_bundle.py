@@ -24,7 +24,7 @@ FULL = PromptBundle(
 
 
 def test_defaults_are_those_of_the_contract_s3_01() -> None:
-    assert (TokenBudget().max_input_tokens, TokenBudget().max_output_tokens) == (2048, 512)
+    assert (TokenBudget().max_input_tokens, TokenBudget().max_output_tokens) == (8_000, 512)
     bundle = PromptBundle(system="s", instructions="i")
     assert (bundle.tools_json_schema, bundle.context_docs, bundle.history) == (None, [], [])
 
