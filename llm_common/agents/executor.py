@@ -29,7 +29,7 @@ from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
-from llm_common.pointers.reading import ContextReading
+from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.selection.results import SelectsTools, ToolSelection
@@ -58,12 +58,13 @@ class StreamEvent(BaseModel):
     | `error` | for a proposed call that was refused also `tool` and `reason`, of the `DroppedCall` |
     | `error` | for a limit that ends the run also `limit`: True |
     | `sources` | list of sources, when there are any, after the last task |
+    | `answer_delta` | text: what the answer goes on with, while the model writes it |
     | `answer` | the `Answer`, at the end of `answer_stream` |
     """
 
     model_config = ConfigDict(frozen=True)
 
-    type: Literal["thinking", "tool_call", "tool_result", "text", "sources", "error", "answer"]
+    type: Literal["thinking", "tool_call", "tool_result", "text", "sources", "error", "answer_delta", "answer"]
     data: Any
 
 
@@ -188,14 +189,19 @@ class AgenticExecutor:
         plan: PlanLike | None = None,
         answering: Answering | None = None,
         resume: bool = False,
+        deltas: bool = True,
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run for the query, then one `answer` event with the `Answer`.
+
+        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the model's call too.
 
         Args:
             query: The user's question.
             plan: How to get the data; None makes the query the only task.
-            answering: Settings of the answer; None takes `Answering()`.
+            answering: Settings of the answer; None takes `Answering()`, with the name of this executor's reader.
             resume: As for `run_stream`.
+            deltas: Whether `answer_delta` events come before the `answer`, as from `Answering.stream`; only of a client
+                that streams.
 
         Raises:
             ValueError: The executor has no client.
@@ -214,10 +220,12 @@ class AgenticExecutor:
                     yield item
                 else:
                     results.append(item)
-        answer = await (answering or Answering()).answer(
-            self.client, self.context_manager, query=query, results=results
-        )
-        yield StreamEvent(type="answer", data=answer)
+        name = self._offload.reader_name if self._offload else self._reader_name or READER_NAME
+        answering = answering or Answering(reader_name=name)
+        parts = answering.stream(self.client, self.context_manager, query=query, results=results, deltas=deltas)
+        async with aclosing(parts):
+            async for part in parts:
+                yield StreamEvent(type="answer" if isinstance(part, Answer) else "answer_delta", data=part)
 
     async def run(
         self,
@@ -230,13 +238,16 @@ class AgenticExecutor:
         """The answer from the plan's tool outputs; arguments as for `answer_stream`.
 
         Returns:
-            The answer; a failure is its `status`. A run with a failed task is not answered.
+            The answer; a failure is its `status`. What failed on the way is in `failures`. A run with a failed task and
+            no successful call is not answered.
 
         Raises:
             ValueError: The executor has no client.
             TypeError: `plan` is no plan; the text says what to pass.
         """
-        async with aclosing(self.answer_stream(query, plan=plan, answering=answering, resume=resume)) as events:
+        async with aclosing(
+            self.answer_stream(query, plan=plan, answering=answering, resume=resume, deltas=False)
+        ) as events:
             [answer] = [event.data async for event in events if event.type == "answer"]
         assert isinstance(answer, Answer)
         return answer

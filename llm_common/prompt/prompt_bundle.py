@@ -19,8 +19,8 @@ _SEED = "llm_common.prompt"  # one nonce for all prompts that do not contain it 
 class TokenBudget(BaseModel):
     """How many tokens a call may take.
 
-    The default fits the window of nearly every model in use. `of_window` makes a larger one: tokens cost money and time,
-    so no default fills a window of a million.
+    The default fits the window of nearly every model in use. `of_window` makes a larger budget: tokens cost money and
+    time, so no default fills a window of a million.
 
     Attributes:
         max_input_tokens: Everything that is sent, tool schemas included; `fit` keeps to it.

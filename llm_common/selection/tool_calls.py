@@ -104,7 +104,7 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
     return CheckedCalls(tuple(calls), tuple(dropped), tuple(notes))
 
 
-def read_native_calls(tool_calls: list[dict[str, Any]]) -> object:
+def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
     """Native tool calls as the object that the prompt asks for; a model that makes these expects to see the results."""
     calls = []
     for tool_call in tool_calls:

@@ -1,0 +1,334 @@
+"""Answers for which the model reads stored outputs back."""
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from llm_common.agents import (
+    AgenticExecutor,
+    Answer,
+    Answering,
+    InMemoryContextPointerStore,
+    LexicalToolSelector,
+    OffloadPolicy,
+    SubTaskResult,
+    TokenBudget,
+    ToolContextManager,
+    ToolRegistry,
+)
+from llm_common.core import ExactCounter, LLMMessage, LLMResponse, LLMUsage
+from llm_common.errors import LLMStatusError
+from llm_common.testing import ScriptedClient
+from llm_common.text.canonical import stable_json
+
+ROWS = [{"order": f"A-{number}", "state": "sent", "euros": 90_001 if number == 1_500 else 7} for number in range(4_000)]
+QUESTION = "What did the dearest order cost?"
+SMALL = TokenBudget(max_input_tokens=4_000, max_output_tokens=200)
+
+
+async def session(*results: Any) -> ToolContextManager:
+    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
+    for number, result in enumerate(results):
+        await manager.save_context("orders", {"page": number}, result)
+    return manager
+
+
+def call(arguments: object, name: str = "read_context", call_id: str = "c1") -> dict[str, Any]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def calls(*made: dict[str, Any], text: str | None = None) -> LLMResponse:
+    usage = LLMUsage(prompt_tokens=100, completion_tokens=5, total_tokens=105)
+    return LLMResponse(
+        id="1", model="m", content=text, tool_calls=list(made), finish_reason="tool_calls", usage=usage, cost_usd=0.25
+    )
+
+
+def found(pointer_id: str) -> dict[str, Any]:
+    return {"pointer_id": pointer_id, "select": {"filter": "max_by(@, &euros)"}}
+
+
+def texts_of(messages: Sequence[LLMMessage]) -> str:
+    return "\n".join(str(message.content) for message in messages)
+
+
+class PlainClient:
+    """A client whose `chat_completion` takes no tools."""
+
+    def __init__(self, replies: list[str]) -> None:
+        self.replies = replies
+        self.prompts: list[list[LLMMessage]] = []
+
+    async def chat_completion(
+        self, *, messages: list[LLMMessage], model: str | None, max_tokens: int, **_: None
+    ) -> LLMResponse:
+        raise AssertionError("overridden")
+
+
+class ToollessClient(PlainClient):
+    async def chat_completion(  # type: ignore[override]
+        self, *, messages: list[LLMMessage], model: str | None, max_tokens: int
+    ) -> LLMResponse:
+        self.prompts.append(messages)
+        return LLMResponse(id="1", model="m", content=self.replies.pop(0), finish_reason="stop")
+
+
+async def test_outputs_that_are_shown_whole_are_not_offered_again() -> None:
+    client = ScriptedClient(["It cost 6 euros."])
+    answer = await Answering().answer(client, await session(ROWS[:3]), query=QUESTION)
+    assert (answer.status, answer.reads, len(answer.attempts)) == ("ok", (), 1)
+    assert client.calls[0].options == {}
+    assert "read_context" not in texts_of(client.calls[0].messages)
+
+
+async def test_a_model_that_does_not_ask_to_read_costs_one_call() -> None:
+    client = ScriptedClient(["I would have to look."])
+    answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
+    assert (answer.text, len(client.calls)) == ("I would have to look.", 1)
+    [tool] = client.calls[0].options["tools"]
+    assert tool["function"]["name"] == "read_context"
+
+
+async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    client = ScriptedClient([calls(call(found(pointer.pointer_id)), text="Let me look."), "It cost 90001 euros."])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    assert (answer.status, answer.text, answer.failures) == ("ok", "It cost 90001 euros.", ())
+    [read] = answer.reads
+    assert (read.pointer_id, read.args, read.problem) == (pointer.pointer_id, found(pointer.pointer_id), "")
+    assert 0 < read.tokens <= 1_000
+    first, second = (request.messages for request in client.calls)
+    assert f"- {pointer.pointer_id} " in texts_of(first)
+    assert "you have not read whole" in texts_of(first)
+    assert "90001" not in texts_of(first)
+    asked, result = second[len(first) :]
+    assert second[: len(first)] == first
+    assert asked.tool_calls is not None
+    assert (asked.role, asked.content, result.role) == ("assistant", None, "tool")
+    assert result.tool_call_id == asked.tool_calls[0]["id"] == "c1"
+    assert '{"order":"A-1500","state":"sent","euros":90001}' in str(result.content)
+    assert (answer.usage.total_tokens, answer.cost_usd) == (105, None)
+
+
+async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
+    manager = await session(ROWS)
+    usage = LLMUsage(prompt_tokens=50, completion_tokens=1, total_tokens=51)
+    last = LLMResponse(id="2", model="m", content="90001", finish_reason="stop", usage=usage, cost_usd=0.5)
+    client = ScriptedClient([calls(call(found("x"))), last])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    assert (answer.usage.prompt_tokens, answer.usage.total_tokens, answer.cost_usd) == (150, 156, 0.75)
+    assert Answer(status="no_data").cost_usd == 0
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_a_model_without_tools_reads_by_json(fenced: bool) -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
+    client = ToollessClient([f"```json\n{reply}\n```" if fenced else reply, "It cost 90001 euros."])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)  # type: ignore[arg-type]
+    assert (answer.text, [read.pointer_id for read in answer.reads]) == ("It cost 90001 euros.", [pointer.pointer_id])
+    first, second = client.prompts
+    assert '{"tool": "read_context", "args": {"pointer_id"' in str(first[0].content)
+    asked, result = second[len(first) :]
+    assert (asked.role, result.role) == ("assistant", "user")
+    assert "90001" in str(result.content)
+
+
+@pytest.mark.parametrize(
+    "reply", ['{"euros": 90001}', "It is in [brackets] and {braces}.", '{"tool": "other", "args": {}}', "{not json}"]
+)
+async def test_json_that_is_no_call_is_the_answer(reply: str) -> None:
+    client = ScriptedClient([reply])
+    answering = Answering(budget=SMALL, native_tools=False)
+    answer = await answering.answer(client, await session(ROWS), query=QUESTION)
+    assert (answer.text, answer.reads) == (reply, ())
+    assert "tools" not in client.calls[0].options
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_an_endpoint_that_takes_no_tools_is_asked_by_json(status: int) -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    refusal = LLMStatusError("refused", status=status, body="this model does not support tools")
+    reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
+    client = ScriptedClient([refusal, reply, "It cost 90001 euros."])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    assert (answer.text, len(answer.reads), len(answer.attempts)) == ("It cost 90001 euros.", 1, 3)
+    assert ["tools" in request.options for request in client.calls] == [True, False, False]
+
+
+async def test_another_refusal_is_not_repeated() -> None:
+    client = ScriptedClient([LLMStatusError("refused", status=400, body="bad temperature")])
+    answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
+    assert (answer.status, len(client.calls)) == ("error", 1)
+
+
+async def test_a_read_that_fails_is_told_to_the_model() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    told = {
+        "no such id": (call({"pointer_id": "0" * 12}), "no stored result of this session has this id"),
+        "no path": (call({"pointer_id": pointer.pointer_id, "select": {"path": "/x"}}), "leads nowhere"),
+        "no object": (call('{"pointer_id": '), "not one whole JSON object"),
+        "another tool": (call({}, name="search"), "no tool of this name. Call read_context"),
+        "no id": (call({}), "pointer_id"),
+    }
+    for reply, problem in told.values():
+        client = ScriptedClient([calls(reply), "It could not be read."])
+        answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+        assert (answer.status, answer.text) == ("ok", "It could not be read.")
+        assert problem in str(client.calls[1].messages[-1].content)
+        assert problem in answer.reads[0].problem
+
+
+async def test_a_json_call_that_is_not_whole_is_told_to_the_model() -> None:
+    client = ScriptedClient(['{"tool": "read_context", "args": {"pointer_id": x}}', "No."])
+    answering = Answering(budget=SMALL, native_tools=False)
+    answer = await answering.answer(client, await session(ROWS), query=QUESTION)
+    assert answer.text == "No."
+    assert "not one whole JSON object" in str(client.calls[1].messages[-1].content)
+
+
+async def test_after_the_last_read_the_model_must_answer() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    whole = {"pointer_id": pointer.pointer_id}
+    client = ScriptedClient([calls(call(whole), call(whole, call_id="c2")), calls(call(whole)), "Done."])
+    answer = await Answering(budget=SMALL, max_reads=1).answer(client, manager, query=QUESTION)
+    assert (answer.text, len(answer.reads)) == ("Done.", 1)
+    assert ["tools" in request.options for request in client.calls] == [True, True, False]
+    first, refused, *_, last = client.calls[2].messages[-5:]
+    assert "No reads are left" in str(client.calls[1].messages[-2].content)
+    assert str(client.calls[1].messages[-1].content) == str(last.content)
+    assert "No reads are left: answer now" in str(last.content)
+    assert first != refused
+
+
+async def test_a_model_that_goes_on_reading_gives_no_answer() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
+    answering = Answering(budget=SMALL, native_tools=False, max_reads=2)
+    client = ScriptedClient([], default=reply)
+    answer = await answering.answer(client, manager, query=QUESTION)
+    assert (answer.status, answer.text, len(answer.reads), len(client.calls)) == ("invalid", None, 2, 4)
+    assert "asked to read again" in answer.problem
+    assert answer.attempts[-1].reason == "reads_again"
+
+
+async def test_no_reads_are_offered_where_none_are_allowed() -> None:
+    client = ScriptedClient(["Unknown."])
+    await Answering(budget=SMALL, max_reads=0).answer(client, await session(ROWS), query=QUESTION)
+    assert client.calls[0].options == {}
+
+
+async def test_an_output_that_is_gone_is_a_failure_and_not_offered() -> None:
+    manager = await session(ROWS, ROWS[:2000])
+    gone, kept = manager.get_all_pointers()
+    manager.pointer_store.delete(query_id=manager.session_id, pointer_ids=[gone.pointer_id])
+    client = ScriptedClient(["Unknown."])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    prompt = texts_of(client.calls[0].messages)
+    assert answer.failures == (f"the stored output {gone.pointer_id} cannot be loaded",)
+    assert f"- {answer.failures[0]}" in prompt
+    assert f"- {gone.pointer_id} " not in prompt
+    assert f"- {kept.pointer_id} " in prompt
+
+
+async def test_the_reader_has_the_name_that_the_executor_gives_it(tmp_path: Path) -> None:
+    tools = ToolRegistry()
+
+    @tools.tool(read_only=True)
+    async def orders(customer: str) -> list[dict[str, Any]]:
+        """List the orders of a customer."""
+        return ROWS
+
+    for options in ({"read_back": "fetch"}, {"offload": OffloadPolicy(reader_name="fetch")}):
+        client = ScriptedClient(["Unknown."])
+        runner = AgenticExecutor(client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector(), **options)
+        await runner.run('List the orders of the customer "Ines"')
+        [tool] = client.calls[-1].options["tools"]
+        assert tool["function"]["name"] == "fetch"
+        assert "Read them with fetch and the id" in texts_of(client.calls[-1].messages)
+
+
+async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
+    async def hang(_: Sequence[LLMMessage]) -> str:
+        await asyncio.sleep(60)
+        return "late"
+
+    client = ScriptedClient([calls(call({})), hang])
+    answer = await Answering(budget=SMALL, timeout_s=0.3).answer(client, await session(ROWS), query=QUESTION)
+    assert (answer.status, len(answer.reads)) == ("timeout", 1)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000))
+async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(seed: int) -> None:
+    chance, counter = random.Random(seed), ExactCounter()
+    texts = ["word " * chance.randint(1, 4_000), ROWS[: chance.randint(1, 900)], "日本語 " * chance.randint(1, 3_000)]
+    manager = await session(*chance.sample(texts, chance.randint(1, 3)))
+    ids = [pointer.pointer_id for pointer in manager.get_all_pointers()]
+    budget = TokenBudget(max_input_tokens=chance.randint(700, 6_000), max_output_tokens=400)
+
+    def model(messages: list[LLMMessage]) -> LLMResponse | str:
+        if chance.random() < 0.3:
+            return "Done."
+        made = [
+            call({"pointer_id": chance.choice(ids)}, call_id=f"c{number}") for number in range(chance.randint(1, 3))
+        ]
+        junk = call({"pointer_id": "x" * chance.choice((3, 3_000))}, call_id="junk")
+        return calls(*made, junk)
+
+    client = ScriptedClient([], default=model)
+    answering = Answering(budget=budget, counter=counter, max_reads=chance.randint(0, 5))
+    answer = await answering.answer(client, manager, query=QUESTION)
+    assert len(answer.reads) <= answering.max_reads
+    assert len(client.calls) <= answering.max_reads + 2
+    for request in client.calls:
+        tools = request.options.get("tools")
+        tokens = counter.count(stable_json(tools)) if tools else 0
+        tokens += sum(counter.count(str(message.content or "")) for message in request.messages)
+        tokens += sum(counter.count(json.dumps(message.tool_calls)) for message in request.messages)
+        assert tokens <= budget.max_input_tokens
+        assert answer.prompt_tokens <= budget.max_input_tokens
+        asked = [made["id"] for message in request.messages for made in message.tool_calls or ()]
+        assert asked == [message.tool_call_id for message in request.messages if message.role == "tool"]
+
+
+async def test_a_failed_task_beside_others_is_answered_with_what_failed() -> None:
+    manager = await session(ROWS[:2])
+    results = [
+        SubTaskResult(task_id=1, sub_task_id=0, success=True, result=[{"tool": "orders", "output": 1}], error="a slip"),
+        SubTaskResult(task_id=2, sub_task_id=0, success=False, error="prices raised OSError: 503"),
+    ]
+    client = ScriptedClient(["A-1 was sent; its price could not be looked up."])
+    answer = await Answering().answer(client, manager, query="What was sent, at what price?", results=results)
+    assert answer.status == "ok"
+    assert answer.failures == ("task 2 failed: prices raised OSError: 503", "a slip")
+    assert "- task 2 failed: prices raised OSError: 503\n- a slip" in texts_of(client.calls[0].messages)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [None, "No tools called", [], [{"tool": "x", "error": "x failed"}]],
+    ids=["none", "text", "empty", "failed"],
+)
+async def test_a_failed_task_with_nothing_gathered_asks_no_model(result: object) -> None:
+    results = [
+        SubTaskResult(task_id=1, sub_task_id=0, success=True, result=result),
+        SubTaskResult(task_id=2, sub_task_id=0, success=False, error="prices raised OSError"),
+    ]
+    client = ScriptedClient([])
+    answer = await Answering().answer(client, await session(), query="What?", results=results)
+    assert (answer.status, answer.failures) == ("no_data", ("task 2 failed: prices raised OSError",))
+    assert (answer.problem, client.calls, answer.cost_usd) == (answer.failures[0], [], 0)

@@ -1,0 +1,267 @@
+"""Answers that are shown while the model writes them."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.agents import (
+    AgenticExecutor,
+    Answer,
+    Answering,
+    ContextRelevanceSelector,
+    InMemoryContextPointerStore,
+    LexicalRelevanceSelector,
+    LexicalToolSelector,
+    TokenBudget,
+    ToolContextManager,
+    ToolRegistry,
+)
+from llm_common.core import LLMDelta, LLMMessage, LLMResponse, OpenAICompatibleClient
+from llm_common.core.extraction import AnswerFilter, without_thinking
+from llm_common.errors import LLMConnectionError, MalformedReplyError
+from llm_common.testing import ScriptedClient
+from tests.core.loopback import Script, Wire, answer as always, loopback, ok, raw
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+ROWS = [{"order": number, "euros": 90_001 if number == 1_500 else 7} for number in range(4_000)]
+SMALL = Answering(budget=TokenBudget(max_input_tokens=4_000, max_output_tokens=200))
+
+
+def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}
+    return b"data: " + json.dumps({"id": "c1", "model": "served", "choices": [choice]}).encode() + b"\n\n"
+
+
+def stream(*texts: str, **more: Any) -> Script:
+    return raw(HEAD, *(delta(text) for text in texts), delta("", "stop", **more), DONE)
+
+
+def read(call_id: str, **args: Any) -> dict[str, Any]:
+    call = {"index": 0, "id": call_id, "function": {"name": "read_context", "arguments": json.dumps(args)}}
+    return {"tool_calls": [call]}
+
+
+async def session(*results: Any) -> ToolContextManager:
+    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
+    for number, result in enumerate(results):
+        await manager.save_context("orders", {"page": number}, result)
+    return manager
+
+
+async def told(
+    client: Any, manager: ToolContextManager, answering: Answering = SMALL, **options: Any
+) -> tuple[list[str], Answer]:
+    async with aclosing(answering.stream(client, manager, query="What did it cost?", **options)) as parts:
+        *texts, answer = [part async for part in parts]
+    assert isinstance(answer, Answer)
+    return [str(text) for text in texts], answer
+
+
+async def test_deltas_come_before_the_answer_and_make_it_up(tmp_path: Path) -> None:
+    tools = ToolRegistry()
+
+    @tools.tool(read_only=True)
+    async def weather(city: str) -> str:
+        """Report the weather of a city."""
+        return "Snow"
+
+    whole = always(200, ok("It snows."))
+    async with loopback(stream("It ", "snows."), whole) as server, OpenAICompatibleClient(server.config()) as client:
+        runner = AgenticExecutor(client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector())
+        async with aclosing(runner.answer_stream('Report the weather of the city "Oslo"')) as events:
+            found = [event async for event in events]
+        again = await runner.run('Report the weather of the city "Oslo"')
+    assert [event.type for event in found][3:] == ["answer_delta", "answer_delta", "answer"]
+    assert "".join(event.data for event in found[3:-1]) == found[-1].data.text == again.text == "It snows."
+    assert ["stream" in request.body for request in server.requests] == [True, False]
+
+
+async def test_thinking_is_not_shown() -> None:
+    texts = ["<th", "ink>It is Os", "lo", "</think>\n\n", "Snow", " <think> ", "so.  "]
+    async with loopback(stream(*texts)) as server, OpenAICompatibleClient(server.config()) as client:
+        shown, answer = await told(client, await session())
+    assert "".join(shown) == answer.text == "Snow <think> so."
+
+
+PIECES = ("<think>", "</think>", "<", "thi", "nk>", " ", "\n", "a", "[THINK]", "[/THINK]", "</", "<Reasoning x>", "◁")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8))
+def test_a_text_in_pieces_is_shown_as_the_whole_without_thinking(pieces: list[str]) -> None:
+    shown = AnswerFilter()
+    text = "".join([*(shown.feed(piece) for piece in pieces), shown.end()])
+    try:
+        assert text == without_thinking("".join(pieces))
+    except MalformedReplyError:
+        assert text == ""
+
+
+@pytest.mark.parametrize("remark", ["", "Let me look. "])
+async def test_only_the_answer_after_the_reads_is_shown(remark: str) -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    turns = [
+        stream(remark, **read("c1", pointer_id=pointer.pointer_id)),
+        stream(remark, **read("c2", pointer_id="none")),
+        stream("90001 ", "euros."),
+    ]
+    async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, answer = await told(client, manager)
+    assert "".join(texts) == answer.text == "90001 euros."
+    assert [bool(each.problem) for each in answer.reads] == [False, True]
+
+
+async def test_a_long_text_before_a_read_is_shown_and_begins_the_answer() -> None:
+    manager = await session(ROWS)
+    long = "What I know so far. " * 20
+    turns = [stream(long, **read("c1", pointer_id="none")), stream("Done.")]
+    async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, answer = await told(client, manager)
+    assert "".join(texts) == answer.text == f"{long.strip()}\n\nDone."
+
+
+async def test_a_call_by_json_is_not_shown() -> None:
+    manager = await session(ROWS)
+    answering = SMALL.model_copy(update={"native_tools": False})
+    turns = [stream(' {"tool": "read_', 'context", "args": {"pointer_id": "x"}}'), stream("``", "no` ", "answer.")]
+    async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, answer = await told(client, manager, answering)
+    assert "".join(texts) == answer.text == "``no` answer."
+    assert len(answer.reads) == 1
+
+
+@pytest.mark.parametrize(
+    ("chunks", "status"),
+    [
+        ([HEAD, delta("It sn")], "error"),
+        ([HEAD, delta("It sn", "length"), DONE], "invalid"),
+        ([HEAD, delta("It sn"), b"data: {oops\n\n"], "invalid"),
+        ([HEAD, delta("It sn"), b'data: {"error": {"code": 500, "message": "x"}}\n\n'], "error"),
+    ],
+    ids=["cut", "too-long", "garbage", "error"],
+)
+async def test_a_stream_that_breaks_off_is_no_answer(chunks: Sequence[bytes], status: str) -> None:
+    async with loopback(raw(*chunks)) as server, OpenAICompatibleClient(server.config(max_attempts=1)) as client:
+        texts, answer = await told(client, await session())
+    assert (texts, answer.status, answer.text) == (["It sn"], status, None)
+    assert answer.problem
+
+
+class Pieces(ScriptedClient):
+    """Streams, without a response at the end."""
+
+    async def stream(self, **options: Any) -> AsyncGenerator[LLMDelta, None]:
+        yield LLMDelta(text="It sn")
+
+
+async def test_a_stream_without_an_end_is_no_answer() -> None:
+    texts, answer = await told(Pieces([]), await session())
+    assert (texts, answer.status, answer.text) == (["It sn"], "error", None)
+
+
+async def test_a_client_that_does_not_stream_gives_no_deltas() -> None:
+    texts, answer = await told(ScriptedClient(["Snow."]), await session())
+    assert (texts, answer.text) == ([], "Snow.")
+
+
+def dripping(ended: asyncio.Event) -> Script:
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(HEAD)
+        try:
+            while True:
+                await wire.send(delta("word "))
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    return script
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
+    ended, begun = asyncio.Event(), asyncio.Event()
+
+    async def leave(client: OpenAICompatibleClient) -> None:
+        async with aclosing(Answering().stream(client, await session(), query="Why?")) as parts:
+            async for _ in parts:
+                begun.set()
+                if how == "closed":
+                    return
+
+    async with loopback(dripping(ended)) as server, OpenAICompatibleClient(server.config(timeout_s=60)) as client:
+        task = asyncio.create_task(leave(client))
+        await asyncio.wait_for(begun.wait(), timeout=10)
+        if how == "cancelled":
+            task.cancel()
+        await asyncio.wait([task])
+        await asyncio.wait_for(ended.wait(), timeout=10)
+        assert client.usage.calls == 0
+
+
+async def test_a_model_may_choose_the_outputs_that_are_shown() -> None:
+    manager = await session("the first text", "the second text")
+    first, second = manager.get_all_pointers()
+    chooser = ScriptedClient([json.dumps({"pointer_ids": [second.pointer_id]})])
+    client = ScriptedClient(["Twelve."])
+    answering = Answering(selector=ContextRelevanceSelector(chooser), max_reads=0)
+    answer = await answering.answer(client, manager, query="How much is it?")
+    [request] = client.calls
+    prompt = "\n".join(str(message.content) for message in request.messages)
+    assert "the second text" in prompt
+    assert "the first text" not in prompt
+    assert answer.context is not None
+    assert [pointer.pointer_id for pointer in answer.context.outputs] == [second.pointer_id]
+    assert len(answer.attempts) == 2
+    assert first.pointer_id not in prompt
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"), [(LLMConnectionError("down"), "error"), ("no JSON", "invalid")], ids=["down", "unreadable"]
+)
+async def test_a_failed_choice_shows_nothing_and_says_so(reply: str | Exception, status: str) -> None:
+    client = ScriptedClient([])
+    answering = Answering(selector=ContextRelevanceSelector(ScriptedClient([reply])))
+    answer = await answering.answer(client, await session("a text"), query="How much is it?")
+    assert (answer.status, answer.text, answer.context, client.calls) == (status, None, None, [])
+    assert answer.failures == (answer.problem,)
+    assert "could not be chosen" in answer.problem
+    assert len(answer.attempts) == 1
+
+
+async def test_a_choice_by_words_needs_no_model() -> None:
+    client = ScriptedClient(["Twelve."])
+    answering = Answering(selector=LexicalRelevanceSelector(max_selected=1))
+    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
+    await manager.save_context("prices", {"of": "tea"}, "tea: 12")
+    await manager.save_context("prices", {"of": "coal"}, "coal: 90")
+    answer = await answering.answer(client, manager, query="What does tea cost?")
+    assert answer.context is not None
+    assert [pointer.args for pointer in answer.context.outputs] == [{"of": "tea"}]
+
+
+async def test_an_empty_choice_is_answered_without_outputs() -> None:
+    client = ScriptedClient(["I do not know."])
+    answering = Answering(selector=ContextRelevanceSelector(ScriptedClient(['{"pointer_ids": []}'])), max_reads=0)
+    answer = await answering.answer(client, await session("a text"), query="How much is it?")
+    assert (answer.status, answer.failures) == ("ok", ())
+    assert "a text" not in "\n".join(str(message.content) for message in client.calls[0].messages)
+
+
+async def test_a_remark_of_thought_alone_beside_a_call_is_none() -> None:
+    manager = await session(ROWS)
+    call = {"id": "c", "type": "function", "function": {"name": "read_context", "arguments": "{}"}}
+    reply = LLMResponse(id="1", model="m", content="<think>hm</think>", tool_calls=[call], finish_reason="tool_calls")
+
+    def answer_after(messages: list[LLMMessage]) -> str:
+        return f"{messages[-2].content}"
+
+    answer = await SMALL.answer(ScriptedClient([reply, answer_after]), manager, query="What did it cost?")
+    assert (answer.text, len(answer.reads)) == ("None", 1)
