@@ -544,7 +544,7 @@ MISTAKES = [
             PromptBundle(system="Be kind. " * 300, instructions="Why?", budget=TokenBudget(max_input_tokens=50))
         ),
         TokenBudgetError,
-        "system text, instructions and tool schemas, which are never cut, take 914 tokens of 50; shorten them, or raise max_input_tokens",
+        "system text, question and tool schemas, which are never cut, take 914 tokens of 50; shorten them, or raise max_input_tokens to 914",
     ),
     Mistake(
         "a number as the plan",

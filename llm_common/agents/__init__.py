@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from llm_common._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from llm_common.agents.answer_reading import ContextRead as ContextRead
     from llm_common.agents.answering import (
         Answer as Answer,
         Answering as Answering,

@@ -124,11 +124,11 @@ class ReadOffer:
             update={**update, "system": "\n\n".join(filter(None, [bundle.system, self.instructions]))}
         )
 
-    def calls_of(self, turn: AnswerTurn) -> list[_ReadCall]:
-        """The calls of a turn; none if it is the answer."""
+    def calls_of(self, turn: AnswerTurn, *, number: int) -> list[_ReadCall]:
+        """The calls of a turn, of which the first has that number; none if it is the answer."""
         if self.native:
             read = read_native_calls(list(turn.calls))["calls"]
-            ids = [call.get("id") or f"call_{number}" for number, call in enumerate(turn.calls)]
+            ids = [call.get("id") or f"call_{place}" for place, call in enumerate(turn.calls, start=number)]
             return [
                 _ReadCall(str(each), str(facts["tool"]), facts["args"] if isinstance(facts["args"], dict) else None)
                 for each, facts in zip(ids, read, strict=True)
@@ -331,7 +331,7 @@ class AnswerRun:
             tools=tools,
             on_text=held,
         )
-        calls = offer.calls_of(turn) if offer else []
+        calls = offer.calls_of(turn, number=len(self.reads)) if offer else []
         was_shown = held is not None and held.passed
         if held is not None and not calls:
             held.release()

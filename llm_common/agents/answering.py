@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.agents.answer_reading import AnswerRun, ContextRead, ReadOffer, Unread, takes_tools
-from llm_common.agents.call_failures import failures_of, failures_text, has_output
 from llm_common.agents.context_pointers import ContextPointer, ContextRelevanceSelector, LexicalRelevanceSelector
 from llm_common.agents.session import ToolContextManager
 from llm_common.context import ContextBundle, ContextSelectionRequest, ContextSelector, classify_intent
@@ -25,6 +24,7 @@ from llm_common.plans import SubTaskResult
 from llm_common.pointers.reading import READER_NAME
 from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, count_prompt_tokens, fit
 from llm_common.selection.results import RelevanceSelection
+from llm_common.text.display import one_line
 from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS
 from llm_common.tools.tool import third_party_code
 
@@ -39,6 +39,9 @@ _CONTEXT_SHARE = 4, 5  # of the input; the rest is for the question, the history
 _READING_SHARE = 4  # reading back gets at most a fourth of the input
 _MIN_READING_TOKENS = 300  # the smallest piece of an output, with the call
 _LOST = "unavailable"
+_FAILED_TITLE = "Failed while the context was gathered"
+_MAX_FAILURES = 10
+_MAX_FAILURE_CHARS = 500
 _SPEAKERS = frozenset({MessageRole.USER, MessageRole.ASSISTANT})
 
 
@@ -184,11 +187,11 @@ class Answering(BaseModel):
         *,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        failures = tuple(failures_of(results))
+        failures = tuple(_failures_of(results))
         answer = Answer(status="error", results=tuple(results), failures=failures)
         failed = [result for result in results if not result.success]
-        if failed and not any(map(has_output, results)):
-            return answer.model_copy(update={"status": "no_data", "problem": failures_of(failed)[0]})
+        if failed and not any(map(_has_output, results)):
+            return answer.model_copy(update={"status": "no_data", "problem": _failures_of(failed)[0]})
         chosen, selection = await self._choose(manager, query)
         attempts = selection.attempts if selection else ()
         if selection and selection.failed and not chosen:
@@ -245,12 +248,12 @@ class Answering(BaseModel):
     async def _prompt(self, manager: ToolContextManager, question: "_Question", *, native: bool) -> "_Prompt":
         """The prompt within the budget; it offers to read where it does not show every output whole."""
         budget, (part, of) = self.budget.max_input_tokens, _CONTEXT_SHARE
-        alone = _with_documents(question.base, failures_text(question.failures)).model_copy(update={"history": []})
+        alone = _with_documents(question.base, _failures_text(question.failures)).model_copy(update={"history": []})
         limit = min(budget * part // of, budget - count_prompt_tokens(alone, self.counter))
         context = await self._pack(manager, question, limit)
         lost = [f"the stored output {each.id} cannot be loaded" for each in context.dropped if each.reason == _LOST]
         failures = (*question.failures, *lost)
-        told = failures_text(failures)
+        told = _failures_text(failures)
         reserve = min(self.max_reads * DEFAULT_LIMIT_TOKENS, budget // _READING_SHARE)
         reads = reserve >= _MIN_READING_TOKENS and hasattr(manager, "load_payload")  # managers of others have none
         if reads and Unread.of(context, manager).ids:
@@ -328,3 +331,22 @@ class _Prompt:
 def _with_documents(bundle: PromptBundle, *documents: str) -> PromptBundle:
     """The bundle with documents before its own, since `fit` drops the last ones first."""
     return bundle.model_copy(update={"context_docs": [*filter(None, documents), *bundle.context_docs]})
+
+
+def _failures_of(results: Sequence[SubTaskResult]) -> list[str]:
+    """What failed in each task, as its result says; a task without failures adds nothing."""
+    failed = [f"task {each.task_id} failed: {each.error or 'no reason given'}" for each in results if not each.success]
+    return failed + [result.error for result in results if result.success and result.error]
+
+
+def _has_output(result: SubTaskResult) -> bool:
+    """Whether a call of the task succeeded."""
+    calls = result.result if isinstance(result.result, list) else []
+    return any(isinstance(call, Mapping) and "error" not in call for call in calls)
+
+
+def _failures_text(failures: Sequence[str]) -> str:
+    """The failures for a prompt, the first ten in a line each; "" without."""
+    lines = [f"- {one_line(text, max_chars=_MAX_FAILURE_CHARS)}" for text in failures[:_MAX_FAILURES]]
+    more = [f"and {len(failures) - _MAX_FAILURES} more"] if len(failures) > _MAX_FAILURES else []
+    return "\n".join([_FAILED_TITLE, *lines, *more]) if lines else ""

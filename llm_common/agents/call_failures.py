@@ -4,12 +4,12 @@ A line holds the class and the text of what the tool raised, after two replaceme
 out, and a text that was an argument of the call, and so may be the user's, becomes the argument's name in brackets.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from traceback import format_exception_only
 from typing import Any
 
 from llm_common.errors import ToolError, ToolFailedError
-from llm_common.plans import SubTaskResult, ToolCall
+from llm_common.plans import ToolCall
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.tool_calls import DroppedCall
 from llm_common.text.display import one_line
@@ -17,9 +17,6 @@ from llm_common.tools.tool import ToolResult
 
 MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 64
-_FAILED_TITLE = "Failed while the context was gathered"
-_MAX_FAILURES = 10
-_MAX_FAILURE_CHARS = 500
 _MIN_ARGUMENT_CHARS = 8  # shorter ones are words such as `read`, which a message needs
 _MAX_ARGUMENT_DEPTH = 8
 
@@ -62,25 +59,6 @@ def error_type(error: BaseException) -> str:
     while isinstance(error, ToolFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return type(error).__name__
-
-
-def failures_of(results: Sequence[SubTaskResult]) -> list[str]:
-    """What failed in each task, as its result says; a task without failures adds nothing."""
-    failed = [f"task {each.task_id} failed: {each.error or 'no reason given'}" for each in results if not each.success]
-    return failed + [result.error for result in results if result.success and result.error]
-
-
-def has_output(result: SubTaskResult) -> bool:
-    """Whether a call of the task succeeded."""
-    calls = result.result if isinstance(result.result, list) else []
-    return any(isinstance(call, Mapping) and "error" not in call for call in calls)
-
-
-def failures_text(failures: Sequence[str]) -> str:
-    """The failures for a prompt, the first ten in a line each; "" without."""
-    lines = [f"- {one_line(text, max_chars=_MAX_FAILURE_CHARS)}" for text in failures[:_MAX_FAILURES]]
-    more = [f"and {len(failures) - _MAX_FAILURES} more"] if len(failures) > _MAX_FAILURES else []
-    return "\n".join([_FAILED_TITLE, *lines, *more]) if lines else ""
 
 
 def _name(tool: str, redactor: Redactor) -> str:
