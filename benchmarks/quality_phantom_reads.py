@@ -2,8 +2,9 @@
 
 Each question has its answer in the part that the preview leaves out, and a value of the same kind in sight. Counted are
 the questions for which the model read the output, right answers, answers that say that it is not known, replies that
-are no answer (cut off, or empty), and made-up answers. The wording of today's previews stands beside the earlier one, which said where more can be read, but not that the
-rest has not been read. `Answering` is the whole way: its packed context at 2,000 tokens, with the offer to read.
+are no answer (empty, or without an end), and made-up answers. The wording of today's previews stands beside the earlier
+one, which said where more can be read, but not that the rest has not been read. `Answering` is the whole way: its
+packed context at 2,000 tokens, with the offer to read.
 
 Four models are scripted. The first reads whenever it sees an id, the second where a text says that it has not read
 something; else both take the first value in sight. The third never reads. The fourth reads once, and the wrong place.
