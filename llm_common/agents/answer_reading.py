@@ -114,15 +114,16 @@ class ReadOffer:
         described = signature(tool.name, tool.description, tool.parameters)
         return _JSON_FORM.format(max_reads=self.max_reads, name=self.name, signature=described)
 
-    def added_to(self, bundle: PromptBundle, reserve_tokens: int) -> PromptBundle:
+    def added_to(self, bundle: PromptBundle, unread: "Unread", *, reserve_tokens: int) -> PromptBundle:
         """The bundle with the offer, in a budget that leaves room to read."""
-        budget = bundle.budget.model_copy(
-            update={"max_input_tokens": max(bundle.budget.max_input_tokens - reserve_tokens, 0)}
-        )
-        update = {"budget": budget, "tools_json_schema": stable_json(list(self.tools)) if self.tools else None}
-        return bundle.model_copy(
-            update={**update, "system": "\n\n".join(filter(None, [bundle.system, self.instructions]))}
-        )
+        limit = max(bundle.budget.max_input_tokens - reserve_tokens, 0)
+        update = {
+            "budget": bundle.budget.model_copy(update={"max_input_tokens": limit}),
+            "tools_json_schema": stable_json(list(self.tools)) if self.tools else None,
+            "system": "\n\n".join(filter(None, [bundle.system, self.instructions])),
+            "context_docs": [unread.listing(self.name), *bundle.context_docs],
+        }
+        return bundle.model_copy(update=update)
 
     def calls_of(self, turn: AnswerTurn, *, number: int) -> list[_ReadCall]:
         """The calls of a turn, of which the first has that number; none if it is the answer."""

@@ -248,26 +248,36 @@ class Answering(BaseModel):
     async def _prompt(self, manager: ToolContextManager, question: "_Question", *, native: bool) -> "_Prompt":
         """The prompt within the budget; it offers to read where it does not show every output whole."""
         budget, (part, of) = self.budget.max_input_tokens, _CONTEXT_SHARE
-        alone = _with_documents(question.base, _failures_text(question.failures)).model_copy(update={"history": []})
-        limit = min(budget * part // of, budget - count_prompt_tokens(alone, self.counter))
+        limit = min(
+            budget * part // of, self._room_in(_with_documents(question.uncut, _failures_text(question.failures)))
+        )
         context = await self._pack(manager, question, limit)
         lost = [f"the stored output {each.id} cannot be loaded" for each in context.dropped if each.reason == _LOST]
         failures = (*question.failures, *lost)
-        told = _failures_text(failures)
+        told = _with_documents(question.base, _failures_text(failures))
         reserve = min(self.max_reads * DEFAULT_LIMIT_TOKENS, budget // _READING_SHARE)
         reads = reserve >= _MIN_READING_TOKENS and hasattr(manager, "load_payload")  # managers of others have none
-        if reads and Unread.of(context, manager).ids:
-            less = context.metadata.total_tokens > limit - reserve
-            smaller = await self._pack(manager, question, limit - reserve) if less else context
+        unread = Unread.of(context, manager)
+        if reads and unread.ids:
             offer = ReadOffer(manager.load_payload, name=self.reader_name, max_reads=self.max_reads, native=native)
-            unread = Unread.of(smaller, manager)
-            bundle = offer.added_to(_with_documents(question.base, told, unread.listing(self.reader_name)), reserve)
+
+            def offering(bundle: PromptBundle, unread: Unread) -> PromptBundle:
+                return _with_documents(offer.added_to(bundle, unread, reserve_tokens=reserve), _failures_text(failures))
+
+            room = min(limit - reserve, self._room_in(offering(question.uncut, unread)))
+            shown = context if context.metadata.total_tokens <= room else await self._pack(manager, question, room)
+            unread = Unread.of(shown, manager)
             with suppress(TokenBudgetError):
-                fitted = fit(bundle.model_copy(update={"background": smaller.render()}), self.counter)
+                fitted = fit(
+                    offering(question.base, unread).model_copy(update={"background": shown.render()}), self.counter
+                )
                 if unread.is_named_in(fitted.context_docs):
-                    return _Prompt(smaller, failures, fitted.to_messages(), offer)
-        bundle = _with_documents(question.base, told).model_copy(update={"background": context.render()})
+                    return _Prompt(shown, failures, fitted.to_messages(), offer)
+        bundle = told.model_copy(update={"background": context.render()})
         return _Prompt(context, failures, fit(bundle, self.counter).to_messages())
+
+    def _room_in(self, bundle: PromptBundle) -> int:
+        return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)
 
     async def _pack(self, manager: ToolContextManager, question: "_Question", limit_tokens: int) -> ContextBundle:
         packs = self.selector is None or isinstance(self.selector, ContextSelector)
@@ -312,6 +322,11 @@ class _Question:
     failures: tuple[str, ...]
     base: PromptBundle
 
+    @property
+    def uncut(self) -> PromptBundle:
+        """What is in the prompt in any case: the rest gives way to the outputs."""
+        return self.base.model_copy(update={"history": [], "context_docs": []})
+
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
@@ -328,9 +343,9 @@ class _Prompt:
         return {"context": self.context, "failures": self.failures}
 
 
-def _with_documents(bundle: PromptBundle, *documents: str) -> PromptBundle:
-    """The bundle with documents before its own, since `fit` drops the last ones first."""
-    return bundle.model_copy(update={"context_docs": [*filter(None, documents), *bundle.context_docs]})
+def _with_documents(bundle: PromptBundle, first: str) -> PromptBundle:
+    """The bundle with a document before its own, since `fit` drops the last ones first."""
+    return bundle.model_copy(update={"context_docs": [*filter(None, [first]), *bundle.context_docs]})
 
 
 def _failures_of(results: Sequence[SubTaskResult]) -> list[str]:

@@ -59,23 +59,14 @@ def texts_of(messages: Sequence[LLMMessage]) -> str:
     return "\n".join(str(message.content) for message in messages)
 
 
-class PlainClient:
+class ToollessClient:
     """A client whose `chat_completion` takes no tools."""
 
     def __init__(self, replies: list[str]) -> None:
         self.replies = replies
         self.prompts: list[list[LLMMessage]] = []
 
-    async def chat_completion(
-        self, *, messages: list[LLMMessage], model: str | None, max_tokens: int, **_: None
-    ) -> LLMResponse:
-        raise AssertionError("overridden")
-
-
-class ToollessClient(PlainClient):
-    async def chat_completion(  # type: ignore[override]
-        self, *, messages: list[LLMMessage], model: str | None, max_tokens: int
-    ) -> LLMResponse:
+    async def chat_completion(self, *, messages: list[LLMMessage], model: str | None, max_tokens: int) -> LLMResponse:
         self.prompts.append(messages)
         return LLMResponse(id="1", model="m", content=self.replies.pop(0), finish_reason="stop")
 
@@ -225,6 +216,17 @@ async def test_a_model_that_goes_on_reading_gives_no_answer() -> None:
     assert answer.attempts[-1].reason == "reads_again"
 
 
+async def test_a_read_gets_as_much_as_there_is_room_for() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    client = ScriptedClient([calls(call({"pointer_id": pointer.pointer_id}))] * 3, default="Done.")
+    budget = TokenBudget(max_input_tokens=2_000, max_output_tokens=200)
+    answer = await Answering(budget=budget, max_reads=3).answer(client, manager, query=QUESTION)
+    first, *_, last = answer.reads
+    assert 300 < first.tokens < 1_000
+    assert (first.problem, last.problem[:12]) == ("", "Nothing was ")
+
+
 async def test_no_reads_are_offered_where_none_are_allowed() -> None:
     client = ScriptedClient(["Unknown."])
     await Answering(budget=SMALL, max_reads=0).answer(client, await session(ROWS), query=QUESTION)
@@ -263,7 +265,7 @@ async def test_the_reader_has_the_name_that_the_executor_gives_it(tmp_path: Path
 
 async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
     async def hang(_: Sequence[LLMMessage]) -> str:
-        await asyncio.sleep(60)
+        await asyncio.sleep(5)
         return "late"
 
     client = ScriptedClient([calls(call({})), hang])
@@ -316,6 +318,14 @@ async def test_a_failed_task_beside_others_is_answered_with_what_failed() -> Non
     assert answer.status == "ok"
     assert answer.failures == ("task 2 failed: prices raised OSError: 503", "a slip")
     assert "- task 2 failed: prices raised OSError: 503\n- a slip" in texts_of(client.calls[0].messages)
+
+
+async def test_what_failed_stands_before_what_may_be_read() -> None:
+    results = [SubTaskResult(task_id=1, sub_task_id=0, success=True, error="prices raised OSError: 503")]
+    client = ScriptedClient(["No."])
+    await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION, results=results)
+    prompt = texts_of(client.calls[0].messages)
+    assert 0 < prompt.index("prices raised OSError") < prompt.index("you have not read whole") < prompt.index(QUESTION)
 
 
 @pytest.mark.parametrize(
