@@ -321,7 +321,8 @@ class AnswerRun:
         tools = offer.tools if offer and may_call else ()
         self.last_prompt_tokens = self._tokens(messages, tools)
         self.prompt_tokens = max(self.prompt_tokens, self.last_prompt_tokens)
-        held = _HeldText(self._on_text, offer if may_call else None) if self._on_text else None
+        holds = offer if offer and (may_call or not offer.native) else None
+        held = _HeldText(self._on_text, holds) if self._on_text else None
         turn = await answer_turn(
             self._client,
             messages,

@@ -101,7 +101,7 @@ class Answering(BaseModel):
             prompt does not show every output whole, and costs one more model call each time. 0 never offers it.
         reader_name: The name under which reading is offered.
         native_tools: Whether the model reads by native tool calls; else by a reply that is the call as JSON. None takes
-            native ones if the client takes `tools`, and JSON if its endpoint refuses them.
+            native ones if the client takes `tools`, and JSON if its endpoint refuses them: False saves that request.
         memory: Stores and recalls the conversation under the context manager's session; None for none.
         history: How many of the session's newest events in the memory the prompt may hold as conversation. Many: `fit`
             cuts to the budget in large steps, while a window that moves by one event a turn would invalidate the
@@ -194,10 +194,12 @@ class Answering(BaseModel):
             return answer.model_copy(update={"status": "no_data", "problem": _failures_of(failed)[0]})
         chosen, selection = await self._choose(manager, query)
         attempts = selection.attempts if selection else ()
-        if selection and selection.failed and not chosen:
+        if selection and selection.failed:
             problem = f"the outputs to show could not be chosen: {selection.problem}"
-            update = {"status": selection.status, "problem": problem, "failures": (*failures, problem)}
-            return answer.model_copy(update=update | {"attempts": attempts})
+            failures = (*failures, problem)
+            if not chosen:
+                update = {"status": selection.status, "problem": problem, "failures": failures, "attempts": attempts}
+                return answer.model_copy(update=update)
         run = AnswerRun(
             client,
             model=self.model,

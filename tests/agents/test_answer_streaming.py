@@ -236,6 +236,23 @@ async def test_a_failed_choice_shows_nothing_and_says_so(reply: str | Exception,
     assert len(answer.attempts) == 1
 
 
+async def test_a_failed_choice_that_words_replaced_is_told() -> None:
+    chooser = ContextRelevanceSelector(ScriptedClient(["no JSON"]), fail_closed=False)
+    client = ScriptedClient(["Twelve."])
+    answer = await Answering(selector=chooser).answer(client, await session("tea: 12"), query="What does tea cost?")
+    assert (answer.status, len(answer.failures), len(answer.attempts)) == ("ok", 1, 2)
+    assert "tea: 12" in "\n".join(str(message.content) for message in client.calls[0].messages)
+    assert "could not be chosen" in answer.failures[0]
+
+
+async def test_a_call_that_is_not_allowed_is_not_shown_either() -> None:
+    answering = SMALL.model_copy(update={"native_tools": False, "max_reads": 1})
+    turns = stream('{"tool": "read_context", ', '"args": {}}')
+    async with loopback(turns) as server, OpenAICompatibleClient(server.config()) as client:
+        texts, answer = await told(client, await session(ROWS), answering)
+    assert (texts, answer.status, len(server.requests)) == ([], "invalid", 3)
+
+
 async def test_a_choice_by_words_needs_no_model() -> None:
     client = ScriptedClient(["Twelve."])
     answering = Answering(selector=LexicalRelevanceSelector(max_selected=1))
