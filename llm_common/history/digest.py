@@ -19,9 +19,7 @@ _DECISION = re.compile(
     r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
     re.IGNORECASE,
 )
-_NAME = re.compile(
-    r"https?://|[\w-]+/[\w.-]+|\b\w+\.(?!\s)\w{1,5}\b|\b\w+_\w+|`[^`]+`|\b[a-z]+[A-Z]\w+|\b[A-Z][A-Z0-9-]{2,}"
-)
+_NAME = re.compile(r"https?://|[\w-]/[\w.-]|\w\.\w{1,5}\b|\w_\w|`[^`]+`|[a-z][A-Z]\w|\b[A-Z][A-Z0-9-]{2,}")
 _NUMBER = re.compile(r"\d")
 _OF_USER, _OF_DECISION, _OF_NAME, _OF_NUMBER = 2, 3, 2, 2
 

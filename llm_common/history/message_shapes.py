@@ -103,7 +103,7 @@ class HistoryMessage:
 
     def tokens(self, counter: TokenCounter) -> int:
         """What the message takes in a prompt, its marks included."""
-        fields = {name: to_plain(value) for name, value in self.data.items()}
+        fields = {name: value if isinstance(value, str) else to_plain(value) for name, value in self.data.items()}
         return message_tokens(fields, lambda text: counter.count(printable(text)))
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
