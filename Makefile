@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 POETRY := .poetry-venv/bin
 CASES ?=
+INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
 CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Empty is unset for Python: the many short processes of the tests would else compile the package anew, each for itself.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build test-llm test-services test-adapters clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build test-llm test-services test-adapters test-integrations clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -79,6 +80,16 @@ test-adapters: .adapters-venv/.installed ## run the adapters around the real cli
 	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/adapters/requirements.txt
 	@touch $@
 
+test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run real agents of each framework with our hooks; ONLY=langchain names one
+	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+# The frameworks' pins clash with each other and with constraints.txt: each has an environment of its own.
+.integration-venvs/%/.installed: tests/integrations/%.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@echo "Installing into $(@D) (once) ..."
+	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster hypothesis opentelemetry-sdk pytest pytest-asyncio pytest-benchmark
+	@touch $@
+
 bench-peers: .peers-venv/.installed ## measure the store beside released stores of others; BENCH=--write puts it into docs
 	@.peers-venv/bin/python benchmarks/bench_store.py $(BENCH)
 
@@ -108,4 +119,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove what make made
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .peers-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

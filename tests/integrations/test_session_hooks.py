@@ -1,0 +1,196 @@
+"""The pieces that every framework's hooks are made of."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, ToolContextManager
+from llm_common.errors import ToolArgumentsError, ToolFailedError
+from llm_common.history import FoldPolicy
+from llm_common.integrations.session_hooks import DEFAULT_TTL_S, SessionHooks, ToolFacts, plain_text, run_sync
+
+ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]
+SESSION = "user:42"
+TOOLS = [
+    ToolFacts("read_context", "Reads a stored result.", {}),
+    ToolFacts("get_weather", "Forecasts the weather of a city.", {}),
+    ToolFacts("send_mail", "Sends a mail to a person.", {}),
+    ToolFacts("list_issues", "Lists the open issues of a repository.", {}),
+]
+
+
+def itself(facts: ToolFacts) -> ToolFacts:
+    return facts
+
+
+def write(original: dict[str, Any] | None, text: str) -> dict[str, Any]:
+    return {**(original or {"role": "user"}), "content": text}
+
+
+def read(message: dict[str, Any]) -> Mapping[str, Any]:
+    return message
+
+
+async def test_a_large_result_is_offloaded_and_read_back() -> None:
+    hooks = SessionHooks()
+    shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION, query="part 1234")
+    assert shown is not None
+    assert "part 1234" in shown.preview
+    args = {"pointer_id": shown.pointer_id, "select": {"path": "/1500/stock", "filter": None}, "cursor": None}
+    assert "10500" in await hooks.read_back(hooks.reader_name, args, session_id=SESSION)
+    assert shown.pointer_id in await hooks.read_back("search_history", {"query": "part 1999"}, session_id=SESSION)
+
+
+async def test_a_small_result_and_what_was_read_back_stay() -> None:
+    hooks = SessionHooks()
+    assert await hooks.offload("sunny", tool_name="get_weather", args={}, session_id=SESSION) is None
+    assert await hooks.offload(ROWS, tool_name=hooks.reader_name, args={}, session_id=SESSION) is None
+    assert hooks.store.list(query_id=SESSION) == []
+
+
+async def test_a_session_cannot_read_or_find_what_another_stored() -> None:
+    hooks = SessionHooks()
+    shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION)
+    assert shown is not None
+    with pytest.raises(ToolFailedError, match="no stored result of this session"):
+        await hooks.read_back(hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id="user:43")
+    assert "Nothing" in await hooks.read_back("search_history", {"query": "part 1999"}, session_id="user:43")
+
+
+@pytest.mark.parametrize(("turns", "stay"), [(("one", "one"), [True, False]), (("one", "two"), [True, True])])
+async def test_calls_of_one_turn_share_its_budget(turns: tuple[str, str], stay: list[bool]) -> None:
+    hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_000))
+    text = "word " * 500
+    shown = [
+        await hooks.offload(text, tool_name="get_text", args={"turn": turn}, session_id=SESSION, turn_id=turn)
+        for turn in turns
+    ]
+    assert [one is None for one in shown] == stay
+
+
+async def test_a_preview_without_room_still_names_the_pointer() -> None:
+    hooks = SessionHooks(policy=OffloadPolicy(preview_tokens=0))
+    shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION)
+    assert shown is not None
+    assert shown.pointer_id in shown.preview
+    assert hooks.reader_name in shown.preview
+
+
+@pytest.mark.parametrize(
+    ("limit", "query", "keep", "names"),
+    [
+        (None, "weather", (), ["read_context", "get_weather", "send_mail", "list_issues"]),
+        (10_000, "weather", (), ["read_context", "get_weather", "send_mail", "list_issues"]),
+        (60, "the weather in Ulm", (), ["read_context", "get_weather"]),
+        (40, "the weather in Ulm", ("send_mail",), ["read_context", "send_mail"]),
+        (60, "xqzzt", ("send_mail",), ["read_context", "send_mail"]),
+        (60, "xqzzt", (), ["read_context"]),
+    ],
+)
+def test_tools_over_the_limit_are_those_that_fit(
+    limit: int | None, query: str, keep: tuple[str, ...], names: list[str]
+) -> None:
+    hooks = SessionHooks(tools_limit_tokens=limit)
+    for _ in range(2):
+        chosen = hooks.choose_tools(TOOLS, query=query, facts_of=itself, keep=keep)
+        assert [tool.name for tool in chosen] == names
+
+
+def test_tools_of_the_same_name_with_another_schema_are_read_anew() -> None:
+    hooks = SessionHooks(tools_limit_tokens=0)
+    assert hooks.choose_tools(TOOLS[1:2], query="weather", facts_of=itself) == []
+    hooks = SessionHooks(tools_limit_tokens=100)
+    changed = ToolFacts("get_weather", "word " * 500, {})
+    assert hooks.choose_tools(TOOLS[1:2], query="weather", facts_of=itself) == TOOLS[1:2]
+    assert hooks.choose_tools([changed], query="weather", facts_of=itself) == []
+
+
+async def test_messages_that_fit_are_the_same_objects() -> None:
+    messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}]
+    for policy in (FoldPolicy(), None):
+        shown = await SessionHooks(fold_policy=policy).fold_messages(
+            messages, session_id=SESSION, read=read, write=write
+        )
+        assert [id(one) for one in shown] == [id(one) for one in messages]
+
+
+async def test_a_long_history_is_folded_and_found_again() -> None:
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=600))
+    messages = [
+        {"role": role, "content": f"{number} {role}: the code of door {number} is {number * 31}. " + "word " * 60}
+        for number in range(20)
+        for role in ("user", "assistant")
+    ]
+    shown = await hooks.fold_messages(messages, session_id=SESSION, read=read, write=write)
+    assert len(shown) < len(messages)
+    assert shown[0]["content"].startswith("Earlier messages are folded away")
+    assert shown[-1] is messages[-1]
+    assert "93" in await hooks.read_back("search_history", {"query": "code of door 3"}, session_id=SESSION)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("user:42", True), ("thread 1", True), ("../etc", False), ("x" * 300, False), (7, True)]
+)
+def test_a_session_has_the_name_of_the_framework_if_allowed(given: object, kept: bool) -> None:
+    hooks = SessionHooks()
+    assert (hooks.session(given) == str(given)) is kept
+    assert hooks.session(given) == SessionHooks().session(given)
+
+
+def test_without_a_name_each_object_is_a_session() -> None:
+    one, other = SessionHooks(), SessionHooks()
+    assert one.session() == one.session("") == one.session_id != other.session()
+
+
+async def test_a_manager_sees_what_is_offloaded(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    hooks = SessionHooks(manager)
+    shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=hooks.session())
+    assert shown is not None
+    assert [pointer.pointer_id for pointer in manager.get_all_pointers()] == [shown.pointer_id]
+    again = SessionHooks(tmp_path)
+    assert "10500" in await again.read_back(
+        again.reader_name, {"pointer_id": shown.pointer_id, "select": {"path": "/1500"}}, session_id=hooks.session()
+    )
+
+
+@pytest.mark.parametrize("owned", [True, False])
+async def test_only_a_store_of_its_own_is_collected(owned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = SessionHooks(None if owned else InMemoryContextPointerStore(ttl_s=DEFAULT_TTL_S))
+    await hooks.store.save(query_id="old", task_id=None, tool_name="tool", args={}, result=ROWS, ttl_s=1e-9)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 7_200.0)
+    await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION)
+    assert ((await hooks.store.gc()).expired == 0) is owned
+
+
+async def test_the_synchronous_form_runs_beside_a_loop_and_raises_what_the_work_raises() -> None:
+    hooks = SessionHooks()
+    shown = run_sync(hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION))
+    assert shown is not None
+    with pytest.raises(ToolArgumentsError):
+        run_sync(hooks.read_back(hooks.reader_name, {"id": shown.pointer_id}, session_id=SESSION))
+    assert await asyncio.to_thread(lambda: run_sync(asyncio.sleep(0, "done"))) == "done"
+
+
+def test_a_store_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="store is a int; pass a ContextPointerStore"):
+        SessionHooks(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("a", "a"),
+        ([{"type": "text", "text": "a"}, "b"], "a\nb"),
+        ([{"type": "text", "text": "a"}, {"type": "image", "url": "x"}], None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_only_text_counts_as_text(content: object, text: str | None) -> None:
+    assert plain_text(content) == text
