@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
+from llm_common._threads import in_thread
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import DefaultCounter, TokenCounter
@@ -165,7 +166,7 @@ class SessionHooks:
         line = f"{shown.total_chars:,} characters are stored, none has been read; read them with {self.reader_name} "
         return shown.model_copy(update={"preview": f"{line}and the id {shown.pointer_id}"})
 
-    def choose_tools(
+    async def choose_tools(
         self,
         tools: Sequence[T],
         *,
@@ -185,20 +186,10 @@ class SessionHooks:
             keep: Names that are always shown: those that the conversation has called. The tools that read back count
                 among them.
         """
-        limit = self._tools_limit_tokens
-        if limit is None:
+        if self._tools_limit_tokens is None:
             return [*tools]
         facts = [facts_of(tool) for tool in tools]
-        catalogue = self._catalogue(facts)
-        if sum(catalogue.tokens.values()) <= limit:
-            return [*tools]
-        shown = {one.name for one in facts} & {*keep, *self.tool_names}
-        left = limit - sum(catalogue.tokens[name] for name in shown)
-        ranked = [row.name for row in catalogue.ranking.rank(query, len(facts)) if row.name not in shown]
-        for name in ranked[: self._max_tools]:
-            if catalogue.tokens[name] <= left:
-                shown.add(name)
-                left -= catalogue.tokens[name]
+        shown = await in_thread(self._shown_tools, facts, query, keep, self._tools_limit_tokens)
         return [tool for tool, one in zip(tools, facts, strict=True) if one.name in shown]
 
     async def fold_messages(
@@ -260,6 +251,21 @@ class SessionHooks:
             return begun()
         with self._lock:
             return self._turns.setdefault((session_id, turn_id), begun())
+
+    def _shown_tools(
+        self, facts: Sequence[ToolFacts], query: str, keep: Collection[str], limit_tokens: int
+    ) -> Collection[str]:
+        catalogue = self._catalogue(facts)
+        if sum(catalogue.tokens.values()) <= limit_tokens:
+            return catalogue.tokens
+        shown = {one.name for one in facts} & {*keep, *self.tool_names}
+        left = limit_tokens - sum(catalogue.tokens[name] for name in shown)
+        ranked = [row.name for row in catalogue.ranking.rank(query, len(facts)) if row.name not in shown]
+        for name in ranked[: self._max_tools]:
+            if catalogue.tokens[name] <= left:
+                shown.add(name)
+                left -= catalogue.tokens[name]
+        return shown
 
     def _catalogue(self, facts: Sequence[ToolFacts]) -> "_Catalogue":
         """The index of these tools, made once."""

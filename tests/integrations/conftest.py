@@ -1,4 +1,4 @@
-"""A test of a framework is collected where what its first requirement names is installed; see `make test-integrations`."""
+"""A test of a framework is collected where what its first requirement names is installed; see `Makefile`."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path

@@ -91,22 +91,22 @@ async def test_a_preview_without_room_still_names_the_pointer() -> None:
         (60, "xqzzt", (), ["read_context"]),
     ],
 )
-def test_tools_over_the_limit_are_those_that_fit(
+async def test_tools_over_the_limit_are_those_that_fit(
     limit: int | None, query: str, keep: tuple[str, ...], names: list[str]
 ) -> None:
     hooks = SessionHooks(tools_limit_tokens=limit)
     for _ in range(2):
-        chosen = hooks.choose_tools(TOOLS, query=query, facts_of=itself, keep=keep)
+        chosen = await hooks.choose_tools(TOOLS, query=query, facts_of=itself, keep=keep)
         assert [tool.name for tool in chosen] == names
 
 
-def test_tools_of_the_same_name_with_another_schema_are_read_anew() -> None:
+async def test_tools_of_the_same_name_with_another_schema_are_read_anew() -> None:
     hooks = SessionHooks(tools_limit_tokens=0)
-    assert hooks.choose_tools(TOOLS[1:2], query="weather", facts_of=itself) == []
+    assert await hooks.choose_tools(TOOLS[1:2], query="weather", facts_of=itself) == []
     hooks = SessionHooks(tools_limit_tokens=100)
     changed = ToolFacts("get_weather", "word " * 500, {})
-    assert hooks.choose_tools(TOOLS[1:2], query="weather", facts_of=itself) == TOOLS[1:2]
-    assert hooks.choose_tools([changed], query="weather", facts_of=itself) == []
+    assert await hooks.choose_tools(TOOLS[1:2], query="weather", facts_of=itself) == TOOLS[1:2]
+    assert await hooks.choose_tools([changed], query="weather", facts_of=itself) == []
 
 
 async def test_messages_that_fit_are_the_same_objects() -> None:

@@ -1,0 +1,229 @@
+"""A real agent of LangChain with `LLMCommonMiddleware`, around a scripted chat model."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.tools import ToolException, tool
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import Field
+
+from llm_common.agents import OffloadPolicy
+from llm_common.history import FoldPolicy
+from llm_common.integrations.langchain import LLMCommonMiddleware
+from llm_common.integrations.session_hooks import SessionHooks
+from tests.integrations.documented import blocks_of
+
+pytestmark = pytest.mark.integrations
+
+ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]
+Reply = Callable[[list[BaseMessage]], AIMessage]
+
+
+class ScriptedModel(BaseChatModel):
+    """Answers with the next step of its script, and records what it was sent."""
+
+    steps: list[Any]
+    sent: list[list[BaseMessage]] = Field(default_factory=list)
+    offered: list[list[str]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
+        self.offered.append([one["type"] if isinstance(one, dict) else one.name for one in tools])
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        step = self.steps[len(self.sent)]
+        self.sent.append([*messages])
+        reply = step(messages) if callable(step) else step
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+def calls(*named: tuple[str, dict[str, Any]]) -> AIMessage:
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"{name}-{n}"} for n, (name, args) in enumerate(named)]
+    )
+
+
+def id_in(message: BaseMessage) -> str:
+    return str(message.content).partition("the id ")[2].partition(" ")[0].strip(".")
+
+
+def reads(path: str) -> Reply:
+    """Reads a part of the result that the newest message stands for."""
+    return lambda messages: calls(("read_context", {"pointer_id": id_in(messages[-1]), "select": {"path": path}}))
+
+
+@tool(response_format="content_and_artifact")
+def list_parts(kind: str) -> tuple[str, list[int]]:
+    """Lists the parts in stock."""
+    return json.dumps(ROWS), [1, 2, 3]
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Forecasts the weather of a city."""
+    return f"{city}: sunny"
+
+
+@tool
+def fail_long(kind: str) -> str:
+    """Fails with a long text."""
+    raise ToolException("no such kind; " * 2_000)
+
+
+fail_long.handle_tool_error = True
+
+
+async def run(
+    agent: Any, how: str, text: str, thread: str | None = "a", history: Sequence[BaseMessage] = ()
+) -> list[BaseMessage]:
+    config = {"configurable": {"thread_id": thread}} if thread else {}
+    given = {"messages": [*history, HumanMessage(text)]}
+    state = agent.invoke(given, config) if how == "sync" else await agent.ainvoke(given, config)
+    messages: list[BaseMessage] = state["messages"]
+    return messages
+
+
+@pytest.fixture(params=["sync", "async"])
+def how(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn(how: str) -> None:
+    model = ScriptedModel(
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            AIMessage("ask on"),
+            lambda m: reads("/1500/stock")(m[:3]),
+            AIMessage("10500"),
+        ]
+    )
+    agent = create_agent(
+        model, [list_parts, get_weather], middleware=[LLMCommonMiddleware()], checkpointer=InMemorySaver()
+    )
+    first = await run(agent, how, "Which parts are there? I need part 1234")
+    output = next(one for one in first if isinstance(one, ToolMessage))
+    assert len(str(output.content)) < 3_000
+    assert "part 1234" in str(output.content)
+    assert (output.artifact, output.status, output.tool_call_id, output.name) == (
+        [1, 2, 3],
+        "success",
+        "list_parts-0",
+        "list_parts",
+    )
+    second = await run(agent, how, "What is the stock of part 1500?")
+    assert "10500" in str(second[-2].content)
+    assert second[-1].content == "10500"
+
+
+async def test_small_results_errors_and_images_stay(how: str) -> None:
+    image = [{"type": "image", "base64": "A" * 40_000, "mime_type": "image/png"}]
+
+    @tool
+    def draw() -> Any:
+        """Draws."""
+        return image
+
+    model = ScriptedModel(
+        steps=[calls(("get_weather", {"city": "Ulm"}), ("fail_long", {"kind": "x"}), ("draw", {})), AIMessage("done")]
+    )
+    agent = create_agent(model, [get_weather, fail_long, draw], middleware=[LLMCommonMiddleware()])
+    outputs = [one for one in await run(agent, how, "go") if isinstance(one, ToolMessage)]
+    assert [(one.content, one.status) for one in outputs] == [
+        ("Ulm: sunny", "success"),
+        ("no such kind; " * 2_000, "error"),
+        (image, "success"),
+    ]
+
+
+@pytest.mark.parametrize("thread", ["b", None])
+async def test_a_session_cannot_read_what_another_stored(how: str, thread: str | None) -> None:
+    stored: list[str] = []
+
+    def read(_: list[BaseMessage]) -> AIMessage:
+        return calls(("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"}))
+
+    model = ScriptedModel(
+        steps=[calls(("list_parts", {"kind": "all"})), AIMessage("done"), read, AIMessage("no"), read, AIMessage("yes")]
+    )
+    agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware()])
+    mine = "a" if thread else None
+    first = await run(agent, how, "go", mine)
+    stored.append(id_in(first[2]))
+    refused, nothing = (await run(agent, how, "read it", thread))[-3:-1]
+    assert "no stored result of this session" in str(refused.content)
+    assert getattr(refused, "status", "") == "error"
+    assert "Nothing" in str(nothing.content)
+    found = (await run(agent, how, "read it", mine, first))[-3:-1]
+    assert all("part 1999" in str(one.content) or "part 1" in str(one.content) for one in found)
+
+
+async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
+    @tool
+    def get_text(number: int) -> str:
+        """Some words."""
+        return f"word {number} " * 300
+
+    hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
+    stay = {}
+    for count in (1, 4):
+        model = ScriptedModel(steps=[calls(*(("get_text", {"number": n}) for n in range(count))), AIMessage("done")])
+        agent = create_agent(model, [get_text], middleware=[LLMCommonMiddleware(hooks)])
+        outputs = [str(one.content) for one in await run(agent, how, "go") if isinstance(one, ToolMessage)]
+        stay[count] = sum(one.startswith("word") for one in outputs)
+    assert stay[1] == 1
+    assert stay[4] < 4
+
+
+async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=800))
+    model = ScriptedModel(
+        steps=[AIMessage("noted " * 50)] * 12
+        + [calls(("search_history", {"query": "code of door 3"})), AIMessage("93")]
+    )
+    agent = create_agent(model, [get_weather], middleware=[LLMCommonMiddleware(hooks)], checkpointer=InMemorySaver())
+    for number in range(12):
+        await run(agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40)
+    messages = await run(agent, how, "What is the code of door 3?")
+    assert "Earlier messages are folded away" in str(model.sent[-2][0].content)
+    assert len(model.sent[-2]) < 13 < len(messages)
+    assert "93" in str(messages[-2].content)
+
+
+async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
+    def one(number: int) -> Any:
+        @tool(f"convert_unit_{number}")
+        def convert(amount: float) -> str:
+            """Converts an amount of one unit into another one, and says what it is."""
+            return "1"
+
+        return convert
+
+    tools = [get_weather, *(one(number) for number in range(200)), {"type": "web_search"}]
+    model = ScriptedModel(steps=[calls(("get_weather", {"city": "Ulm"})), AIMessage("sunny"), AIMessage("yes")])
+    agent = create_agent(model, tools, middleware=[LLMCommonMiddleware()], checkpointer=InMemorySaver())
+    await run(agent, how, "What is the weather in Ulm?")
+    await run(agent, how, "xqzzt")
+    assert model.offered == [["read_context", "search_history", "get_weather", "web_search"]] * 3
+
+
+@pytest.mark.parametrize("block", blocks_of("langchain"))
+def test_the_documentation_runs(block: str) -> None:
+    model = ScriptedModel(
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            AIMessage("ask on"),
+            lambda m: reads("/1500/stock")(m[:3]),
+            AIMessage("10500"),
+        ]
+    )
+    exec(block, {"model": model, "list_parts": list_parts})
