@@ -7,15 +7,7 @@ from typing import Any
 from pydantic_ai import FunctionToolset, ModelMessage, RunContext, Tool as AgentTool, ToolDefinition, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
-from pydantic_ai.messages import (
-    ModelRequest,
-    ModelResponse,
-    RetryFeedbackPart,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import ModelRequestContext
 
 from llm_common.errors import ToolError
@@ -129,8 +121,8 @@ def _joined(pieces: Sequence[_Piece]) -> list[ModelMessage]:
 
 def _is_spoken(message: ModelMessage) -> bool:
     """Whether it is of the conversation, not of the operator or the framework."""
-    kinds = UserPromptPart | ToolReturnPart | RetryFeedbackPart
-    return isinstance(message, ModelResponse) or isinstance(message.parts[0], kinds)
+    kinds = ("user-prompt", "tool-return", "retry-feedback")
+    return isinstance(message, ModelResponse) or message.parts[0].part_kind in kinds
 
 
 def _read(piece: _Piece) -> Mapping[str, Any]:
@@ -144,7 +136,7 @@ def _read(piece: _Piece) -> Mapping[str, Any]:
     if isinstance(part, ToolReturnPart):
         answer = to_plain([*part.content_items()]) if part.files else part.model_response_str()
         return {"role": "tool", "tool_call_id": part.tool_call_id, "content": answer}
-    said = part.model_response() if isinstance(part, RetryFeedbackPart) else part.content
+    said = part.content if isinstance(part, UserPromptPart) else part.model_response()
     return {"role": "user", "content": said if isinstance(said, str) else [*map(_block, said)]}
 
 

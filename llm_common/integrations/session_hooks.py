@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 import os
 import secrets
 import threading
@@ -19,6 +20,7 @@ from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import InvalidIdError
 from llm_common.history import FoldPolicy, fold, history_tools
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.ranking.embeddings import Embedder
@@ -38,6 +40,7 @@ _MAX_SESSION_BYTES: Final = 64_000_000
 _GC_PAUSE_S: Final = 3_600.0
 _MAX_TURNS: Final = 1_024
 _MAX_CATALOGUES: Final = 16
+_ITEMS: Final = "session_items"
 
 
 class ToolFacts(NamedTuple):
@@ -281,6 +284,68 @@ class SessionHooks:
         if self._expires and time.monotonic() > self._next_gc_s:
             self._next_gc_s = time.monotonic() + _GC_PAUSE_S
             await self._store.gc()
+
+
+class StoredItems:
+    """A conversation's items, in the order in which they were added; for sessions that a framework keeps in a store.
+
+    What the hooks offload cannot be reached through them, nor they through the tools that read back. They do not
+    expire with results. One writer at a time.
+
+    Args:
+        hooks: Its store keeps them.
+        session_id: How the framework names the conversation.
+    """
+
+    def __init__(self, hooks: SessionHooks, session_id: str) -> None:
+        self._store = hooks.store
+        self._query_id = hooks.session(f"{_ITEMS} {session_id}")
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The newest items, oldest first, or all of them; raises `StoreError` if one cannot be read."""
+        items = [item for _, items in await in_thread(self._batches) for item in items]
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Adds plain data after the last item; raises `StoreError` if it cannot be stored."""
+        if items:
+            numbers = await in_thread(lambda: [number for number, _ in self._pointers()])
+            await self._save(max(numbers, default=0) + 1, items)
+
+    async def pop_item(self) -> Any:
+        """The last item, which is removed; None without one. Raises as the methods above."""
+        batches = await in_thread(self._batches)
+        if not batches:
+            return None
+        number, items = batches[-1]
+        if len(items) > 1:
+            await self._save(number, items[:-1])
+        else:
+            ids = {pointer.pointer_id for each, pointer in await in_thread(self._pointers) if each == number}
+            await in_thread(self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False)
+        return items[-1]
+
+    async def clear_session(self) -> None:
+        """Removes every item; stored results stay. Raises `StoreError` if they cannot be removed."""
+        await in_thread(self._store.delete, query_id=self._query_id, remember=False)
+
+    def _pointers(self) -> list[tuple[int, ContextPointer]]:
+        """What `add` has stored, by number."""
+        pointers = self._store.list(query_id=self._query_id)
+        return sorted(((pointer.args["batch"], pointer) for pointer in pointers), key=lambda one: one[0])
+
+    def _batches(self) -> list[tuple[int, list[Any]]]:
+        return [(number, self._store.load_result(pointer=pointer)) for number, pointer in self._pointers()]
+
+    async def _save(self, number: int, items: Sequence[Any]) -> None:
+        await self._store.save(
+            query_id=self._query_id,
+            task_id=None,
+            tool_name=_ITEMS,
+            args={"batch": number},
+            result=[*items],
+            ttl_s=math.inf,
+        )
 
 
 class _Catalogue(NamedTuple):

@@ -1,0 +1,234 @@
+"""Real agents of the OpenAI Agents SDK in an `LLMCommonSession`, around its `ScriptedModel`."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    FunctionTool,
+    RunConfig,
+    Runner,
+    SessionSettings,
+    ToolOutputImage,
+    function_tool,
+    set_tracing_disabled,
+)
+from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.history import FoldPolicy
+from llm_common.integrations.openai_agents import LLMCommonSession
+from llm_common.integrations.session_hooks import SessionHooks
+from tests.integrations.documented import blocks_of
+
+pytestmark = pytest.mark.integrations
+set_tracing_disabled(True)
+
+ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]
+
+
+def calls(*named: tuple[str, dict[str, Any]]) -> ModelStep:
+    return ModelStep(output=[function_call(name, args, call_id=f"{name}-{n}") for n, (name, args) in enumerate(named)])
+
+
+def says(text: str) -> ModelStep:
+    return ModelStep(output=[assistant_message(text)])
+
+
+def outputs(items: Any) -> list[Any]:
+    return [item["output"] for item in items if item.get("type") == "function_call_output"]
+
+
+def id_in(output: str) -> str:
+    return output.partition("the id ")[2].partition(" ")[0].strip(".")
+
+
+def reads(path: str) -> ModelStep:
+    """Reads a part of the result that the first output stands for."""
+
+    def respond(call: ModelCall) -> Any:
+        args = {"pointer_id": id_in(outputs(call.input)[0]), "select": {"path": path, "filter": None}, "cursor": None}
+        return calls(("read_context", args))
+
+    return ModelStep.respond(respond)
+
+
+@function_tool
+def list_parts(kind: str) -> Any:
+    """Lists the parts in stock."""
+    return ROWS
+
+
+@function_tool
+def get_weather(city: str) -> str:
+    """Forecasts the weather of a city."""
+    return f"{city}: sunny"
+
+
+def explain(_: Any, error: Exception) -> str:
+    return "no such kind; " * 2_000
+
+
+@function_tool(failure_error_function=explain)
+def fail_long() -> str:
+    """Fails."""
+    raise ValueError
+
+
+@function_tool
+def draw() -> ToolOutputImage:
+    """Draws."""
+    return ToolOutputImage(image_url="data:image/png;base64," + "A" * 40_000)
+
+
+async def run(session: LLMCommonSession, agent: Agent[Any], how: str, text: str) -> Any:
+    facts: dict[str, Any] = {"session": session, "run_config": session.run_config()}
+    equipped = session.equip(agent)
+    if how == "async":
+        return await Runner.run(equipped, text, **facts)
+
+    def run_sync() -> Any:
+        with asyncio.Runner() as runner:  # closes the loop that the framework would leave open
+            asyncio.set_event_loop(runner.get_loop())
+            return Runner.run_sync(equipped, text, **facts)
+
+    return await asyncio.to_thread(run_sync)
+
+
+@pytest.fixture(params=["sync", "async"])
+def how(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn(how: str) -> None:
+    model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500")])
+    agent = Agent("stock", model=model, tools=[list_parts, get_weather])
+    hooks = SessionHooks()
+    first = await run(LLMCommonSession("a", hooks), agent, how, "Which parts are there? I need part 1234")
+    [item] = [one for one in first.to_input_list() if one.get("type") == "function_call_output"]
+    assert len(item["output"]) < 3_000
+    assert "part 1234" in item["output"]
+    assert item["call_id"] == "list_parts-0"
+    second = await run(LLMCommonSession("a", hooks), agent, how, "What is the stock of part 1500?")
+    assert second.final_output == "10500"
+    assert "10500" in outputs(model.calls[-1].input)[-1]
+    assert [tool.name for tool in agent.tools] == ["list_parts", "get_weather"]
+
+
+async def test_small_results_errors_and_images_stay(how: str) -> None:
+    model = ScriptedModel([calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")])
+    agent = Agent("any", model=model, tools=[get_weather, fail_long, draw])
+    await run(LLMCommonSession("a"), agent, how, "go")
+    weather, failure, image = outputs(model.calls[-1].input)
+    assert (weather, failure) == ("Ulm: sunny", "no such kind; " * 2_000)
+    assert image[0]["type"] == "input_image"
+    assert len(image[0]["image_url"]) > 40_000
+
+
+async def test_a_session_cannot_read_what_another_stored(how: str) -> None:
+    stored: list[str] = []
+
+    def read(_: ModelCall) -> Any:
+        return calls(("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"}))
+
+    steps = [
+        calls(("list_parts", {"kind": "all"})),
+        says("a"),
+        ModelStep.respond(read),
+        says("b"),
+        ModelStep.respond(read),
+    ]
+    model = ScriptedModel([*steps, says("c")])
+    agent, hooks = Agent("stock", model=model, tools=[list_parts]), SessionHooks()
+    await run(LLMCommonSession("a", hooks), agent, how, "go")
+    stored.append(id_in(outputs(model.calls[-1].input)[0]))
+    await run(LLMCommonSession("b", hooks), agent, how, "read it")
+    refused, nothing = outputs(model.calls[-1].input)
+    assert "no stored result of this session" in refused
+    assert "Nothing" in nothing
+    await run(LLMCommonSession("a", hooks), agent, how, "read it")
+    assert all("part 1" in output for output in outputs(model.calls[-1].input)[-2:])
+
+
+async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
+    @function_tool
+    def get_text(number: int) -> str:
+        """Some words."""
+        return f"word {number} " * 300
+
+    stay = {}
+    for count in (1, 4):
+        model = ScriptedModel([calls(*(("get_text", {"number": n}) for n in range(count))), says("done")])
+        hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
+        await run(LLMCommonSession("a", hooks), Agent("any", model=model, tools=[get_text]), how, "go")
+        stay[count] = sum(output.startswith("word") for output in outputs(model.calls[-1].input))
+    assert stay[1] == 1
+    assert stay[4] < 4
+
+
+async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
+    session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_200)))
+    step = [calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})), says("noted " * 50)]
+    found = calls(("search_history", {"query": "code of door 3"}))
+    model = ScriptedModel([*(copy.deepcopy(one) for _ in range(12) for one in step), found, says("93")])
+    agent = Agent("any", model=model, tools=[get_weather])
+    for number in range(12):
+        await run(session, agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40)
+    await run(session, agent, how, "What is the code of door 3?")
+    sent: Any = model.calls[-1].input
+    assert "Earlier messages are folded away" in sent[0]["content"]
+    assert len(sent) < 30 < len(await session.get_items())
+    assert "93" in outputs(sent)[-1]
+    called = [item["call_id"] for item in sent if item.get("type") == "function_call"]
+    assert sorted(called) == sorted(item["call_id"] for item in sent if item.get("type") == "function_call_output")
+
+
+async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
+    def one(number: int) -> FunctionTool:
+        @function_tool(name_override=f"convert_unit_{number}")
+        def convert(amount: float) -> str:
+            """Converts an amount of one unit into another one, and says what it is."""
+            return "1"
+
+        return convert
+
+    model = ScriptedModel([calls(("get_weather", {"city": "Ulm"})), says("sunny"), says("yes")])
+    agent = Agent("any", model=model, tools=[get_weather, *(one(number) for number in range(200))])
+    session = LLMCommonSession("a")
+    await run(session, agent, how, "What is the weather in Ulm?")
+    await run(session, agent, how, "xqzzt")
+    offered = [sorted(tool.name for tool in call.tools) for call in model.calls]
+    assert offered == [["get_weather", "read_context", "search_history"]] * 3
+
+
+async def test_a_session_keeps_its_items() -> None:
+    hooks = SessionHooks(InMemoryContextPointerStore())
+    session, other = LLMCommonSession("a", hooks), LLMCommonSession("b", hooks)
+    items = [{"role": "user", "content": str(number)} for number in range(5)]
+    await session.add_items(items[:3])
+    await session.add_items([])
+    await session.add_items(items[3:])
+    assert await session.get_items() == items
+    assert await session.get_items(2) == items[3:]
+    assert await session.get_items(0) == []
+    session.session_settings = SessionSettings(limit=1)
+    assert await session.get_items() == items[4:]
+    assert await session.get_items(9) == items
+    assert [await session.pop_item() for _ in range(6)] == [*reversed(items), None]
+    await session.add_items(items)
+    await session.clear_session()
+    assert await session.get_items(9) == await other.get_items() == []
+
+
+def test_the_configuration_of_the_run_is_kept() -> None:
+    assert LLMCommonSession("a").run_config(RunConfig(workflow_name="mine")).workflow_name == "mine"
+
+
+@pytest.mark.parametrize("block", blocks_of("openai_agents"))
+def test_the_documentation_runs(block: str) -> None:
+    steps = [calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500")]
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        exec(block, {"model": ScriptedModel(steps), "list_parts": list_parts})
