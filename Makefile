@@ -80,14 +80,16 @@ test-adapters: .adapters-venv/.installed ## run the adapters around the real cli
 	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/adapters/requirements.txt
 	@touch $@
 
-test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run real agents of each framework with our hooks; ONLY=langchain names one
-	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache llm_common/integrations/$$name.py tests/integrations/test_$$name.py
+
+test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and type-check our hooks with each framework; ONLY=langchain names one
+	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; $(INTEGRATION_CHECKS) || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # The frameworks' pins clash with each other and with constraints.txt: each has an environment of its own.
 .integration-venvs/%/.installed: tests/integrations/%.txt
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing into $(@D) (once) ..."
-	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster hypothesis opentelemetry-sdk pytest pytest-asyncio pytest-benchmark
+	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster hypothesis mypy opentelemetry-sdk pytest pytest-asyncio pytest-benchmark types-cachetools types-regex
 	@touch $@
 
 bench-peers: .peers-venv/.installed ## measure the store beside released stores of others; BENCH=--write puts it into docs

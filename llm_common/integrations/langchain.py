@@ -7,6 +7,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ToolCallR
 from langchain.tools import BaseTool, ToolException, ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from llm_common.errors import ToolError
 from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, plain_text, run_sync
@@ -36,11 +37,13 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         self.hooks = hooks or SessionHooks()
         self.tools = [self._readable(tool) for tool in self.hooks.tools(self.hooks.session_id)]
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """The tool's message, with a preview instead of a long text."""
         return run_sync(self._offloaded(request, handler(request)))
 
-    async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
         """As `wrap_tool_call`, asynchronously."""
         return await self._offloaded(request, await handler(request))
 
@@ -60,7 +63,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             return self.hooks.session(f"messages:{messages[0].id}")
         return self.hooks.session(thread_id)
 
-    async def _offloaded(self, request: ToolCallRequest, result: T) -> T:
+    async def _offloaded(self, request: ToolCallRequest, result: Any) -> Any:
         text = plain_text(result.content) if isinstance(result, ToolMessage) and result.status != "error" else None
         if text is None:
             return result
@@ -72,7 +75,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             args=request.tool_call["args"],
             session_id=self._session(request.runtime, messages),
             query=_query(messages),
-            turn_id=caller and caller.id,
+            turn_id=caller.id if caller else None,
             calls=len(caller.tool_calls) if caller else 1,
         )
         return result.model_copy(update={"content": shown.preview}) if shown else result
@@ -117,8 +120,8 @@ def _query(messages: Sequence[BaseMessage]) -> str:
 
 
 def _facts(tool: BaseTool) -> ToolFacts:
-    schema = tool.tool_call_schema
-    return ToolFacts(tool.name, tool.description, schema if isinstance(schema, dict) else schema.model_json_schema())
+    function = convert_to_openai_tool(tool)["function"]
+    return ToolFacts(tool.name, tool.description, function.get("parameters", {}))
 
 
 def _read(message: BaseMessage) -> Mapping[str, Any]:
@@ -133,5 +136,5 @@ def _read(message: BaseMessage) -> Mapping[str, Any]:
     return fields
 
 
-def _write(message: BaseMessage | None, text: str) -> BaseMessage:
+def _write(message: Any, text: str) -> Any:
     return HumanMessage(text) if message is None else message.model_copy(update={"content": text})

@@ -45,7 +45,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
         value = result.return_value if isinstance(result, ToolReturn) else result
         if tool_def.kind != "function" or ToolReturnPart(tool_name=call.tool_name, content=value).files:
             return result
-        calls = next((one.tool_calls for one in reversed(ctx.messages) if isinstance(one, ModelResponse)), [])
+        caller = next((one for one in reversed(ctx.messages) if isinstance(one, ModelResponse)), None)
         shown = await self.hooks.offload(
             value,
             tool_name=call.tool_name,
@@ -53,7 +53,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
             session_id=self.hooks.session(ctx.conversation_id),
             query=_query(ctx),
             turn_id=f"{ctx.run_id} {ctx.run_step}",
-            calls=max(len(calls), 1),
+            calls=len(caller.tool_calls) if caller else 1,
         )
         if shown is None:
             return result
@@ -73,15 +73,17 @@ class LLMCommonCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """The request with its history folded; what the operator says in it stays."""
-        pieces = [*enumerate(piece for message in request_context.messages for piece in _split(message))]
+        pieces: list[_Piece] = [*enumerate(piece for message in request_context.messages for piece in _split(message))]
         spoken, operator = ([piece for piece in pieces if _is_spoken(piece[1]) is kind] for kind in (True, False))
         session = self.hooks.session(ctx.conversation_id)
         before = spoken[0][0] - 0.5 if spoken else 0.0
 
         def write(piece: _Piece | None, text: str) -> _Piece:
             place, message = piece or (before, ModelRequest([UserPromptPart("")]))
-            part = TextPart(text) if isinstance(message, ModelResponse) else replace(message.parts[0], content=text)
-            return place, replace(message, parts=[part])
+            if isinstance(message, ModelResponse):
+                return place, replace(message, parts=[TextPart(text)])
+            part: Any = message.parts[0]
+            return place, replace(message, parts=[replace(part, content=text)])
 
         folded = await self.hooks.fold_messages(spoken, session_id=session, read=_read, write=write)
         if folded == spoken:
@@ -132,7 +134,7 @@ def _read(piece: _Piece) -> Mapping[str, Any]:
         functions = ((one.tool_call_id, {"name": one.tool_name, "arguments": one.args}) for one in message.tool_calls)
         calls = [{"id": call_id, "function": function} for call_id, function in functions]
         return {"role": "assistant", "content": content, "tool_calls": calls}
-    part = message.parts[0]
+    part: Any = message.parts[0]
     if isinstance(part, ToolReturnPart):
         answer = to_plain([*part.content_items()]) if part.files else part.model_response_str()
         return {"role": "tool", "tool_call_id": part.tool_call_id, "content": answer}
