@@ -80,7 +80,7 @@ test-adapters: .adapters-venv/.installed ## run the adapters around the real cli
 	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/adapters/requirements.txt
 	@touch $@
 
-INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache llm_common/integrations/$$name.py tests/integrations/test_$$name.py
+INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py 2>/dev/null) tests/integrations/test_$$name.py
 
 test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and type-check our hooks with each framework; ONLY=langchain names one
 	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; $(INTEGRATION_CHECKS) || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -1,7 +1,9 @@
 """The blocks of the pages in `docs/integrations`, for the tests that run them."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parents[2] / "docs" / "integrations"
 
@@ -10,3 +12,18 @@ def blocks_of(page: str) -> list[str]:
     """The Python of a page, which continues from block to block, as one program."""
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
     return ["\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))]
+
+
+def run_page(page: str, *, model: str, names: Mapping[str, object]) -> dict[str, Any]:
+    """Runs the blocks of a page and gives what they define.
+
+    Args:
+        page: Its name, without the ending.
+        model: How the page names a model; replaced by the name `model`.
+        names: What the blocks find.
+    """
+    [program] = blocks_of(page)
+    assert model in program
+    found: dict[str, Any] = {"__name__": page, **names}
+    exec(program.replace(model, "model"), found)
+    return found

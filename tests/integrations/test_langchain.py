@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from llm_common.agents import OffloadPolicy
 from llm_common.history import FoldPolicy
 from llm_common.integrations.langchain import LLMCommonMiddleware
 from llm_common.integrations.session_hooks import SessionHooks
-from tests.integrations.documented import blocks_of
+from tests.integrations.documented import run_page
 
 pytestmark = pytest.mark.integrations
 
@@ -216,14 +217,17 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     assert model.offered == [["read_context", "search_history", "get_weather", "web_search"]] * 3
 
 
-@pytest.mark.parametrize("block", blocks_of("langchain"))
-def test_the_documentation_runs(block: str) -> None:
+def test_the_documentation_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     model = ScriptedModel(
         steps=[
             calls(("list_parts", {"kind": "all"})),
             AIMessage("ask on"),
-            lambda m: reads("/1500/stock")(m[:3]),
-            AIMessage("10500"),
+            lambda messages: reads("/1500/stock")(messages[:3]),
+            lambda messages: AIMessage(str(messages[-1].content).splitlines()[-2]),
         ]
     )
-    exec(block, {"model": model, "list_parts": list_parts})
+    run_page("langchain", model='"openai:gpt-5"', names={"model": model})
+    assert capsys.readouterr().out == "ask on\n10500\n"

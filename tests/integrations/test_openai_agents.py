@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
 from llm_common.history import FoldPolicy
 from llm_common.integrations.openai_agents import LLMCommonSession
 from llm_common.integrations.session_hooks import SessionHooks
-from tests.integrations.documented import blocks_of
+from tests.integrations.documented import run_page
 
 pytestmark = pytest.mark.integrations
 set_tracing_disabled(True)
@@ -226,9 +227,13 @@ def test_the_configuration_of_the_run_is_kept() -> None:
     assert LLMCommonSession("a").run_config(RunConfig(workflow_name="mine")).workflow_name == "mine"
 
 
-@pytest.mark.parametrize("block", blocks_of("openai_agents"))
-def test_the_documentation_runs(block: str) -> None:
-    steps = [calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500")]
+def test_the_documentation_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    last = ModelStep.respond(lambda call: says(outputs(call.input)[-1].splitlines()[-2]))
+    model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), last])
     with asyncio.Runner() as runner:
         asyncio.set_event_loop(runner.get_loop())
-        exec(block, {"model": ScriptedModel(steps), "list_parts": list_parts})
+        run_page("openai_agents", model='"gpt-5"', names={"model": model})
+    assert capsys.readouterr().out == "ask on\n10500\n"

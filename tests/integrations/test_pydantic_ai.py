@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from llm_common.agents import OffloadPolicy
 from llm_common.history import FoldPolicy
 from llm_common.integrations.pydantic_ai import LLMCommonCapability
 from llm_common.integrations.session_hooks import SessionHooks
-from tests.integrations.documented import blocks_of
+from tests.integrations.documented import run_page
 
 pytestmark = pytest.mark.integrations
 
@@ -210,7 +211,13 @@ async def test_a_request_that_fits_is_sent_as_it_is() -> None:
     assert script.sent[0][:2] == history
 
 
-@pytest.mark.parametrize("block", blocks_of("pydantic_ai"))
-def test_the_documentation_runs(block: str) -> None:
-    script = Script(calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500"))
-    exec(block, {"model": script.model, "list_parts": list_parts})
+def test_the_documentation_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = [calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock")]
+    script = Script(*steps, lambda messages: says(str(outputs(messages)[-1].content).splitlines()[-2]))
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        run_page("pydantic_ai", model='"openai:gpt-5"', names={"model": script.model})
+    assert capsys.readouterr().out == "ask on\n10500\n"
