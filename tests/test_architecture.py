@@ -146,7 +146,13 @@ def test_public_names_are_listed_once_and_exist() -> None:
     """In the packages and in the few modules that stay importable; elsewhere an underscore says what is private."""
     broken = []
     for name in NAMES:
-        module = importlib.import_module(dotted(name))
+        try:
+            module = importlib.import_module(dotted(name))
+        except ModuleNotFoundError as exc:  # a framework, which only its own environment has
+            if not name.startswith("integrations/") or str(exc.name).startswith("llm_common"):
+                raise
+            broken += [name] if "__all__" in source_of(name) else []
+            continue
         listed = Counter(getattr(module, "__all__", ()))
         is_face = name.endswith("__init__.py") or name in FACES
         broken += [name] if is_face is not hasattr(module, "__all__") else []

@@ -15,6 +15,9 @@ from llm_common.integrations.session_hooks import SessionHooks, ToolFacts
 from llm_common.text.canonical import to_plain
 from llm_common.tools.tool import Tool
 
+if not hasattr(AbstractCapability, "prepare_model_request"):
+    raise ImportError("LLMCommonCapability needs pydantic-ai 2.64 or newer: pip install -U pydantic-ai")
+
 _Piece = tuple[float, ModelMessage]  # a response, or a request of one part, with its place in the history
 
 
@@ -39,7 +42,13 @@ class LLMCommonCapability(AbstractCapability[Any]):
         return FunctionToolset([self._readable(tool) for tool in self.hooks.tools(self.hooks.session_id)])
 
     async def after_tool_execute(
-        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], result: Any
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: Any,
+        result: Any,  # noqa: ARG002
     ) -> Any:
         """The result, or its preview if it is long."""
         value = result.return_value if isinstance(result, ToolReturn) else result
@@ -49,7 +58,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
         shown = await self.hooks.offload(
             value,
             tool_name=call.tool_name,
-            args=args,
+            args=call.args_as_dict(),  # as the model wrote them: validated ones may be no plain data
             session_id=self.hooks.session(ctx.conversation_id),
             query=_query(ctx),
             turn_id=f"{ctx.run_id} {ctx.run_step}",
@@ -123,8 +132,7 @@ def _joined(pieces: Sequence[_Piece]) -> list[ModelMessage]:
 
 def _is_spoken(message: ModelMessage) -> bool:
     """Whether it is of the conversation, not of the operator or the framework."""
-    kinds = ("user-prompt", "tool-return", "retry-feedback")
-    return isinstance(message, ModelResponse) or message.parts[0].part_kind in kinds
+    return message.kind == "response" or message.parts[0].part_kind in ("user-prompt", "tool-return", "retry-feedback")
 
 
 def _read(piece: _Piece) -> Mapping[str, Any]:

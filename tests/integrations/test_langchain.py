@@ -14,7 +14,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
-from llm_common.agents import OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.langchain import LLMCommonMiddleware
 from llm_common.integrations.session_hooks import SessionHooks
@@ -231,3 +232,12 @@ def test_the_documentation_runs(
     )
     run_page("langchain", model='"openai:gpt-5"', names={"model": model})
     assert capsys.readouterr().out == "ask on\n10500\n"
+
+
+async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
+    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
+    model = ScriptedModel(steps=[calls(("list_parts", {"kind": "all"})), AIMessage("never")])
+    agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware(hooks)])
+    with pytest.raises(ResultTooLargeError):
+        await run(agent, how, "go")
+    assert len(model.sent) == 1

@@ -16,9 +16,11 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from agents.exceptions import UserError
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.openai_agents import LLMCommonSession
 from llm_common.integrations.session_hooks import SessionHooks
@@ -237,3 +239,12 @@ def test_the_documentation_runs(
         asyncio.set_event_loop(runner.get_loop())
         run_page("openai_agents", model='"gpt-5"', names={"model": model})
     assert capsys.readouterr().out == "ask on\n10500\n"
+
+
+async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
+    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
+    model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("never")])
+    with pytest.raises(UserError) as caught:
+        await run(LLMCommonSession("a", hooks), Agent("stock", model=model, tools=[list_parts]), how, "go")
+    assert isinstance(caught.value.__cause__, ResultTooLargeError)
+    assert len(model.calls) == 1

@@ -18,7 +18,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from llm_common.agents import OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.pydantic_ai import LLMCommonCapability
 from llm_common.integrations.session_hooks import SessionHooks
@@ -221,3 +222,12 @@ def test_the_documentation_runs(
         asyncio.set_event_loop(runner.get_loop())
         run_page("pydantic_ai", model='"openai:gpt-5"', names={"model": script.model})
     assert capsys.readouterr().out == "ask on\n10500\n"
+
+
+async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
+    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
+    script = Script(calls(("list_parts", {"kind": "all"})), says("never"))
+    agent = Agent(script.model, tools=[list_parts], capabilities=[LLMCommonCapability(hooks=hooks)])
+    with pytest.raises(ResultTooLargeError):
+        await run(agent, how, "go")
+    assert len(script.sent) == 1
