@@ -60,7 +60,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     def _session(self, runtime: Any, messages: Sequence[BaseMessage]) -> str:
         thread_id = runtime.execution_info.thread_id if runtime and runtime.execution_info else None
         if thread_id is None and messages and messages[0].id:
-            return self.hooks.session(f"messages:{messages[0].id}")
+            return self.hooks.session(("messages", messages[0].id))
         return self.hooks.session(thread_id)
 
     async def _offloaded(self, request: ToolCallRequest, result: Any) -> Any:

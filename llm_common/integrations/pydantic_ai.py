@@ -42,13 +42,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
         return FunctionToolset([self._readable(tool) for tool in self.hooks.tools(self.hooks.session_id)])
 
     async def after_tool_execute(
-        self,
-        ctx: RunContext[Any],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: Any,
-        result: Any,  # noqa: ARG002
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, result: Any, **_: Any
     ) -> Any:
         """The result, or its preview if it is long."""
         value = result.return_value if isinstance(result, ToolReturn) else result

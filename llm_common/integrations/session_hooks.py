@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -41,6 +42,7 @@ _GC_PAUSE_S: Final = 3_600.0
 _MAX_TURNS: Final = 1_024
 _MAX_CATALOGUES: Final = 16
 _ITEMS: Final = "session_items"
+_HASHED: Final = "hashed:"
 
 
 class ToolFacts(NamedTuple):
@@ -114,17 +116,20 @@ class SessionHooks:
         return self._store
 
     def session(self, framework_id: object = None) -> str:
-        """The session as a query id of the store: the framework's own id where the store allows it, else its hash.
+        """The session as a query id of the store: the framework's own id where the store allows it, else a hash.
+
+        Different ids give different sessions; a user who chooses an id cannot choose a hash.
 
         Args:
-            framework_id: How the framework names the conversation; None or "" takes `session_id`.
+            framework_id: How the framework names the conversation, such as a text, or a tuple of application, user and
+                id; None or "" takes `session_id`.
         """
         if framework_id is None or framework_id == "":
             return self.session_id
-        try:
-            return checked_query_id(str(framework_id), self._store.redactor)
-        except InvalidIdError:
-            return f"session_{hashlib.sha256(str(framework_id).encode(errors='surrogatepass')).hexdigest()[:32]}"
+        if isinstance(framework_id, str) and not framework_id.startswith(_HASHED):
+            with suppress(InvalidIdError):
+                return checked_query_id(framework_id, self._store.redactor)
+        return _HASHED + hashlib.sha256(repr(framework_id).encode()).hexdigest()[:32]
 
     async def offload(
         self,
@@ -299,7 +304,7 @@ class StoredItems:
 
     def __init__(self, hooks: SessionHooks, session_id: str) -> None:
         self._store = hooks.store
-        self._query_id = hooks.session(f"{_ITEMS} {session_id}")
+        self._query_id = hooks.session((_ITEMS, session_id))
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The newest items, oldest first, or all of them; raises `StoreError` if one cannot be read."""

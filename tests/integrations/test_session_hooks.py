@@ -11,7 +11,15 @@ import pytest
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, ToolContextManager
 from llm_common.errors import ToolArgumentsError, ToolFailedError
 from llm_common.history import FoldPolicy
-from llm_common.integrations.session_hooks import DEFAULT_TTL_S, SessionHooks, ToolFacts, plain_text, run_sync
+from llm_common.integrations.responses_items import arguments_of, grouped, read_group, said, write_group
+from llm_common.integrations.session_hooks import (
+    DEFAULT_TTL_S,
+    SessionHooks,
+    StoredItems,
+    ToolFacts,
+    plain_text,
+    run_sync,
+)
 
 ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]
 SESSION = "user:42"
@@ -133,12 +141,36 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("user:42", True), ("thread 1", True), ("../etc", False), ("x" * 300, False), (7, True)]
+    ("given", "kept"),
+    [
+        ("user:42", True),
+        ("thread 1", True),
+        ("../etc", False),
+        ("x" * 300, False),
+        (7, False),
+        (("app", "user"), False),
+    ],
 )
 def test_a_session_has_the_name_of_the_framework_if_allowed(given: object, kept: bool) -> None:
     hooks = SessionHooks()
-    assert (hooks.session(given) == str(given)) is kept
+    assert (hooks.session(given) == given) is kept
     assert hooks.session(given) == SessionHooks().session(given)
+
+
+def test_no_name_leads_to_the_session_of_another_one() -> None:
+    hooks = SessionHooks()
+    names: list[object] = [
+        "a",
+        "../etc",
+        ("a", "b"),
+        "('a', 'b')",
+        '["a","b"]',
+        7,
+        "7",
+        hooks.session("../etc"),
+        "\ud800",
+    ]
+    assert len({hooks.session(name) for name in names}) == len(names)
 
 
 def test_without_a_name_each_object_is_a_session() -> None:
@@ -194,3 +226,44 @@ def test_a_store_of_another_kind_is_refused() -> None:
 )
 def test_only_text_counts_as_text(content: object, text: str | None) -> None:
     assert plain_text(content) == text
+
+
+async def test_the_items_of_a_session_are_kept_in_order_and_out_of_reach_of_results() -> None:
+    hooks = SessionHooks()
+    items, other = StoredItems(hooks, "a"), StoredItems(hooks, "b")
+    for number in range(12):
+        await items.add_items([number, str(number)])
+    assert await items.get_items(3) == ["10", 11, "11"]
+    assert [await items.pop_item() for _ in range(3)] == ["11", 11, "10"]
+    assert len(await items.get_items()) == 21
+    assert hooks.store.list(query_id=hooks.session("a")) == []
+    assert await other.get_items() == []
+    assert await other.pop_item() is None
+    await items.clear_session()
+    assert await items.get_items() == []
+
+
+def test_what_the_model_answered_at_once_is_one_message() -> None:
+    asked = {"role": "user", "content": "Go"}
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    said_ = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look"}]}
+    call = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "1", "output": "x"}
+    groups = grouped([asked, thought, said_, call, output, said_])
+    assert groups == [[asked], [thought, said_, call], [output], [said_]]
+    messages = [read_group(group) for group in groups]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[1]["content"] == [thought, {"type": "output_text", "text": "I look"}]
+    assert messages[1]["tool_calls"][0]["id"] == messages[2]["tool_call_id"] == "1"
+    assert write_group(groups[2], "short") == [{**output, "output": "short"}]
+    assert write_group(groups[3], "short") == [{"role": "assistant", "content": "short"}]
+    assert write_group(None, "note") == [{"role": "user", "content": "note"}]
+    assert said([asked, call]) == ("Go", {"look"})
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [("", {}), ('{"a": 1}', {"a": 1}), ("[1]", {"arguments": [1]}), ("{broken", {"arguments": "{broken"})],
+)
+def test_arguments_that_are_no_object_are_kept(text: str, arguments: dict[str, Any]) -> None:
+    assert arguments_of(text) == arguments
