@@ -12,7 +12,7 @@ from agents.tool_context import ToolContext
 
 from llm_common.errors import ToolError
 from llm_common.integrations.responses_items import arguments_of, grouped, read_group, said, write_group
-from llm_common.integrations.session_hooks import SessionHooks, StoredItems, ToolFacts
+from llm_common.integrations.session_hooks import SessionHooks, StoredItems, ToolFacts, plain_text
 from llm_common.tools.tool import Tool
 
 AgentT = TypeVar("AgentT", bound=Agent[Any])
@@ -85,11 +85,13 @@ class LLMCommonSession(StoredItems):
     async def _offloaded(self, result: Any, ctx: ToolContext[Any]) -> Any:
         self._called.add(ctx.tool_name)
         parts = result if isinstance(result, list) else [result]
-        kinds = [part.get("type") if isinstance(part, dict) else getattr(part, "type", "") for part in parts]
+        blocks = [part if isinstance(part, dict) else getattr(part, "__dict__", {}) for part in parts]
+        kinds = [block.get("type") for block in blocks]
         if isinstance(result, _Failure) or any(kind in ("image", "file") for kind in kinds):
             return result
+        text = plain_text(blocks) if all(kind == "text" for kind in kinds) else None
         shown = await self.hooks.offload(
-            result.text if isinstance(result, sdk.ToolOutputText) else result,
+            result if text is None else text,
             tool_name=ctx.tool_name,
             args=arguments_of(ctx.tool_arguments),
             session_id=self._results,

@@ -25,7 +25,7 @@ _Piece = tuple[float, ModelMessage]  # a response, or a request of one part, wit
 class LLMCommonCapability(AbstractCapability[Any]):
     """Long results behind pointers, a history within a limit, and the tools that fit, for `Agent`.
 
-    Give it as `capabilities=[LLMCommonCapability()]`; every way to run the agent works. What a tool returns is stored
+    Give it as `capabilities=[LLMCommonCapability()]`; `run` and `run_sync` both work. What a tool returns is stored
     as data, not as text; its `ToolReturn` keeps `content` and `metadata`. Failures and files stay as they are. The
     history keeps every message; only what the model is sent is folded.
 

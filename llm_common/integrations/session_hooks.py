@@ -32,7 +32,7 @@ from llm_common.tools.tool_index import ToolIndex
 T = TypeVar("T")
 
 DEFAULT_FOLD: Final = FoldPolicy(limit_tokens=32_000)
-"""A quarter of the smallest window that models for agents have now."""
+"""Leaves half of a window of 64,000 tokens to instructions, tools and the answer."""
 
 DEFAULT_TTL_S: Final = 86_400.0
 """A day: how long the store in memory keeps a result, so that a server does not grow for ever."""
@@ -228,6 +228,7 @@ class SessionHooks:
         folded = await fold(
             given, store=self._store, session_id=session_id, policy=self._fold_policy, counter=self._counter
         )
+        await self._collect()
         unchanged = {id(one) for one in given}
         originals = [messages[one["number"] - 1] if "number" in one else None for one in folded.messages]
         return [

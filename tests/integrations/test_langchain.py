@@ -90,12 +90,17 @@ async def run(
 ) -> list[BaseMessage]:
     config = {"configurable": {"thread_id": thread}} if thread else {}
     given = {"messages": [*history, HumanMessage(text)]}
-    state = agent.invoke(given, config) if how == "sync" else await agent.ainvoke(given, config)
+    if how == "sync":
+        state = agent.invoke(given, config)
+    elif how == "async":
+        state = await agent.ainvoke(given, config)
+    else:
+        state = [*agent.stream(given, config, stream_mode="values")][-1]
     messages: list[BaseMessage] = state["messages"]
     return messages
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", "async", "stream"])
 def how(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
+import mcp.types
 import pytest
 from agents import (
     Agent,
@@ -13,10 +15,12 @@ from agents import (
     Runner,
     SessionSettings,
     ToolOutputImage,
+    ToolOutputText,
     function_tool,
     set_tracing_disabled,
 )
 from agents.exceptions import UserError
+from agents.mcp import MCPServer
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
@@ -91,6 +95,11 @@ async def run(session: LLMCommonSession, agent: Agent[Any], how: str, text: str)
     equipped = session.equip(agent)
     if how == "async":
         return await Runner.run(equipped, text, **facts)
+    if how == "streamed":
+        streamed = Runner.run_streamed(equipped, text, **facts)
+        async for _ in streamed.stream_events():
+            pass
+        return streamed
 
     def run_sync() -> Any:
         with asyncio.Runner() as runner:  # closes the loop that the framework would leave open
@@ -100,7 +109,7 @@ async def run(session: LLMCommonSession, agent: Agent[Any], how: str, text: str)
     return await asyncio.to_thread(run_sync)
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", "async", "streamed"])
 def how(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -128,6 +137,19 @@ async def test_small_results_errors_and_images_stay(how: str) -> None:
     assert (weather, failure) == ("Ulm: sunny", "no such kind; " * 2_000)
     assert image[0]["type"] == "input_image"
     assert len(image[0]["image_url"]) > 40_000
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+async def test_a_text_of_the_sdk_is_stored_as_the_text_that_it_holds(as_list: bool) -> None:
+    @function_tool
+    def list_texts() -> Any:
+        """Lists the parts in stock."""
+        text = ToolOutputText(text=json.dumps(ROWS))
+        return [text] if as_list else text
+
+    model = ScriptedModel([calls(("list_texts", {})), reads("/1500/stock"), says("10500")])
+    await run(LLMCommonSession("a"), Agent("stock", model=model, tools=[list_texts]), "async", "go")
+    assert "10500" in outputs(model.calls[-1].input)[-1]
 
 
 async def test_a_session_cannot_read_what_another_stored(how: str) -> None:
@@ -248,3 +270,48 @@ async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
         await run(LLMCommonSession("a", hooks), Agent("stock", model=model, tools=[list_parts]), how, "go")
     assert isinstance(caught.value.__cause__, ResultTooLargeError)
     assert len(model.calls) == 1
+
+
+async def test_an_agent_to_which_another_hands_off_offloads_too() -> None:
+    hand_off = [function_call("transfer_to_stock", {}, call_id="h")]
+    model = ScriptedModel([ModelStep(output=hand_off), calls(("list_parts", {"kind": "all"})), says("done")])
+    session = LLMCommonSession("a")
+    other = session.equip(Agent("stock", model=model, tools=[list_parts]))
+    await run(session, Agent("first", model=model, handoffs=[other]), "async", "go")
+    assert "the id " in outputs(model.calls[-1].input)[-1]
+    assert len(outputs(model.calls[-1].input)[-1]) < 3_000
+
+
+class PartsServer(MCPServer):
+    """Has one tool with a long result."""
+
+    name = "parts"
+
+    async def connect(self) -> None:
+        pass
+
+    async def cleanup(self) -> None:
+        pass
+
+    async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[mcp.types.Tool]:
+        return [mcp.types.Tool(name="list_parts", inputSchema={"type": "object", "properties": {}})]
+
+    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> mcp.types.CallToolResult:
+        text = mcp.types.TextContent(type="text", text=json.dumps(ROWS))
+        return mcp.types.CallToolResult(content=[text])
+
+    async def list_prompts(self) -> Any:
+        raise NotImplementedError
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any:
+        raise NotImplementedError
+
+
+async def test_what_an_mcp_server_returns_is_offloaded_too() -> None:
+    model = ScriptedModel([calls(("list_parts", {})), says("ask on"), reads("/1500/stock"), says("10500")])
+    session, agent = LLMCommonSession("a"), Agent("stock", model=model, mcp_servers=[PartsServer()])
+    await run(session, agent, "async", "Which parts?")
+    await run(session, agent, "async", "What is the stock of part 1500?")
+    first, second = outputs(model.calls[-1].input)
+    assert len(str(first)) < 3_000
+    assert "10500" in second
