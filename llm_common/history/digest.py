@@ -19,6 +19,7 @@ _DECISION = re.compile(
     r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
     re.IGNORECASE,
 )
+# A path, a file, an address, snake_case, code, camelCase or an ABBREVIATION; two characters of one tell as much as all.
 _NAME = re.compile(r"https?://|[\w-]/[\w.-]|\w\.\w{1,5}\b|\w_\w|`[^`]+`|[a-z][A-Z]\w|\b[A-Z][A-Z0-9-]{2,}")
 _NUMBER = re.compile(r"\d")
 _OF_USER, _OF_DECISION, _OF_NAME, _OF_NUMBER = 2, 3, 2, 2
