@@ -80,6 +80,9 @@ DECISION_WIRE = Variable(
     "its wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
 )
 
+GATEWAY_TOKEN = Variable(
+    "LLM_COMMON_GATEWAY_TOKEN", "", "tokens of `llm-common gateway --http`, separated by spaces", secret=True
+)
 XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "", "folder for the index of `llm-common pack`; else the platform's")
 
 VARIABLES: tuple[Variable, ...] = (
@@ -108,6 +111,7 @@ VARIABLES: tuple[Variable, ...] = (
     DECISION_MODEL,
     DECISION_API_KEY,
     DECISION_WIRE,
+    GATEWAY_TOKEN,
     XDG_CACHE_HOME,
 )
 
@@ -115,6 +119,11 @@ VARIABLES: tuple[Variable, ...] = (
 def read_text(variable: Variable) -> str | None:
     """The stripped value, or the declared default; None if both are empty. An empty variable counts as unset."""
     return os.environ.get(variable.name, "").strip() or variable.default or None
+
+
+def read_named(name: str) -> str | None:
+    """The value of a variable that a user's own file names; None if it is not set."""
+    return os.environ.get(name)
 
 
 def read_path(variable: Variable) -> Path | None:

@@ -27,6 +27,7 @@ The tree; a name in brackets is a built-in base, a name after a dot is an attrib
     │   ├── UnknownToolError
     │   ├── ToolArgumentsError
     │   └── ToolFailedError                 .reason
+    │       └── ServerDownError             .server .retry_after_s
     ├── NoThreadError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
@@ -55,6 +56,7 @@ __all__ = [
     "NoThreadError",
     "PointerNotFoundError",
     "ResultTooLargeError",
+    "ServerDownError",
     "StoreError",
     "StoreFullError",
     "TokenBudgetError",
@@ -267,6 +269,20 @@ class ToolFailedError(ToolError):
     """
 
     reason: str = ""
+
+
+class ServerDownError(ToolFailedError):
+    """The server behind the tool is not there; whether the call took effect is not known.
+
+    Attributes:
+        server: Its name.
+        retry_after_s: Seconds until it is started again.
+    """
+
+    def __init__(self, message: str, *, tool: str, server: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message, tool=tool)
+        self.server = server
+        self.retry_after_s = retry_after_s
 
 
 class NoThreadError(LLMCommonError):

@@ -45,6 +45,7 @@ FACTS: dict[str, dict[str, object]] = {
     "UnknownToolError": {"tool": "t"},
     "ToolArgumentsError": {"tool": "t"},
     "ToolFailedError": {"tool": "t"},
+    "ServerDownError": {"tool": "t", "server": "s", "retry_after_s": 1.5},
     "TokenBudgetError": {"needed_tokens": 2, "limit_tokens": 1},
 }
 
@@ -280,5 +281,7 @@ for use in (
     assert ran.stdout.splitlines() == [f"pip install 'llm-common[{extra}]'" for extra in extras]
 
 
-def test_real_use_raises_every_error_except_settings_and_costs() -> None:
-    assert errors.__all__ == sorted({*REAL, "ConfigError", "CostLimitError", "LLMCommonError", "ToolError"})
+def test_real_use_raises_every_error_except_settings_costs_and_servers() -> None:
+    assert errors.__all__ == sorted(
+        {*REAL, "ConfigError", "CostLimitError", "LLMCommonError", "ServerDownError", "ToolError"}
+    )
