@@ -50,6 +50,7 @@ BROAD_CATCHES = {
     "_threads.py": 1,  # an application's tool; raised again where it was called
     "core/external_errors.py": 1,  # an application's client
     "tools/tool.py": 1,  # an application's tool, registry or memory
+    "mcp/server_connection.py": 1,  # the client of a third-party server, which fails in any way
     "text/canonical.py": 1,  # methods of a caller's objects
 }
 
@@ -58,6 +59,9 @@ ALLOWED_WORDS = {("context/intent.py", "tidy"), ("redaction/name_strength.py", "
 
 EXTRAS = {
     "bpe_openai",
+    "httpx2",
+    "mcp",
+    "mcp_types",
     "numpy",
     "obstore",
     "opentelemetry",
@@ -67,6 +71,7 @@ EXTRAS = {
     "safetensors",
     "tokenizers",
     "typer",
+    "uvicorn",
     "wordllama",
 }
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from llm_common import __version__
+from llm_common.cli.gateway_commands import gateway
 from llm_common.cli.terminal import InertErrorGroup, print_text, show_progress
 from llm_common.errors import ConfigError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(gateway, name="gateway")
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 _Paths = Annotated[
     list[Path] | None,

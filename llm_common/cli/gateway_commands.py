@@ -1,0 +1,170 @@
+"""`llm-common gateway`: serves MCP servers to hosts, and says what it did."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from llm_common._env import GATEWAY_TOKEN, read_text
+from llm_common.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from llm_common.mcp.gateway_config import GatewayConfig
+    from llm_common.mcp.serving import GatewayReport
+
+# A command imports what only it needs when it runs.
+# ruff: noqa: PLC0415
+
+gateway = typer.Typer(invoke_without_command=True, help="Stand in front of MCP servers: `llm-common gateway -c FILE`.")
+
+_Config = Annotated[
+    list[Path] | None,
+    typer.Option("--config", "-c", metavar="FILE", help="mcpServers JSON, as hosts have it; repeatable."),
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where results are kept.", show_default="in the user's cache folder"),
+]
+T = TypeVar("T")
+_Globs = list[str] | None
+
+
+@gateway.callback()
+def serve(
+    context: typer.Context,
+    *,
+    config: _Config = None,
+    tools: Annotated[
+        Literal["all", "search", "auto"],
+        typer.Option(help="List all tools, or tools to search and call; auto searches above --tools-tokens."),
+    ] = "auto",
+    tools_tokens: Annotated[
+        int, typer.Option(min=0, help="Tokens of definitions up to which auto lists all.")
+    ] = 10_000,
+    pin: Annotated[_Globs, typer.Option(metavar="GLOB", help="List such tools always; repeatable.")] = None,
+    allow: Annotated[_Globs, typer.Option(metavar="GLOB", help="Only such tools: tool or server/tool.")] = None,
+    deny: Annotated[_Globs, typer.Option(metavar="GLOB", help="No such tools; repeatable.")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
+    list_found: Annotated[bool, typer.Option("--list-found", help="List what a search found from then on.")] = False,
+    threshold: Annotated[int, typer.Option(min=200, help="Tokens over which a result becomes a preview.")] = 2_000,
+    preview: Annotated[int, typer.Option(min=200, help="Most tokens of a preview.")] = 400,
+    intent: Annotated[bool, typer.Option(help="Offer an argument that previews are made for.")] = True,
+    host_prefix: Annotated[str, typer.Option(help="What the host puts before tool names.")] = "",
+    lazy: Annotated[bool, typer.Option("--lazy", help="Start servers when they are needed first.")] = False,
+    memory_only: Annotated[bool, typer.Option("--memory-only", help="Write nothing to disk.")] = False,
+    folder: _Folder = None,
+    ttl: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")] = 86_400,
+    http: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, help="Serve over HTTP on 127.0.0.1 instead of stdin.")
+    ] = None,
+) -> None:
+    """Serve the tools of MCP servers, with large results behind previews that can be read in parts.
+
+    The host starts this command in place of its servers, or reaches it over HTTP with the token in
+    LLM_COMMON_GATEWAY_TOKEN; without one a token is made and shown.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rules = {"allow": tuple(allow or ["*"]), "deny": tuple(deny or ()), "pinned": tuple(pin or ())}
+    settings = _configured(
+        config,
+        tools=tools,
+        tools_tokens=tools_tokens,
+        rules={**rules, "read_only": read_only},
+        list_found=list_found,
+        threshold_tokens=threshold,
+        preview_tokens=preview,
+        intent=intent,
+        host_prefix=host_prefix,
+        lazy=lazy,
+        memory_only=memory_only,
+        folder=folder,
+        ttl_s=ttl,
+    )
+    _run(lambda: asyncio.run(_serving(settings, http)))
+
+
+@gateway.command()
+def status(
+    *, folder: _Folder = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """Say what the gateways did: servers, tools, tokens not sent and tokens read back."""
+    settings = _configured([], folder=folder)
+    from llm_common.mcp.serving import reports
+
+    found = reports(settings)
+    if json:
+        typer.echo(f"[{','.join(report.model_dump_json() for report in found)}]")
+        return
+    for report in found:
+        _show(report, f"pid {report.pid}, {'running' if report.running else 'ended'}")
+    if not found:
+        typer.echo("No gateway has run.")
+
+
+@gateway.command()
+def doctor(
+    *, config: _Config = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """Start every server once and say what it gives, or what is wrong with it; ends with 1 if something is."""
+    settings = _configured(config)
+    from llm_common.mcp.serving import examine
+
+    found = _run(lambda: asyncio.run(examine(settings)))
+    if json:
+        typer.echo(found.model_dump_json())
+    else:
+        _show(found, "checked")
+    if any(server.problem for server in found.servers):
+        raise typer.Exit(1)
+
+
+async def _serving(config: "GatewayConfig", http: int | None) -> None:
+    from llm_common.mcp.serving import serve_http, serve_stdio
+
+    if http is None:
+        await serve_stdio(config)
+        return
+    tokens = (read_text(GATEWAY_TOKEN) or "").split()
+    if not tokens:
+        tokens = [secrets.token_hex(16)]
+        typer.echo(f"token: {tokens[0]}", err=True)
+    await serve_http(config, tokens=tokens, port=http)
+
+
+def _configured(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
+    try:
+        from llm_common.mcp.gateway_config import GatewayConfig
+    except ModuleNotFoundError as exc:
+        raise typer.BadParameter(f"the gateway needs {exc.name}: run pip install 'llm-common[mcp]'") from exc
+    if paths is None:
+        raise typer.BadParameter("name the file with your servers: --config FILE")
+    return _run(lambda: GatewayConfig.from_files(*paths, **settings))
+
+
+def _run(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except (ConfigError, StoreError) as exc:
+        raise typer.BadParameter(str(exc)) from exc
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] not in {"mcp", "mcp_types", "uvicorn"}:
+            raise
+        raise typer.BadParameter(f"the gateway needs {exc.name}: run pip install 'llm-common[mcp]'") from exc
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _show(report: "GatewayReport", title: str) -> None:
+    typer.echo(title)
+    for server in report.servers:
+        typer.echo(f"  {server.name}: {server.problem or f'{server.tools} tools'}")
+    typer.echo(f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed")
+    if report.calls:
+        typer.echo(
+            f"  {report.calls:,} calls, {report.results_kept:,} results kept, {report.tokens_not_sent:,} tokens not "
+            f"sent, {report.tokens_read_back:,} tokens read back"
+        )

@@ -1,0 +1,354 @@
+"""`HostSession`: one host's servers, tools and results; nothing of it is shared with another host."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import mcp_types as types
+from mcp import ClientSession, MCPError
+from pydantic import TypeAdapter
+
+from llm_common._threads import in_thread
+from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.errors import ServerDownError, ToolError
+from llm_common.mcp.gateway_config import GatewayConfig
+from llm_common.mcp.result_desk import Figures, ResultDesk
+from llm_common.mcp.server_connection import HostAbilities, HostContext, ServerConnection
+from llm_common.mcp.server_lists import ServerLists, tools_of
+from llm_common.mcp.tool_listing import TOOL_CALL, TOOL_SEARCH, ServerTool, ToolListing, shown_description
+from llm_common.pointers.store import ContextPointerStore
+
+_ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
+    types.CallToolResult | types.InputRequiredResult
+)
+_ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}
+_PROTOCOL_META: Final = "io.modelcontextprotocol/"
+_INTENT: Final = {"type": "string", "description": "What you want from the result."}
+_SEARCH_TOOL: Final = types.Tool(
+    name=TOOL_SEARCH,
+    description="Finds tools by what they do, with their parameters. Search before you say that you cannot do a thing.",
+    input_schema={
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "What is to be done, in plain words."}},
+        "required": ["query"],
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True),
+    meta=_ALWAYS_LOADED,
+)
+_CALL_TOOL: Final = types.Tool(
+    name=TOOL_CALL,
+    description=f"Runs a tool that {TOOL_SEARCH} found.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The tool's name."},
+            "arguments": {"type": "object", "description": "Its arguments, by its own schema."},
+            "intent": _INTENT,
+        },
+        "required": ["name"],
+    },
+    meta=_ALWAYS_LOADED,
+)
+
+Notifies = Callable[[HostContext, types.ServerNotification], Awaitable[None]]
+CallResult = types.CallToolResult | types.InputRequiredResult
+
+
+class HostSession:
+    """Everything between one host and the servers.
+
+    Args:
+        config: Servers, rules and limits.
+        abilities: What the host can do.
+        store: Where its results go.
+        notify: Tells the host of a change.
+        figures: Counts what is done.
+        counter: Counts tokens; None takes the upper bound.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        abilities: HostAbilities,
+        store: ContextPointerStore,
+        notify: Notifies | None = None,
+        figures: Figures | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        self._config = config
+        self._notify = notify
+        self._counter = counter or DefaultCounter()
+        self.desk: Final = ResultDesk(config, store, figures=figures, counter=self._counter)
+        self.connections: Final = {
+            name: ServerConnection(
+                name,
+                server,
+                abilities=abilities,
+                start_timeout_s=config.start_timeout_s,
+                on_notification=self._on_notification,
+            )
+            for name, server in config.servers.items()
+        }
+        self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
+        self._tasks: dict[str, asyncio.Task[tuple[ServerTool, ...]]] = {}
+        self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
+        self._found: frozenset[str] = frozenset()
+        self._host: HostContext | None = None
+        self.last_used: float = time.monotonic()
+
+    def seen(self, host: HostContext) -> None:
+        """Notes the host's newest request: changes are announced over its connection."""
+        self._host = host
+        self.last_used = time.monotonic()
+
+    async def listing(self) -> ToolListing:
+        """The tools of all servers that are there; waits for those that start, within the configured time."""
+        for _ in range(2):  # once more for a server that changed its tools meanwhile
+            self._list_missing()
+            waiting = {task for task in self._tasks.values() if not task.done()}
+            if not waiting:
+                break
+            _, late = await asyncio.wait(waiting, timeout=self._config.list_wait_s)
+            for task in late:
+                task.remove_done_callback(self._announce_late)  # once for each, whoever waits
+                task.add_done_callback(self._announce_late)
+            if late:
+                break
+        return await in_thread(self._listing_of, self._lists())  # thousands of definitions take seconds to count
+
+    def _list_missing(self) -> None:
+        for name, connection in self.connections.items():
+            task = self._tasks.get(name)
+            if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+                self._tasks[name] = asyncio.create_task(tools_of(connection))
+
+    def known(self) -> ToolListing:
+        """The tools of the servers that have listed theirs."""
+        return self._listing_of(self._lists())
+
+    def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
+        return {
+            name: task.result()
+            for name, task in self._tasks.items()
+            if task.done() and not task.cancelled() and task.exception() is None
+        }
+
+    def _listing_of(self, lists: dict[str, tuple[ServerTool, ...]]) -> ToolListing:
+        current = self._current
+        if current is None or current[0] != lists:
+            current = self._current = lists, ToolListing(self._config, lists, self._counter)
+        return current[1]
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with the servers that have listed no tools."""
+        found = {}
+        for name, task in self._tasks.items():
+            if not task.done():
+                found[name] = "it is still starting"
+            elif not task.cancelled() and (error := task.exception()):
+                found[name] = str(error)
+        return found
+
+    async def tools(self) -> list[types.Tool]:
+        """What the host lists: the gateway's own tools first, then those of the servers by name."""
+        return self._tools_of(await self.listing())
+
+    def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
+        own = [
+            types.Tool(
+                name=tool.name,
+                description=tool.description,
+                input_schema=tool.parameters,
+                annotations=types.ToolAnnotations(read_only_hint=True),
+                meta=_ALWAYS_LOADED,
+            )
+            for tool in self.desk.tools.values()
+        ]
+        searching = [_SEARCH_TOOL, _CALL_TOOL] if listing.searched else []
+        return [*own, *searching, *(self._shown(name, tool) for name, tool in listing.listed(self._found).items())]
+
+    def shown_tokens(self) -> int:
+        """Tokens of the definitions that the host lists."""
+        shown = [
+            tool.model_dump_json(include={"name", "description", "input_schema"}, by_alias=True)
+            for tool in self._tools_of(self.known())
+        ]
+        return sum(map(self._counter.count, shown))
+
+    def _shown(self, name: str, tool: ServerTool) -> types.Tool:
+        changes: dict[str, Any] = {"name": name, "description": shown_description(tool), "execution": None}
+        if self._takes_intent(tool):
+            properties = {**tool.parameters.get("properties", {}), "intent": _INTENT}
+            changes["input_schema"] = {**tool.parameters, "properties": properties}
+        if self.desk.keeps:
+            changes["output_schema"] = None  # a preview is no such output
+        definition: types.Tool = tool.definition
+        return definition.model_copy(update=changes)
+
+    def _takes_intent(self, tool: ServerTool) -> bool:
+        properties = tool.parameters.get("properties", {})
+        return self._config.intent and self.desk.keeps and isinstance(properties, dict) and "intent" not in properties
+
+    async def call(self, params: types.CallToolRequestParams, host: HostContext | None = None) -> CallResult:
+        """What a tool answers: the server's answer, or a preview of it; failures as results that say so.
+
+        Raises:
+            MCPError: The server refused.
+        """
+        try:
+            return await self.answer(params, host)
+        except ToolError as exc:
+            return _failed(exc)
+
+    async def answer(self, params: types.CallToolRequestParams, host: HostContext | None = None) -> CallResult:
+        """As `call`, for whoever handles the failures of tools.
+
+        Raises:
+            ToolError: The tool gave no result; its subclasses say why.
+            MCPError: The server refused.
+        """
+        name, arguments = params.name, dict(params.arguments or {})
+        if name in self.desk.tools:
+            return _text(await self.desk.answer(name, arguments))
+        if name == TOOL_SEARCH:
+            return _text(await self._search(str(arguments.get("query", ""))))
+        if name == TOOL_CALL:
+            return await self._call_found(params, arguments, host)
+        found = await self._find(name)
+        if found is None:
+            return _unknown(name, await self.listing(), self.problems())
+        intent = str(arguments.pop("intent", "")) if self._takes_intent(found[1]) else ""
+        return await self._run(*found, params, arguments, intent=intent, host=host)
+
+    async def _find(self, name: str) -> tuple[str, ServerTool] | None:
+        """A tool; does not wait for other servers if its own has listed it."""
+        return self.known().find(name) or (await self.listing()).find(name)
+
+    async def _search(self, query: str) -> str:
+        listing = await self.listing()
+        shown, names = await in_thread(listing.search, query)
+        self.desk.figures.tokens_read_back += self._counter.count(shown)
+        if self._config.list_found and not self._found.issuperset(names):
+            self._found |= frozenset(names)
+            await self._tell(types.ToolListChangedNotification())
+        return shown
+
+    async def _call_found(
+        self, params: types.CallToolRequestParams, arguments: Mapping[str, Any], host: HostContext | None
+    ) -> CallResult:
+        name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
+        found = await self._find(name)
+        if found is None:
+            return _unknown(name, await self.listing(), self.problems())
+        if not isinstance(inner, dict):
+            return _text(f"{name} was not run: its arguments must be one object with names as keys", is_error=True)
+        if problems := self.known().problems(found[0], inner):
+            return _text(problems, is_error=True)
+        return await self._run(*found, params, inner, intent=str(arguments.get("intent", "")), host=host)
+
+    async def _run(
+        self,
+        name: str,
+        tool: ServerTool,
+        params: types.CallToolRequestParams,
+        arguments: dict[str, Any],
+        *,
+        intent: str,
+        host: HostContext | None,
+    ) -> CallResult:
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(
+                name=tool.name,
+                arguments=arguments,
+                input_responses=params.input_responses,
+                request_state=params.request_state,
+                meta=_passed_on(host),
+            )
+        )
+        progress = host.session.report_progress if host and "progress_token" in (host.meta or {}) else None
+
+        async def send(session: ClientSession) -> CallResult:
+            return await session.send_request(request, _ANSWER, progress_callback=progress)
+
+        connection = self.connections[tool.server]
+        try:
+            result = await connection.use(send, host=host)
+        except MCPError as exc:
+            if exc.code != types.HEADER_MISMATCH:
+                raise
+            self._tasks[tool.server] = asyncio.create_task(tools_of(connection))  # its schema has changed
+            await self.listing()
+            result = await connection.use(send, host=host)
+        if isinstance(result, types.InputRequiredResult) or result.is_error:
+            return result
+        return await self._kept(result, name, arguments, intent)
+
+    async def _kept(
+        self, result: types.CallToolResult, name: str, arguments: Mapping[str, Any], intent: str
+    ) -> types.CallToolResult:
+        texts = [text for block in result.content if (text := _text_in(block)) is not None]
+        preview = await self.desk.preview(result.structured_content, texts, tool=name, args=arguments, intent=intent)
+        if preview is None:
+            return result
+        others = [block for block in result.content if _text_in(block) is None]
+        shown = types.TextContent(type="text", text=preview)
+        return types.CallToolResult(content=[shown, *others], meta=result.meta)
+
+    async def close(self) -> None:
+        """Ends the servers and removes the results."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*(connection.close() for connection in self.connections.values()))
+        await self.desk.close()
+
+    async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._tasks.pop(server, None)
+            if self._current is not None and self._current[1].searched:
+                return  # the host's list stays
+        await self._tell(message)
+
+    def _announce_late(self, task: asyncio.Task[tuple[ServerTool, ...]]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            telling = asyncio.ensure_future(self._tell(types.ToolListChangedNotification()))
+            self._telling = telling  # a task that nobody holds may be collected
+
+    async def _tell(self, message: types.ServerNotification) -> None:
+        if self._host is not None and self._notify is not None:
+            await self._notify(self._host, message)
+
+
+def _passed_on(host: HostContext | None) -> Any:
+    """What of a request's metadata a server gets: neither the protocol's own nor the host's progress token."""
+    meta = (host.meta if host else None) or {}
+    kept = {key: value for key, value in meta.items() if key != "progress_token" and not key.startswith(_PROTOCOL_META)}
+    return kept or None
+
+
+def _text_in(block: types.ContentBlock) -> str | None:
+    if isinstance(block, types.TextContent):
+        return block.text
+    if isinstance(block, types.EmbeddedResource) and isinstance(block.resource, types.TextResourceContents):
+        return block.resource.text
+    return None
+
+
+def _text(text: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
+
+
+def _failed(error: ToolError) -> types.CallToolResult:
+    meta: dict[str, Any] = {"llm-common/error": type(error).__name__}
+    if isinstance(error, ServerDownError):
+        meta |= {"llm-common/server": error.server, "llm-common/retryAfterS": error.retry_after_s}
+    return _text(error.message, is_error=True).model_copy(update={"meta": meta})
+
+
+def _unknown(name: str, listing: ToolListing, problems: Mapping[str, str]) -> types.CallToolResult:
+    near = get_close_matches(name[:64], listing.tools, n=3)
+    hint = f"the nearest are {', '.join(near)}" if near else f"{len(listing.tools)} others are there"
+    missing = "".join(f"; {server} gives none: {problem}" for server, problem in problems.items())
+    return _text(f"no tool is called that; {hint}{missing}", is_error=True)

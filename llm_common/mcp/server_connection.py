@@ -1,0 +1,347 @@
+"""`ServerConnection`: one MCP server, started when it is needed, and again after its end."""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
+from mcp.client import ClientRequestContext, Transport
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.context import ServerRequestContext
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.subscriptions import event_to_notification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ValidationError
+
+from llm_common import __version__
+from llm_common.errors import ServerDownError, ToolFailedError
+from llm_common.mcp.gateway_config import ServerConfig
+
+_log = logging.getLogger(__name__)
+
+HostContext = ServerRequestContext[Any, Any]
+OnNotification = Callable[[str, types.ServerNotification], Awaitable[None]]
+ResultT = TypeVar("ResultT")
+
+_MIN_WAIT_S: Final = 1.0
+_MAX_WAIT_S: Final = 60.0
+_CLOSE_WAIT_S: Final = 8.0  # the client ends a server in six seconds at most
+_HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)  # a server may hold a stream open
+_SESSION_ENDED: Final = "Session terminated"
+_PASSED_ON: Final = (
+    types.LoggingMessageNotification,
+    types.ToolListChangedNotification,
+    types.ResourceListChangedNotification,
+    types.PromptListChangedNotification,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostAbilities:
+    """What the host of a session can do; a server is offered nothing else.
+
+    Attributes:
+        mode: How a server is greeted: `legacy` for a host of that era, so that its requests reach the host; `auto`
+            for others.
+        sampling: Whether it samples for servers.
+        elicitation: Whether it asks its user.
+        roots: Whether it names its folders.
+    """
+
+    mode: str = "auto"
+    sampling: types.SamplingCapability | None = None
+    elicitation: bool = False
+    roots: bool = False
+
+    @classmethod
+    def of(cls, context: HostContext) -> Self:
+        """Those of the host behind a request."""
+        known = context.session.client_capabilities or types.ClientCapabilities()
+        modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return cls(
+            mode="auto" if modern else "legacy",
+            sampling=known.sampling,
+            elicitation=known.elicitation is not None,
+            roots=known.roots is not None,
+        )
+
+
+class ServerConnection:
+    """A server's process or address, and the requests between it and a host.
+
+    Any number of requests may run at once. A server that ends is started again by the next request, after a wait that
+    doubles from one second to a minute while it keeps failing; until then requests fail at once.
+
+    Args:
+        name: The server's name.
+        config: How it is started or reached.
+        abilities: What its host can do.
+        start_timeout_s: Seconds that it has to start.
+        on_notification: Told of the changes of its lists and of its log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: ServerConfig,
+        *,
+        abilities: HostAbilities,
+        start_timeout_s: float,
+        on_notification: OnNotification,
+    ) -> None:
+        self.name: Final = name
+        self._config = config
+        self._abilities = abilities
+        self._start_timeout_s = start_timeout_s
+        self._on_notification = on_notification
+        self._ready: asyncio.Future[Client] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._starting = asyncio.Lock()
+        self._hosts: dict[object, HostContext] = {}
+        self._failures = 0
+        self._retry_at = 0.0
+        self._problem = ""
+        self._noted = False
+
+    async def client(self) -> Client:
+        """The server's client; starts the server if it does not run.
+
+        Raises:
+            ServerDownError: It does not start, or is not to be started yet.
+        """
+        async with self._starting:
+            if self._ready is None or self._ended.is_set():
+                wait_s = self._retry_at - time.monotonic()
+                if wait_s > 0:
+                    raise self._down(f"{self._problem}; it is started again in {wait_s:.0f} s")
+                await self._finish()
+                self._ended, self._noted = asyncio.Event(), False
+                self._ready = asyncio.get_running_loop().create_future()
+                self._task = asyncio.create_task(self._run(self._ready, self._ended))
+            ready = self._ready
+        return await asyncio.shield(ready)
+
+    async def use(
+        self, work: Callable[[ClientSession], Awaitable[ResultT]], *, host: HostContext | None = None
+    ) -> ResultT:
+        """What the work gets from the server; cancelling it tells the server.
+
+        Args:
+            work: Sends requests over the session that it is given.
+            host: The host's request behind it: what the server asks meanwhile goes there.
+
+        Raises:
+            ServerDownError: The server is not there, or ended meanwhile.
+            ToolFailedError: The answer is none of MCP.
+            MCPError: The server refused.
+        """
+        client = await self.client()
+        with self._serving(host):
+            try:
+                answer = await work(client.session)
+            except MCPError as exc:
+                if exc.code == types.CONNECTION_CLOSED or exc.message == _SESSION_ENDED:
+                    self._ended.set()
+                    self._note_failure("it ended during a call")
+                    raise self._down("it ended during the call, which may have taken effect") from exc
+                raise
+            except ValidationError as exc:
+                where = ", ".join(sorted({".".join(map(str, part["loc"][:3])) for part in exc.errors()[:3]}))
+                raise ToolFailedError(f"{self.name} gave an answer that MCP does not know: {where}", tool="") from exc
+        self._failures = 0
+        return answer
+
+    async def close(self) -> None:
+        """Ends the server."""
+        self._ended.set()
+        await self._finish()
+
+    async def _finish(self) -> None:
+        if self._task is None:
+            return
+        task, self._task, self._ready = self._task, None, None
+        await asyncio.wait({task}, timeout=_CLOSE_WAIT_S)
+        if not task.done():
+            task.cancel()
+
+    def _down(self, problem: str) -> ServerDownError:
+        return ServerDownError(
+            f"the server {self.name} is not there: {problem}",
+            tool="",
+            server=self.name,
+            retry_after_s=round(max(self._retry_at - time.monotonic(), 0.0), 3),
+        )
+
+    def _note_failure(self, problem: str) -> None:
+        """Sets the next start; once for each, whatever the number of calls that failed with it."""
+        if self._noted:
+            return
+        self._noted, self._problem = True, problem
+        self._retry_at = time.monotonic() + min(_MIN_WAIT_S * 2**self._failures, _MAX_WAIT_S)
+        self._failures = min(self._failures + 1, 10)
+
+    async def _run(self, ready: asyncio.Future[Client], ended: asyncio.Event) -> None:
+        """Keeps the server until it ends or is to end."""
+        task = asyncio.current_task()
+        assert task is not None
+        timer = asyncio.get_running_loop().call_later(self._start_timeout_s, task.cancel)
+        problem = f"it did not start within {self._start_timeout_s:g} s"
+        try:
+            async with self._connected(ended) as client:
+                timer.cancel()
+                ready.set_result(client)
+                await self._listen(client, ended)
+        except Exception as exc:  # noqa: BLE001 - starting a server fails in any way
+            problem = f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({_first(exc)})"
+            _log.warning("server %s: %s", self.name, problem)
+        finally:
+            timer.cancel()
+            ended.set()
+            if not ready.done():
+                self._note_failure(problem)
+                ready.set_exception(self._down(problem))
+                ready.exception()  # nobody may be waiting any more
+
+    async def _listen(self, client: Client, ended: asyncio.Event) -> None:
+        """Waits for the end; passes on the changes that a server of the present era tells only whoever listens."""
+        capabilities = client.server_capabilities
+        changes = capabilities.tools and capabilities.tools.list_changed
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not changes:
+            await ended.wait()
+            return
+
+        async def pass_on() -> None:
+            with suppress(MCPError, RuntimeError):
+                async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
+                    async for event in events:
+                        await self._on_notification(self.name, event_to_notification(event, {}))
+
+        listening = asyncio.create_task(pass_on())
+        try:
+            await ended.wait()
+        finally:
+            listening.cancel()
+
+    def _connected(self, ended: asyncio.Event) -> AbstractAsyncContextManager[Client]:
+        able = self._abilities
+        return Client(
+            _watched(self._transport(), ended),
+            mode=able.mode,
+            cache=None,
+            client_info=types.Implementation(name="llm-common", version=__version__),
+            sampling_callback=self._sample if able.sampling else None,
+            sampling_capabilities=able.sampling,
+            elicitation_callback=self._elicit if able.elicitation else None,
+            list_roots_callback=self._list_roots if able.roots else None,
+            message_handler=self._on_message,
+        )
+
+    def _transport(self) -> Transport:
+        config = self._config
+        if config.command:
+            parameters = StdioServerParameters(
+                command=config.command, args=list(config.args), env=dict(config.env), cwd=config.cwd
+            )
+            return stdio_client(parameters, errlog=sys.stderr)
+        if config.type == "sse":
+            return sse_client(config.url, headers=dict(config.headers))
+        return _over_http(config)
+
+    async def _on_message(self, message: types.ServerNotification | Exception) -> None:
+        if isinstance(message, _PASSED_ON):
+            await self._on_notification(self.name, message)
+
+    @contextmanager
+    def _serving(self, host: HostContext | None) -> Iterator[None]:
+        key = object()
+        if host is not None:
+            self._hosts[key] = host
+        try:
+            yield
+        finally:
+            self._hosts.pop(key, None)
+
+    async def _ask_host(self, request: types.ServerRequest, answer: type[BaseModel]) -> Any:
+        """What the host of the newest running call answers to a server's request."""
+        host = next(reversed(self._hosts.values()), None)
+        if host is None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="no call is running that the host could answer")
+        related = ServerMessageMetadata(related_request_id=host.request_id)
+        try:
+            return await host.session.send_request(request, answer, metadata=related)
+        except MCPError as exc:
+            return exc.error
+
+    async def _sample(self, context: ClientRequestContext, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG002
+        with_tools = params.tools is not None or params.tool_choice is not None
+        answer = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
+        return await self._ask_host(types.CreateMessageRequest(params=params), answer)
+
+    async def _elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> Any:  # noqa: ARG002
+        return await self._ask_host(types.ElicitRequest(params=params), types.ElicitResult)
+
+    async def _list_roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002
+        return await self._ask_host(types.ListRootsRequest(), types.ListRootsResult)
+
+
+@asynccontextmanager
+async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
+    async with (
+        httpx2.AsyncClient(headers=dict(config.headers), timeout=_HTTP_TIMEOUT) as http,
+        streamable_http_client(config.url, http_client=http) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def _watched(transport: Transport, ended: asyncio.Event) -> AsyncIterator[Any]:
+    """The transport, which sets the event when its server says no more."""
+    async with transport as (read, write):
+        yield _WatchedStream(read, ended), write
+
+
+class _WatchedStream:
+    """A stream of messages that sets an event at its end."""
+
+    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._ended.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        return await self._stream.__aexit__(kind, error, trace)
+
+
+def _first(error: BaseException) -> str:
+    """The class of an error, or of the first within a group; its text may hold secrets."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return type(error).__name__

@@ -1,0 +1,173 @@
+"""`ServerLists`: what all servers list, page by page: tools, and resources and prompts with the way to them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import mcp_types as types
+from mcp import ClientSession, MCPError
+
+from llm_common.errors import ToolError
+from llm_common.mcp.server_connection import HostContext, ServerConnection
+from llm_common.mcp.tool_listing import ServerTool
+
+MAX_PAGES: Final = 100
+MAX_ENTRIES: Final = 10_000
+
+EntryT = TypeVar("EntryT")
+AnswerT = TypeVar("AnswerT")
+
+_Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
+
+
+async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> list[Any]:
+    """The entries of a server's list; at most 100 pages and 10,000 entries, and none after a cursor comes back.
+
+    Args:
+        connection: The server.
+        fetch: Asks for one page.
+        field: Where a page has its entries.
+
+    Raises:
+        ToolError: The server is not there, or gave no MCP.
+        MCPError: It refused.
+    """
+    entries: list[Any] = []
+    cursor, seen = None, set()
+    for _ in range(MAX_PAGES):
+        params = types.PaginatedRequestParams(cursor=cursor)
+        page = await connection.use(lambda session, params=params: fetch(session, params))  # type: ignore[misc]
+        entries.extend(getattr(page, field))
+        cursor = page.next_cursor
+        if not cursor or cursor in seen or len(entries) >= MAX_ENTRIES:
+            break
+        seen.add(cursor)
+    return entries[:MAX_ENTRIES]
+
+
+async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
+    """A server's tools; raises as `all_pages`."""
+    listed = await all_pages(connection, lambda session, params: session.list_tools(params=params), "tools")
+    return tuple(
+        ServerTool(
+            server=connection.name,
+            name=tool.name,
+            description=tool.description or "",
+            parameters=tool.input_schema,
+            read_only=tool.annotations.read_only_hint if tool.annotations else None,
+            definition=tool,
+        )
+        for tool in {tool.name: tool for tool in listed}.values()
+    )
+
+
+class ServerLists:
+    """Resources and prompts of all servers as one list each.
+
+    A resource keeps its address: the first server that lists it answers. Prompts of equal names get their server's
+    prefix. A server that does not answer is left out.
+
+    Args:
+        connections: The servers by name.
+        wait_s: Seconds that a list waits for a server.
+    """
+
+    def __init__(self, connections: Mapping[str, ServerConnection], *, wait_s: float) -> None:
+        self._connections = connections
+        self._wait_s = wait_s
+        self._resources: dict[str, str] = {}
+        self._prompts: dict[str, tuple[str, str]] = {}
+
+    async def resources(self) -> list[types.Resource]:
+        """Every resource."""
+        found = await self._of_all("resources", lambda session, params: session.list_resources(params=params))
+        for server, resource in reversed(found):
+            self._resources[str(resource.uri)] = server
+        return [resource for _, resource in found]
+
+    async def templates(self) -> list[types.ResourceTemplate]:
+        """Every template of resources."""
+        found = await self._of_all(
+            "resource_templates", lambda session, params: session.list_resource_templates(params=params)
+        )
+        return [template for _, template in found]
+
+    async def prompts(self) -> list[types.Prompt]:
+        """Every prompt, under the name that the host sees."""
+        found = await self._of_all("prompts", lambda session, params: session.list_prompts(params=params))
+        counts = Counter(prompt.name for _, prompt in found)
+        names = [prompt.name if counts[prompt.name] == 1 else f"{server}_{prompt.name}" for server, prompt in found]
+        self._prompts = {name: (server, prompt.name) for name, (server, prompt) in zip(names, found, strict=True)}
+        return [prompt.model_copy(update={"name": name}) for name, (_, prompt) in zip(names, found, strict=True)]
+
+    async def read(self, params: types.ReadResourceRequestParams, host: HostContext) -> Any:
+        """What the resource holds.
+
+        Raises:
+            MCPError: No server has it.
+        """
+        known = self._resources.get(str(params.uri))
+        servers = list(self._connections) if known is None else [known]
+
+        async def read(session: ClientSession) -> Any:
+            return await session.read_resource(
+                str(params.uri),
+                input_responses=params.input_responses,
+                request_state=params.request_state,
+                allow_input_required=True,
+            )
+
+        error = MCPError(types.INVALID_PARAMS, "no server has this resource")
+        for server in servers:
+            try:
+                return await self._connections[server].use(read, host=host)
+            except MCPError as exc:
+                error = exc
+            except ToolError as exc:
+                error = MCPError(types.INTERNAL_ERROR, exc.message)
+        raise error
+
+    async def prompt(self, params: types.GetPromptRequestParams, host: HostContext) -> Any:
+        """The prompt with its arguments filled in.
+
+        Raises:
+            MCPError: No server has it, or it refuses.
+        """
+        if params.name not in self._prompts:
+            await self.prompts()
+        if params.name not in self._prompts:
+            raise MCPError(types.INVALID_PARAMS, "no server has this prompt")
+        server, name = self._prompts[params.name]
+
+        async def get(session: ClientSession) -> Any:
+            return await session.get_prompt(
+                name,
+                params.arguments,
+                input_responses=params.input_responses,
+                request_state=params.request_state,
+                allow_input_required=True,
+            )
+
+        try:
+            return await self._connections[server].use(get, host=host)
+        except ToolError as exc:
+            raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
+
+    async def _of_all(self, field: str, fetch: _Fetch) -> list[tuple[str, Any]]:
+        async def of(connection: ServerConnection) -> Iterable[tuple[str, Any]]:
+            capabilities = (await connection.client()).server_capabilities
+            if (capabilities.prompts if field == "prompts" else capabilities.resources) is None:
+                return []
+            return [(connection.name, entry) for entry in await all_pages(connection, fetch, field)]
+
+        tasks = [asyncio.create_task(of(connection)) for connection in self._connections.values()]
+        if not tasks:
+            return []
+        try:
+            await asyncio.wait(tasks, timeout=self._wait_s)
+        finally:
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+        return [row for task in tasks if task not in late and task.exception() is None for row in task.result()]

@@ -1,0 +1,220 @@
+"""Runs a gateway on stdin and stdout or over HTTP, keeps a record of what it did, and checks a configuration."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from mcp import stdio_server
+from pydantic import BaseModel, ConfigDict, Field
+
+from llm_common.errors import ConfigError
+from llm_common.folders.index_cache import default_cache_dir
+from llm_common.mcp.gateway import Gateway, checked_tokens, is_known_token, store_of
+from llm_common.mcp.gateway_config import GatewayConfig
+from llm_common.mcp.host_session import HostSession
+from llm_common.mcp.result_desk import Figures
+from llm_common.mcp.server_connection import HostAbilities
+
+_RECORD_EVERY_S: Final = 2.0
+_KEPT_RECORDS: Final = 20
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class ServerReport(BaseModel):
+    """A server as a gateway sees it.
+
+    Attributes:
+        name: Its name.
+        tools: How many tools it gives.
+        problem: Why it gives none; "" if nothing is wrong.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    tools: int = 0
+    problem: str = ""
+
+
+class GatewayReport(BaseModel):
+    """A gateway's servers, and what it saves and costs.
+
+    Attributes:
+        pid: Its process.
+        started_at: When it began, in seconds since 1970.
+        running: Whether the process is there.
+        servers: Its servers.
+        tokens_of_all: Tokens of the definitions of all tools.
+        tokens_listed: Tokens of the definitions that a host sees, the gateway's own included.
+        calls: Calls of the servers' tools.
+        results_kept: Results that were replaced by previews.
+        tokens_not_sent: Tokens of these results, less those of the previews.
+        tokens_read_back: Tokens of what was read, found and listed of them, and of searches for tools.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pid: int = Field(default_factory=os.getpid)
+    started_at: float = Field(default_factory=time.time)
+    running: bool = True
+    servers: tuple[ServerReport, ...] = ()
+    tokens_of_all: int = 0
+    tokens_listed: int = 0
+    calls: int = 0
+    results_kept: int = 0
+    tokens_not_sent: int = 0
+    tokens_read_back: int = 0
+
+
+def report_on(session: HostSession, figures: Figures) -> GatewayReport:
+    """What a session sees, and the figures of its gateway."""
+    listing = session.known()
+    problems = session.problems()
+    counts = [sum(tool.server == name for tool in listing.tools.values()) for name in session.connections]
+    return GatewayReport(
+        servers=tuple(
+            ServerReport(name=name, tools=count, problem=problems.get(name, ""))
+            for name, count in zip(session.connections, counts, strict=True)
+        ),
+        tokens_of_all=listing.tokens,
+        tokens_listed=session.shown_tokens(),
+        calls=figures.calls,
+        results_kept=figures.kept,
+        tokens_not_sent=figures.tokens_not_sent,
+        tokens_read_back=figures.tokens_read_back,
+    )
+
+
+async def examine(config: GatewayConfig) -> GatewayReport:
+    """What a gateway of this configuration would see: starts every server, lists its tools, and ends it."""
+    patient = config.model_copy(update={"memory_only": True, "list_wait_s": config.start_timeout_s + 1})
+    session = HostSession(patient, abilities=HostAbilities(), store=store_of(patient))
+    try:
+        await session.listing()
+        return report_on(session, session.desk.figures)
+    finally:
+        await session.close()
+
+
+def reports(config: GatewayConfig) -> list[GatewayReport]:
+    """What the gateways of this user's folder did, the newest first; at most the last twenty."""
+    found = []
+    for path in _records(config):
+        with suppress(OSError, ValueError):
+            report = GatewayReport.model_validate(orjson.loads(path.read_bytes()))
+            found.append(report.model_copy(update={"running": _is_running(report.pid)}))
+    return found
+
+
+async def serve_stdio(config: GatewayConfig) -> None:
+    """Serves one host on stdin and stdout, until it closes them."""
+    async with Gateway(config) as gateway, _recorded(config, gateway), stdio_server() as (read, write):
+        await gateway.server.run(read, write, gateway.server.create_initialization_options())
+
+
+async def serve_http(config: GatewayConfig, *, tokens: Sequence[str], host: str = "127.0.0.1", port: int = 0) -> None:
+    """Serves hosts over streamable HTTP at `/mcp`, until the process is told to end.
+
+    Args:
+        config: Servers, rules and limits.
+        tokens: A host has to send one as a bearer; hosts with a token each cannot read one another's results.
+        host: An address of this machine alone.
+        port: Where to listen; 0 takes a free one.
+
+    Raises:
+        ConfigError: The address is not of this machine alone, or a token is missing or short.
+    """
+    import uvicorn  # noqa: PLC0415 - the other way of serving needs none
+
+    if not (host == "localhost" or _is_loopback(host)):
+        raise ConfigError(f"{host} can be reached from outside; use 127.0.0.1", variable="host", value=host)
+    known = checked_tokens(tokens)
+    async with Gateway(config) as gateway, _recorded(config, gateway):
+        app = _guarded(gateway.server.streamable_http_app(host=host), known)
+        settings = uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
+        await uvicorn.Server(settings).serve()
+
+
+def _guarded(app: Any, tokens: Sequence[str]) -> Any:
+    """The application for those who send one of the tokens."""
+
+    async def guarded(scope: Message, receive: Receive, send: Send) -> None:
+        headers = dict(scope.get("headers", ()))
+        if scope["type"] == "http" and not is_known_token(headers.get(b"authorization", b"").decode("latin-1"), tokens):
+            head = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": head})
+            await send({"type": "http.response.body", "body": b"send the gateway's token as a bearer\n"})
+            return
+        await app(scope, receive, send)
+
+    return guarded
+
+
+@asynccontextmanager
+async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[None]:
+    """Keeps a record of the gateway's figures in its folder, for `reports`; none with `memory_only`."""
+    if config.memory_only:
+        yield
+        return
+    path = _folder(config) / f"{time.time_ns()}-{os.getpid()}.json"
+    recording = asyncio.create_task(_record(path, gateway))
+    try:
+        yield
+    finally:
+        recording.cancel()
+        await asyncio.wait({recording})
+        for old in _records(config)[_KEPT_RECORDS:]:
+            old.unlink(missing_ok=True)
+
+
+async def _record(path: Path, gateway: Gateway) -> None:
+    started_at, last = time.time(), None
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        try:
+            await asyncio.sleep(_RECORD_EVERY_S)
+        finally:  # also at the end
+            for session in gateway.sessions[:1]:
+                report = report_on(session, gateway.figures)
+                report = report.model_copy(update={"started_at": started_at})
+                if report != last:
+                    _write(path, report)
+                    last = report
+
+
+def _write(path: Path, report: GatewayReport) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(orjson.dumps(report.model_dump(exclude={"running"})))
+    new.replace(path)
+
+
+def _records(config: GatewayConfig) -> list[Path]:
+    return sorted(_folder(config).glob("*.json"), reverse=True)
+
+
+def _folder(config: GatewayConfig) -> Path:
+    return (config.folder or default_cache_dir() / "gateway") / "runs"
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
