@@ -4,13 +4,13 @@ BIN := .venv/bin
 POETRY := .poetry-venv/bin
 CASES ?=
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
-CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters)"
+CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Empty is unset for Python: the many short processes of the tests would else compile the package anew, each for itself.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build test-llm test-services test-adapters test-integrations clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build test-llm test-services test-adapters test-integrations test-mcp clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -92,6 +92,17 @@ test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and 
 	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster hypothesis mypy opentelemetry-sdk pytest pytest-asyncio pytest-benchmark types-cachetools types-regex
 	@touch $@
 
+test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway before servers of others, each in an environment of its own
+	@$(BIN)/python -m pytest -q -n auto -m mcp -o faulthandler_timeout=600 tests/mcp
+
+.mcp-servers/.installed: tests/mcp/servers.txt
+	@mkdir -p .mcp-servers/node
+	@while read -r name packages; do test -x .mcp-servers/$$name/bin/python || $(PYTHON) -m venv .mcp-servers/$$name; \
+		.mcp-servers/$$name/bin/python -m pip install --quiet $$packages || exit 1; done < tests/mcp/servers.txt
+	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .mcp-servers/node \
+		@modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31; fi
+	@touch $@
+
 bench-peers: .peers-venv/.installed ## measure the store beside released stores of others; BENCH=--write puts it into docs
 	@.peers-venv/bin/python benchmarks/bench_store.py $(BENCH)
 
@@ -121,4 +132,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove what make made
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

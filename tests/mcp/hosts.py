@@ -1,0 +1,61 @@
+"""Hosts for tests: the official client before a gateway in this process, or before one that runs by itself."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+
+from llm_common.mcp import Gateway, GatewayConfig, ServerConfig
+
+ODD = Path(__file__).parent / "odd_server.py"
+ERAS = ("legacy", "auto")
+
+
+def odd(**settings: Any) -> ServerConfig:
+    return ServerConfig(command=sys.executable, args=(str(ODD), json.dumps(settings)))
+
+
+def config_of(**servers: Any) -> GatewayConfig:
+    """A configuration with these servers, and `settings` besides."""
+    settings = servers.pop("settings", {})
+    return GatewayConfig(servers=servers, memory_only=True, **settings)
+
+
+@asynccontextmanager
+async def host_of(config: GatewayConfig, **options: Any) -> AsyncIterator[Client]:
+    """A host of a gateway in this process."""
+    async with Gateway(config) as gateway, Client(gateway.server, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def host_of_process(*arguments: str, **options: Any) -> AsyncIterator[Client]:
+    """A host that starts the command line's gateway."""
+    command = ["-c", "from llm_common.cli import main; main()", "gateway", *arguments]
+    async with Client(StdioServerParameters(command=sys.executable, args=command), **options) as client:
+        yield client
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Returns once it holds; the test's own limit ends the wait."""
+    while not holds():  # noqa: ASYNC110 - it is another process's file
+        await asyncio.sleep(0.02)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    block = result.content[0]
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+def id_in(text: str) -> str:
+    found = re.search(r"\b[0-9a-f]{12,16}\b", text)
+    assert found
+    return found[0]

@@ -1,0 +1,178 @@
+"""A server on stdin and stdout with a tool for each thing that a gateway has to pass on."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    InputRequiredResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+from pydantic import BaseModel
+
+server = MCPServer("odd")
+PIXEL = bytes.fromhex("89504e470d0a1a0a")
+
+
+class Item(BaseModel):
+    id: int
+    name: str
+    note: str = "some words about this thing"
+
+
+class Color(BaseModel):
+    color: str
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def list_items(count: int) -> list[Item]:
+    """Lists items with their names."""
+    return [Item(id=number, name=f"item {number}") for number in range(count)]
+
+
+@server.tool()
+def add_one(number: int) -> int:
+    """Adds one."""
+    return number + 1
+
+
+@server.tool()
+def get_log(lines: int) -> str:
+    """Gives the lines of a log."""
+    return "\n".join(f"line {number} of the log" for number in range(lines))
+
+
+@server.tool(structured_output=False)
+def get_picture(words: int) -> list[Any]:
+    """Gives a text and a picture."""
+    return ["word " * words, Image(data=PIXEL, format="png")]
+
+
+@server.tool(structured_output=False)
+def get_links(words: int) -> list[Any]:
+    """Gives a link to a resource, and the text of another."""
+    text = TextResourceContents(uri="odd://text", text="word " * words)
+    return [
+        ResourceLink(name="a", uri="odd://a", type="resource_link"),
+        EmbeddedResource(type="resource", resource=text),
+    ]
+
+
+@server.tool()
+def fail(words: int) -> str:
+    """Fails with a long text."""
+    raise ValueError("word " * words)
+
+
+@server.tool()
+def get_environment() -> dict[str, str]:
+    """Gives the variables of this process."""
+    return dict(os.environ)
+
+
+@server.tool()
+def end_now() -> str:
+    """Ends the process in the middle of a call."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@server.tool()
+def get_pid() -> int:
+    """Gives the process's number."""
+    return os.getpid()
+
+
+@server.tool()
+async def wait_long(folder: str, context: Context[Any, Any]) -> str:
+    """Reports progress, then waits; notes in a file that it was cancelled."""
+    await context.report_progress(1, 2, "half")
+    await anyio.Path(folder, "began").touch()
+    try:
+        await anyio.sleep(60)
+    except anyio.get_cancelled_exc_class():
+        Path(folder, "cancelled").touch()  # noqa: ASYNC240 - nothing can be awaited any more
+        raise
+    return "never"
+
+
+@server.tool()
+async def pause(seconds: float, number: int) -> int:
+    """Gives the number back after a while."""
+    await anyio.sleep(seconds)
+    return number
+
+
+@server.tool()
+async def ask_color(context: Context[Any, Any]) -> str:
+    """Asks the user for a color."""
+    answer = await context.elicit("Which color?", Color)
+    return answer.data.color if answer.action == "accept" else answer.action
+
+
+@server.tool()
+async def ask_in_rounds(context: Context[Any, Any]) -> str | InputRequiredResult:
+    """Asks the user for a color by giving the question back."""
+    if not context.input_responses:
+        schema = {"type": "object", "properties": {"color": {"type": "string"}}}
+        params = ElicitRequestFormParams(message="Which color?", requested_schema=schema)
+        return InputRequiredResult(input_requests={"color": ElicitRequest(params=params)}, request_state="first")
+    answer = context.input_responses["color"]
+    assert isinstance(answer, ElicitResult)
+    return f"{(answer.content or {})['color']} after {context.request_state}"
+
+
+@server.tool()
+async def count_roots(context: Context[Any, Any]) -> list[str]:
+    """Names the host's folders."""
+    return [str(root.uri) for root in (await context.session.list_roots()).roots]
+
+
+@server.tool()
+async def more_tools(context: Context[Any, Any]) -> str:
+    """Adds a tool and says so."""
+    server.add_tool(lambda: "new", name="new_tool", description="Is new.")
+    await context.session.send_tool_list_changed()
+    return "added"
+
+
+@server.tool()
+def wrong_output() -> CallToolResult:
+    """Gives what its own schema does not allow."""
+    return CallToolResult(content=[TextContent(type="text", text="odd")], structured_content={"result": "no number"})
+
+
+@server.resource("odd://greeting")
+def greeting() -> str:
+    """A greeting."""
+    return "hello"
+
+
+@server.prompt()
+def summarise(subject: str) -> str:
+    """Asks for a summary."""
+    return f"Summarise {subject}."
+
+
+if __name__ == "__main__":
+    settings = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    if settings.get("noise"):
+        sys.stderr.write("this line is no protocol\n")
+    if settings.get("end"):
+        sys.exit(3)
+    if settings.get("hang"):
+        signal.pause()
+    server.run()

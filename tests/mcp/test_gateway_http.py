@@ -1,0 +1,86 @@
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from llm_common.errors import ConfigError
+from llm_common.mcp.serving import serve_http
+from tests.mcp.hosts import ERAS, config_of, id_in, odd, text_of
+
+pytestmark = pytest.mark.mcp
+TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
+    """The address of a gateway in a process of its own, ended at the end."""
+    server = odd()
+    config = folder / "mcp.json"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ["gateway", "-c", str(config), "--http", str(port), "--memory-only"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from llm_common.cli import main; main()",
+        *options,
+        env={"LLM_COMMON_GATEWAY_TOKEN": " ".join(TOKENS), "PYTHONPATH": ":".join(sys.path)},
+    )
+    try:
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                break
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def host_at(address: str, token: str, era: str) -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
+        Client(streamable_http_client(address, http_client=http), mode=era) as client,
+    ):
+        yield client
+
+
+async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as address:
+        async with httpx2.AsyncClient() as http:
+            for header in ({}, {"Authorization": "Bearer wrong-token-of-a-host"}):
+                assert (await http.post(address, json={}, headers=header)).status_code == 401
+        for era in ERAS:
+            tokens = (TOKENS[0], TOKENS[0] if era == "legacy" else TOKENS[1])
+            async with host_at(address, tokens[0], era) as one, host_at(address, tokens[1], era) as two:
+                preview = text_of(await one.call_tool("list_items", {"count": 6_000}))
+                part = {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
+                assert "item 4321" in text_of(await one.call_tool("read_context", part))
+                refused = await two.call_tool("read_context", part)
+                assert refused.is_error
+                assert "no stored result of this session" in text_of(refused)
+                pids = [text_of(await host.call_tool("get_pid", {})) for host in (one, two)]
+                assert pids[0] != pids[1]
+
+
+@pytest.mark.parametrize(
+    ("host", "tokens"), [("0.0.0.0", TOKENS), ("example.org", TOKENS), ("127.0.0.1", ()), ("127.0.0.1", ("short",))]
+)
+async def test_other_machines_and_missing_tokens_are_refused(host: str, tokens: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        await serve_http(config_of(), tokens=tokens, host=host)
