@@ -27,10 +27,8 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
         assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == ("ServerDownError", "one")
         assert 0 < ended.meta["llm-common/retryAfterS"] <= 1
         assert text_of(await slow) == "5"
-        refused = await host.call_tool("one_get_pid", {})
-        assert refused.is_error
-        assert "it is started again in" in text_of(refused)
         while (again := await host.call_tool("one_get_pid", {})).is_error:  # noqa: ASYNC110 - the wait is the point
+            assert "it is started again in" in text_of(again)
             await asyncio.sleep(0.1)
         assert int(text_of(again)) > 0
 
@@ -52,9 +50,8 @@ async def test_every_call_that_runs_when_a_server_dies_fails_and_counts_once() -
         waiting = [host.call_tool("pause", {"seconds": 60, "number": number}) for number in range(20)]
         *failed, _ = await asyncio.gather(*waiting, host.call_tool("end_now", {}))
         assert all(result.is_error for result in failed)
-        wait_s = (await host.call_tool("get_pid", {})).meta
-        assert wait_s is not None
-        assert wait_s["llm-common/retryAfterS"] <= 1
+        waits = [(result.meta or {})["llm-common/retryAfterS"] for result in failed]
+        assert max(waits) <= 1  # one end, one failure
 
 
 @pytest.mark.parametrize(
