@@ -27,7 +27,7 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
         assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == ("ServerDownError", "one")
         assert 0 < ended.meta["llm-common/retryAfterS"] <= 1
         assert text_of(await slow) == "5"
-        while (again := await host.call_tool("one_get_pid", {})).is_error:  # noqa: ASYNC110 - the wait is the point
+        while (again := await host.call_tool("one_get_pid", {})).is_error:
             assert "it is started again in" in text_of(again)
             await asyncio.sleep(0.1)
         assert int(text_of(again)) > 0
