@@ -1,12 +1,17 @@
-"""Spans around the operations that take time; no effect unless opentelemetry is installed.
+"""Spans around the operations that take time, and the record of what was chosen in them.
 
-Attribute values are names, counts, sizes and states. Queries, arguments, results and replies never become attributes.
+Spans have no effect unless opentelemetry is installed. Attribute values are names, counts, sizes and states. Queries,
+arguments, results and replies never become attributes.
+
+A recorder gets the finished choices of a run, as the values that they are. Without one, `record` looks up one context
+variable. `llm_common.trace` has the recorder that writes files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as RecordedSpan, Tracer
@@ -60,7 +65,9 @@ def span(name: str, **attributes: Attribute) -> AbstractContextManager[Span]:
     user data. A cancelled block, or one that the program's end interrupts, is no error.
     """
     tracer = _tracer()
-    return _NoSpan() if tracer is None else _recorded(tracer, name, attributes)
+    opened = _NoSpan() if tracer is None else _recorded(tracer, name, attributes)
+    place = _place.get()
+    return opened if place is None else _as_step(opened, place)
 
 
 @contextmanager
@@ -87,3 +94,56 @@ def _tracer() -> "Tracer | None":
     except ImportError:
         return None
     return trace.get_tracer("llm_common")
+
+
+class Recorder(Protocol):
+    """Takes what a run chose and did; never raises and never waits."""
+
+    def next_step(self) -> int:
+        """A number for a span of the run, greater than those before it."""
+
+    def record(self, kind: str, facts: Mapping[str, object], /, *, step: int, parent: int) -> None:
+        """Takes one choice or call, with the number of its span and of the span around that; 0 is the run."""
+
+
+class _Place(NamedTuple):
+    """Where in a run the code is: the span, and the span around it."""
+
+    recorder: Recorder
+    step: int
+    parent: int
+
+
+_place: ContextVar[_Place | None] = ContextVar("llm_common_trace_place", default=None)
+
+
+def record(kind: str, /, **facts: object) -> None:
+    """Hands the facts to the recorder of this run, if there is one. They must not change afterwards."""
+    place = _place.get()
+    if place is not None:
+        place.recorder.record(kind, facts, step=place.step, parent=place.parent)
+
+
+def is_recording() -> bool:
+    """Whether `record` has an effect here."""
+    return _place.get() is not None
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Hands what is recorded in the block to this recorder, also from tasks and threads that start in it."""
+    token = _place.set(_Place(recorder, 0, 0))
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+@contextmanager
+def _as_step(opened: AbstractContextManager[Span], place: _Place) -> Iterator[Span]:
+    token = _place.set(_Place(place.recorder, place.recorder.next_step(), place.step))
+    try:
+        with opened as current:
+            yield current
+    finally:
+        _place.reset(token)

@@ -140,6 +140,8 @@ class ItemAccount(NamedTuple):
         score: Its score.
         value: The square of the score, times the form's fraction in `FRACTIONS`.
         parts: The score's summands.
+        chars: About how many characters there are to show; of an output that was not loaded, its bytes.
+        chars_shown: How many of them are shown.
     """
 
     kind: Kind
@@ -151,6 +153,8 @@ class ItemAccount(NamedTuple):
     score: float
     value: float
     parts: Mapping[str, float]
+    chars: int = 0
+    chars_shown: int = 0
 
 
 @dataclass(frozen=True, slots=True)

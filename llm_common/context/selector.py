@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import span
+from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
@@ -133,6 +133,9 @@ class ContextSelector:
             if account is not None:
                 bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
             current.set_attribute("tokens", bundle.metadata.total_tokens)
+            record(
+                "packing", request=request, pool=pool, bundle=bundle, allocation=allocation, now=now, first=not previous
+            )
         self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from llm_common._telemetry import span
+from llm_common._telemetry import record, span
 from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import AnswerFilter, extract_json, read_text_calls, without_thinking
 from llm_common.core.http.wire import as_messages
@@ -149,7 +149,8 @@ async def ask(
 
     arguments = {"messages": as_messages(messages), "model": model, "temperature": temperature}
     call = _call(client, timeout_s, arguments, json_schema or {})
-    return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
+    sent = arguments["messages"]
+    return await recorded(client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
 async def answer_text(
@@ -246,7 +247,8 @@ async def answer_turn(
         call = _streamed_call(cast("SupportsStream", client), timeout_s, arguments, on_text)
     else:
         call = _call(client, timeout_s, arguments, None)
-    return await recorded(client, call, read, model=model, timeout_s=timeout_s, attempts=attempts)
+    sent = [*arguments.get("tools", ()), *arguments["messages"]]
+    return await recorded(client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts)
 
 
 async def recorded(
@@ -254,6 +256,7 @@ async def recorded(
     call: Coroutine[Any, Any, AnsweredT],
     read: Callable[[AnsweredT], ValueT],
     *,
+    prompt: object,
     model: str | None,
     timeout_s: float,
     attempts: list[Attempt] | None,
@@ -264,6 +267,7 @@ async def recorded(
         client: What answers; named in errors by its `default_model` and `host`.
         call: All contact with it; raises only LLMError.
         read: Checks the answer; raises only LLMError.
+        prompt: What is sent, for the record of the run.
         model: As for `ask`.
         timeout_s: As for `ask`.
         attempts: Gets exactly one record, however the call ends.
@@ -272,6 +276,7 @@ async def recorded(
         LLMError: As from `ask`.
     """
     answered_by, usage, cost_usd = model, None, None
+    answer: AnsweredT | None = None
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
@@ -289,9 +294,11 @@ async def recorded(
             current.set_attribute("error.code", error)
             raise
         finally:
+            latency_ms = round((time.perf_counter() - started) * 1000)
+            attempt = Attempt(answered_by, latency_ms, usage, cost_usd, error, reason)
+            record("model_call", prompt=prompt, attempt=attempt, answer=answer)
             if attempts is not None:
-                latency_ms = round((time.perf_counter() - started) * 1000)
-                attempts.append(Attempt(answered_by, latency_ms, usage, cost_usd, error, reason))
+                attempts.append(attempt)
     return value
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import PointerNotFoundError
@@ -127,7 +128,9 @@ async def fold(
         saved = await asyncio.gather(*(_save(store, session_id, stored) for stored in new.values()))
         moved = {own: pointer.pointer_id for own, pointer in zip(new, saved, strict=True) if own != pointer.pointer_id}
         if not moved:
-            return Folded(messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts))
+            whole = Folded(messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts))
+            record("fold", folded=whole, session_id=session_id, limit_tokens=policy.limit_tokens, given=len(given))
+            return whole
         ids |= moved  # another call has the short id: plan again with the longer one
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.decision import SelectionStatus
 from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
@@ -91,16 +92,23 @@ class LexicalToolSelector(ChoosesTools):
             TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
         check_question(task, query)
-        try:
-            async with asyncio.timeout(self.config.total_s):
-                catalogue = await read_catalogue(tool_registry)
-                if catalogue.empty:
-                    return ToolSelection(status="no_candidates", used="lexical", tools_total=0, tools_shown=0)
-                return await in_thread(self._select, catalogue, task, query, context or {})
-        except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
-            return ToolSelection(status="error", used="lexical", problem=exc.message)
-        except TimeoutError:
-            return ToolSelection(status="timeout", used="lexical", problem=LATE)
+        offered: tuple[ToolDefinition, ...] = ()
+        with span("llm_common.select_tools"):
+            try:
+                async with asyncio.timeout(self.config.total_s):
+                    catalogue = await read_catalogue(tool_registry)
+                    if catalogue.empty:
+                        selection = ToolSelection(status="no_candidates", used="lexical", tools_total=0, tools_shown=0)
+                    else:
+                        selection = await in_thread(self._select, catalogue, task, query, context or {})
+                        offered = catalogue.definitions
+            except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
+                selection = ToolSelection(status="error", used="lexical", problem=exc.message)
+            except TimeoutError:
+                selection = ToolSelection(status="timeout", used="lexical", problem=LATE)
+            shown = [tool.name for tool in offered]
+            record("tools", selection=selection, offered=offered, shown=shown, task=task, query=query)
+        return selection
 
     def _select(
         self, catalogue: Catalogue, task: PlannedTask, query: str | None, context: Mapping[str, Any]

@@ -18,7 +18,7 @@ from llm_common._env import (
     read_float,
     read_text,
 )
-from llm_common._telemetry import span
+from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.client import is_decision_client
 from llm_common.core.decision import (
@@ -127,12 +127,16 @@ class LexicalRelevanceSelector:
             related = [entry.pointer for entry in ranked] if any(entry.matches for entry in ranked) else []
             kept, over_the_cap = related[: self._max_selected], related[self._max_selected :]
             current.set_attribute("selected", len(kept))
-        return RelevanceSelection(
-            pointers=kept,
-            status="ok" if kept else "empty",
-            used="lexical",
-            choices=_explained(candidates, kept, over_the_cap=over_the_cap),
-        )
+            selection = RelevanceSelection(
+                pointers=kept,
+                status="ok" if kept else "empty",
+                used="lexical",
+                choices=_explained(candidates, kept, over_the_cap=over_the_cap),
+            )
+            scores = {entry.pointer.pointer_id: entry.score for entry in ranked}
+            limits = {"max_selected": self._max_selected, "embedder": self._embedder is not None}
+            record("outputs", selection=selection, candidates=candidates, query=query, scores=scores, limits=limits)
+        return selection
 
 
 class ContextRelevanceSelector:
@@ -236,6 +240,13 @@ class ContextRelevanceSelector:
             selection = await self._select(query, candidates)
             current.set_attribute("status", selection.status)
             current.set_attribute("selected", len(selection.pointers))
+            limits = {
+                "max_selected": self._max_selected,
+                "include_digest": self._include_digest,
+                "max_candidates": self._max_candidates,
+                "min_probability": self._min_probability,
+            }
+            record("outputs", selection=selection, candidates=candidates, query=query, limits=limits)
         return selection
 
     async def _select(self, query: str, candidates: list[ContextPointer]) -> RelevanceSelection:

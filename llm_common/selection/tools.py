@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._env import TOOL_SELECTION_MODEL
-from llm_common._telemetry import span
+from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client, is_decision_client
 from llm_common.core.decision import (
@@ -163,10 +163,12 @@ class ToolSelector(ChoosesTools):
         """
         check_question(task, query)
         with span("llm_common.select_tools") as current:
-            selection = await self._select(_Request(task, query, context, rounds_left), tool_registry)
+            asked = _Request(task, query, context, rounds_left)
+            selection, offered, shown = await self._select(asked, tool_registry)
             current.set_attribute("status", selection.status)
             current.set_attribute("calls", len(selection.calls))
             current.set_attribute("attempts", len(selection.attempts))
+            record("tools", selection=selection, offered=offered, shown=shown, task=task, query=query)
         if selection.failed:
             attempts = len(selection.attempts)
             _log.warning(
@@ -174,7 +176,10 @@ class ToolSelector(ChoosesTools):
             )
         return selection
 
-    async def _select(self, request: "_Request", registry: OffersTools) -> ToolSelection:
+    async def _select(
+        self, request: "_Request", registry: OffersTools
+    ) -> tuple[ToolSelection, tuple[ToolDefinition, ...], Sequence[str]]:
+        """The selection, the tools that there are, and the names of those that the model was shown."""
         options = self.config.call_options(self._cache, client=self._chat)
         ends_at = options.ends_at()
         if self._decides is not None and self._chat is not None and options.deadline_s is None:
@@ -183,16 +188,19 @@ class ToolSelector(ChoosesTools):
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
                 if catalogue.empty:
-                    return ToolSelection(status="no_candidates", used="model", tools_total=0, tools_shown=0)
+                    nothing = ToolSelection(status="no_candidates", used="model", tools_total=0, tools_shown=0)
+                    return nothing, (), ()
                 # In a thread: describing and ranking a few thousand tools takes a good part of a second, once.
                 asked = await in_thread(self._inquiry, catalogue, request)
         except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
-            return ToolSelection(status="error", used="model", problem=exc.message)
+            return ToolSelection(status="error", used="model", problem=exc.message), (), ()
         except TimeoutError:
-            return ToolSelection(status="timeout", used="model", problem=LATE)
+            return ToolSelection(status="timeout", used="model", problem=LATE), (), ()
         if isinstance(asked, _PromptText):
-            return await self._write(catalogue, asked, options, ends_at=ends_at)
-        return await self._judge_tools(catalogue, asked, request, options, ends_at=ends_at)
+            selection = await self._write(catalogue, asked, options, ends_at=ends_at)
+        else:
+            selection = await self._judge_tools(catalogue, asked, request, options, ends_at=ends_at)
+        return selection, catalogue.definitions, asked.tools or ()
 
     def _inquiry(self, catalogue: Catalogue, request: "_Request") -> "_PromptText | _ToolQuestions":
         if self._decides is None:
@@ -351,10 +359,10 @@ class _Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _ToolQuestions:
-    """The questions about some tools, how many these are, and the tokens of the signatures of the others."""
+    """The questions about some tools, their names, and the tokens of the signatures of the others."""
 
     questions: "Questions[_Chosen]"
-    shown: int
+    tools: tuple[str, ...]
     tokens_saved: int
 
 
@@ -387,7 +395,8 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
         judge=judge,
     )
     saved = catalogue.signature_tokens - sum(tokens for *_, tokens in fitting)
-    return _ToolQuestions(questions, len(fitting), max(saved, 0) if len(fitting) < len(catalogue.definitions) else 0)
+    shown = tuple(name for name, *_ in fitting)
+    return _ToolQuestions(questions, shown, max(saved, 0) if len(shown) < len(catalogue.definitions) else 0)
 
 
 def _restricted(catalogue: Catalogue, names: Sequence[str]) -> Catalogue:
@@ -442,7 +451,7 @@ def _account_of(
             for name in sorted(choice.weights)
         ),
         tools_total=len(catalogue.definitions),
-        tools_shown=asked.shown,
+        tools_shown=len(asked.tools),
         tokens_saved=asked.tokens_saved,
         cached=decision.cached,
         problem=decision.problem if status not in {"ok", "empty"} else "",

@@ -56,7 +56,15 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
             with external_errors(type(client).__name__, timeout_s=timeout_s):
                 return await client.decide(self.state, self.questions, model=model, timeout_s=timeout_s)
 
-        return await recorded(client, asked(), self._checked, model=model, timeout_s=timeout_s, attempts=call.attempts)
+        return await recorded(
+            client,
+            asked(),
+            self._checked,
+            prompt=self.facts(""),
+            model=model,
+            timeout_s=timeout_s,
+            attempts=call.attempts,
+        )
 
     def _checked(self, found: Decisions) -> Decisions:
         """The answers once more: a client of an application may have checked nothing."""

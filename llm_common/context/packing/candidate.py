@@ -64,7 +64,7 @@ class Candidate:
         """The account of the item left out: for its rule, or else for its reason."""
         value, parts, rule = self.score
         reason = rule if rule in REFUSED else self.reason
-        return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts)
+        return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts, self.chars)
 
     def block(self, body: str, note: str = "") -> Block:
         """Its block with that body and, where not all is shown, a note behind the heading."""
@@ -98,6 +98,8 @@ class Placed:
             score.value,
             _value_of(score) * FRACTIONS[self.form],
             score.parts,
+            candidate.chars,
+            self.chars,
         )
 
 
