@@ -79,6 +79,7 @@ DECISION_WIRE = Variable(
     "systemone",
     "its wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
 )
+TRACE_DIR = Variable("LLM_COMMON_TRACE_DIR", "", "folder for a trace of every run; without it none is written")
 
 GATEWAY_TOKEN = Variable(
     "LLM_COMMON_GATEWAY_TOKEN", "", "tokens of `llm-common gateway --http`, separated by spaces", secret=True
@@ -112,6 +113,7 @@ VARIABLES: tuple[Variable, ...] = (
     DECISION_API_KEY,
     DECISION_WIRE,
     GATEWAY_TOKEN,
+    TRACE_DIR,
     XDG_CACHE_HOME,
 )
 

@@ -1,0 +1,22 @@
+"""Records what a run chose, shows why, and does it again."""
+
+from typing import TYPE_CHECKING
+
+from llm_common._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from llm_common.trace.sink import (
+        Run as Run,
+        Trace as Trace,
+        begin_run as begin_run,
+    )
+    from llm_common.trace.trace_file import (
+        RecordedRun as RecordedRun,
+        read_trace as read_trace,
+    )
+
+__getattr__, __all__ = lazy_exports(__name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
