@@ -14,6 +14,7 @@ from rich.console import Console
 from llm_common import __version__
 from llm_common.cli.gateway_commands import gateway
 from llm_common.cli.terminal import InertErrorGroup, print_text, show_progress
+from llm_common.cli.trace_commands import trace_app
 from llm_common.errors import ConfigError
 
 # Commands import what only they need when they run: `--help` answers at once.
@@ -33,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(gateway, name="gateway")
+app.add_typer(trace_app)
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 _Paths = Annotated[
     list[Path] | None,

@@ -1,7 +1,6 @@
 """Text and progress on a terminal: no text of a file, a path or an argument can drive it."""
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,19 +12,18 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-# Control characters, those that change the direction of text (Unicode's Bidi_Control), and halves of characters.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from llm_common.text.display import CONTROLS, inert
 
 
 def safe_text(value: str, *, style: str = "") -> Text:
     """The text with its control characters replaced, those of its direction too, and nothing read as markup."""
-    return Text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", value), style=style)
+    return Text(inert(value), style=style)
 
 
 def as_inert_json(document: Mapping[str, object]) -> str:
     """The document as indented JSON, in which every character that could drive a terminal is escaped."""
     text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_text(text: str, output: Path | None) -> None:

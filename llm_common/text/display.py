@@ -25,6 +25,8 @@ PLACEHOLDER_NONCE = "0" * 12
 # The literal comes before the lookbehind, because the engine searches for a literal prefix quickly.
 _HEADING = re.compile(r"### (?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]### )")
 _LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+# Control characters, those that change the direction of text (Unicode's Bidi_Control), and halves of characters.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _GAP = '"…"'  # replaces a value that does not fit
 _MIN_VALUE_CHARS = 16
 _MAX_DEPTH = 8
@@ -76,6 +78,11 @@ def one_line(text: str, *, max_chars: int) -> str:
     if not line.isprintable():
         line = _LINE_BREAKERS.sub(" ", printable(line)).strip()
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
+def inert(text: str) -> str:
+    """The text with each character replaced that could drive a terminal or turn the direction of what follows."""
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_headings(text: str) -> str:

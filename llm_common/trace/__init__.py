@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING
 from llm_common._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from llm_common.trace.differing import (
+        StepDiff as StepDiff,
+        diff as diff,
+    )
+    from llm_common.trace.page import render_html as render_html
+    from llm_common.trace.replaying import (
+        Replayed as Replayed,
+        replay as replay,
+    )
     from llm_common.trace.sink import (
         Run as Run,
         Trace as Trace,

@@ -63,6 +63,7 @@ class Candidate(_Facts):
 
     Attributes:
         id: A tool's name, or a pointer's id.
+        place: Its place among all candidates, from 0.
         name: The tool that gave an output; of a tool nothing.
         digest: Of the output's bytes, or of the tool's definition.
         size_bytes: Bytes of the output; of a tool, of its definition.
@@ -75,6 +76,7 @@ class Candidate(_Facts):
     """
 
     id: str
+    place: int
     name: str = ""
     digest: str = ""
     size_bytes: int | None = None

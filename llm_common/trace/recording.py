@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from math import isfinite
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -18,6 +19,7 @@ from llm_common.core.structured import Attempt
 from llm_common.history.fold import Folded
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.selection.catalogue import ToolDefinition
 from llm_common.selection.results import RelevanceSelection, ToolSelection
 from llm_common.text.canonical import stable_json
@@ -91,10 +93,11 @@ class Recording:
 
     Args:
         texts: Whether lines hold texts.
+        redactor: Takes secrets out of whatever others named or wrote. Not of digests and pointer ids.
     """
 
-    def __init__(self, *, texts: bool) -> None:
-        self._texts = texts
+    def __init__(self, *, texts: bool, redactor: Redactor = DEFAULT_REDACTOR) -> None:
+        self._texts, self._redactor = texts, redactor
         self._room = 0
         self._prompts: deque[_KnownPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._makers: dict[str, Callable[..., Line]] = {
@@ -123,9 +126,24 @@ class Recording:
         """As much of the text as the line has room for; None where texts are not wanted."""
         if not self._texts:
             return None
-        shown = printable(text[: self._room])
+        shown = printable(self._redactor.beginning(text, max_chars=self._room))
         self._room -= len(shown)
         return shown
+
+    def _short(self, text: str) -> str:
+        return one_line(self._redactor.text(text[: 2 * _MAX_ID_CHARS]), max_chars=_MAX_ID_CHARS)
+
+    def _name(self, text: str) -> str:
+        return one_line(self._redactor.text(text[: 2 * _MAX_NAME_CHARS]), max_chars=_MAX_NAME_CHARS)
+
+    def _line(self, text: str) -> str:
+        return one_line(self._redactor.text(text[: 2 * _MAX_PROBLEM_CHARS]), max_chars=_MAX_PROBLEM_CHARS)
+
+    def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+        return tuple(
+            replace(each, model=each.model and self._name(each.model), reason=each.reason and self._name(each.reason))
+            for each in attempts[:MAX_LISTED]
+        )
 
     def _tools(
         self,
@@ -141,20 +159,23 @@ class Recording:
         weighed = {choice.tool: choice for choice in selection.choices}
         seen = {*shown}
 
+        places = {tool.name: place for place, tool in enumerate(offered)}
+
         def candidate(tool: ToolDefinition) -> Candidate:
             choice = weighed.get(tool.name)
             reason = "chosen" if tool.name in called else "dropped" if tool.name in refused else "not chosen"
             if reason == "not chosen" and tool.name not in seen:
                 reason = "not shown"
             return Candidate(
-                id=_short(tool.name),
+                id=self._short(tool.name),
+                place=places[tool.name],
                 digest=digest(tool.text),
                 size_bytes=len(tool.text),
                 tokens=tool.signature_tokens,
                 probability=choice.probability if choice else None,
                 share=choice.share if choice else None,
                 reason="over the cap" if choice and choice.reason == "over the cap" else reason,
-                text=self._text(_line(tool.signature)),
+                text=self._text(self._line(tool.signature)),
             )
 
         order = list(called)
@@ -164,15 +185,15 @@ class Recording:
         asked = "\n".join(filter(None, (task.description, query)))
         return SelectionLine(
             of="tools",
-            task=_short(str(task.id)),
-            chosen=tuple(map(_short, order[:MAX_LISTED])),
+            task=self._short(str(task.id)),
+            chosen=tuple(map(self._short, order[:MAX_LISTED])),
             candidates=tuple(map(candidate, ranked[:MAX_LISTED])),
             unlisted=max(len(ranked) - MAX_LISTED, 0),
             dropped=tuple(
                 Dropped(
-                    id=_short(call.tool),
+                    id=self._short(call.tool),
                     reason=call.reason,
-                    problems=tuple(_line(str(problem)) for problem in call.problems[:5]),
+                    problems=tuple(self._line(str(problem)) for problem in call.problems[:5]),
                 )
                 for call in selection.dropped[:MAX_LISTED]
             ),
@@ -180,7 +201,7 @@ class Recording:
             query=self._text(asked),
             status=selection.status,
             used=selection.used,
-        ).model_copy(update=_common(selection))
+        ).model_copy(update=self._common(selection))
 
     def _outputs(
         self,
@@ -194,6 +215,7 @@ class Recording:
         pointers = {pointer.pointer_id: pointer for pointer in candidates}
         order = {pointer.pointer_id: place for place, pointer in enumerate(selection.pointers)}
         scores = scores or {}
+        places = {pointer.pointer_id: place for place, pointer in enumerate(candidates)}
         choices = sorted(
             selection.choices,
             key=lambda choice: (
@@ -207,31 +229,34 @@ class Recording:
         def candidate(pointer_id: str, reason: str, probability: float | None, share: float | None) -> Candidate:
             pointer = pointers[pointer_id]
             return Candidate(
-                id=_short(pointer_id),
-                name=_name(pointer.tool_name),
+                id=pointer_id,
+                place=places[pointer_id],
+                name=self._name(pointer.tool_name),
                 digest=(pointer.result_sha256 or "")[:_DIGEST_CHARS],
                 size_bytes=pointer.result_bytes,
                 score=_finite(scores.get(pointer_id)),
                 probability=probability,
                 share=share,
                 reason=reason,
-                text=self._text(_line(pointer.summary)),
+                text=self._text(self._line(pointer.summary)),
             )
 
         return SelectionLine(
             of="outputs",
-            chosen=tuple(map(_short, [*order][:MAX_LISTED])),
+            chosen=tuple([*order][:MAX_LISTED]),
             candidates=tuple(
                 candidate(each.pointer_id, each.reason, each.probability, each.share) for each in choices[:MAX_LISTED]
             ),
             unlisted=max(len(choices) - MAX_LISTED, 0),
-            dropped=tuple(Dropped(id=_short(each.id), reason=each.reason) for each in selection.dropped[:MAX_LISTED]),
+            dropped=tuple(
+                Dropped(id=self._short(each.id), reason=each.reason) for each in selection.dropped[:MAX_LISTED]
+            ),
             query_digest=digest(query),
             query=self._text(query),
             limits=dict(limits),
             status=selection.status,
             used=selection.used,
-        ).model_copy(update=_common(selection))
+        ).model_copy(update=self._common(selection))
 
     def _packing(
         self,
@@ -255,7 +280,7 @@ class Recording:
             budget=allocation.total_budget,
             tokens=bundle.metadata.total_tokens,
             intent=request.intent.classification,
-            strategy=_short(request.strategy),
+            strategy=self._short(request.strategy),
             allocation=parts,
             items=tuple(self._packed(account, items[account.kind, account.id]) for account in accounts[:MAX_LISTED]),
             unlisted=max(len(accounts) - MAX_LISTED, 0),
@@ -278,23 +303,31 @@ class Recording:
             name = item.role
         return PackedItem(
             source=account.kind,
-            id=_short(account.id),
-            name=_name(name),
+            id=self._short(account.id),
+            name=self._name(name),
             rule=account.rule,
-            reason=_line(account.reason),
+            reason=self._line(account.reason),
             form=account.form,
             tokens=account.tokens,
             score=_finite(account.score) or 0.0,
-            parts={_name(part): value for part, value in account.parts.items() if isfinite(value)},
+            parts={self._name(part): value for part, value in account.parts.items() if isfinite(value)},
             chars=account.chars,
             chars_shown=account.chars_shown,
             digest=item_digest(item),
             item=self._text(json.dumps(item.model_dump(mode="json", exclude_none=True))) if self._texts else None,
         )
 
+    def _common(self, selection: ToolSelection | RelevanceSelection) -> dict[str, object]:
+        return {
+            "problem": self._line(selection.problem),
+            "cached": selection.cached,
+            "attempts": self._attempts(selection.attempts),
+            "tokens_saved": selection.tokens_saved,
+        }
+
     def _fold(self, *, folded: Folded, session_id: str, limit_tokens: int, given: int) -> FoldLine:
         return FoldLine(
-            session_id=_short(session_id),
+            session_id=self._short(session_id),
             limit_tokens=limit_tokens,
             tokens=folded.tokens,
             messages_given=given,
@@ -308,9 +341,9 @@ class Recording:
         reply = content if isinstance(content, str) else None
         finish_reason = getattr(answer, "finish_reason", None)
         return ModelCallLine(
-            attempt=attempt,
+            attempt=self._attempts([attempt])[0],
             prompt=self._sent(prompt, attempt.model, place),
-            finish_reason=_name(finish_reason) if isinstance(finish_reason, str) else None,
+            finish_reason=self._name(finish_reason) if isinstance(finish_reason, str) else None,
             reply_digest=None if reply is None else digest(reply),
             reply_chars=len(reply or ""),
             reply=None if reply is None else self._text(reply),
@@ -354,25 +387,25 @@ class Recording:
     ) -> ToolCallLine:
         arguments = stable_json(args)
         return ToolCallLine(
-            tool=_name(tool),
-            task=None if task is None else _short(str(task)),
+            tool=self._name(tool),
+            task=None if task is None else self._short(str(task)),
             args_digest=digest(arguments),
             args=self._text(arguments),
             pointer_id=pointer.pointer_id if pointer else None,
             result_bytes=pointer.result_bytes if pointer else None,
             result_digest=item_digest(pointer) if pointer else None,
-            failure=None if failure is None else _name(failure),
+            failure=None if failure is None else self._name(failure),
             seconds=seconds,
         )
 
     def _answer(self, *, answer: Answered) -> AnswerLine:
         shown = answer.context.outputs if answer.context else ()
         return AnswerLine(
-            status=_name(answer.status),
-            problem=_line(answer.problem),
+            status=self._name(answer.status),
+            problem=self._line(answer.problem),
             prompt_tokens=answer.prompt_tokens,
             shown=tuple(output.pointer_id for output in shown[:MAX_LISTED]),
-            attempts=answer.attempts[:MAX_LISTED],
+            attempts=self._attempts(answer.attempts),
             text_digest=None if answer.text is None else digest(answer.text),
             text_chars=len(answer.text or ""),
             text=None if answer.text is None else self._text(answer.text),
@@ -434,18 +467,9 @@ def _prefixes(data: bytes) -> tuple[int, tuple[str, ...]]:
     return chunk, tuple(found)
 
 
-def _common(selection: ToolSelection | RelevanceSelection) -> dict[str, object]:
-    return {
-        "problem": _line(selection.problem),
-        "cached": selection.cached,
-        "attempts": selection.attempts[:MAX_LISTED],
-        "tokens_saved": selection.tokens_saved,
-    }
-
-
 def _role(message: object) -> str:
     role = message.role if isinstance(message, LLMMessage) else "data"
-    return _name(str(role))
+    return one_line(str(role), max_chars=_MAX_NAME_CHARS)
 
 
 def _hex(data: bytes) -> str:
@@ -454,15 +478,3 @@ def _hex(data: bytes) -> str:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and isfinite(value) else None
-
-
-def _short(text: str) -> str:
-    return one_line(text, max_chars=_MAX_ID_CHARS)
-
-
-def _name(text: str) -> str:
-    return one_line(text, max_chars=_MAX_NAME_CHARS)
-
-
-def _line(text: str) -> str:
-    return one_line(text, max_chars=_MAX_PROBLEM_CHARS)

@@ -23,7 +23,7 @@ from llm_common._telemetry import Recorder, is_recording, recording
 from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage.blob import folder_of
-from llm_common.text.display import one_line
+from llm_common.text.display import one_line, printable
 from llm_common.trace.lines import Line, RunBegin, RunEnd
 from llm_common.trace.recording import Recording, digest
 
@@ -78,7 +78,7 @@ class Trace:
         self.max_run_bytes = max_run_bytes
         self.pending = BoundedSemaphore(_MAX_PENDING)
         self._max_runs = max_runs
-        self._recording = Recording(texts=texts)
+        self._recording = Recording(texts=texts, redactor=redactor)
         self._runs = count()
         self._has_warned = False
 
@@ -154,13 +154,6 @@ class Trace:
                         old.parent.rmdir()  # if it is empty
         return os.open(path, _FLAGS, 0o600)
 
-    def encoded(self, line: Line) -> bytes:
-        """The line as bytes, without secrets."""
-        plain = line.model_dump(mode="json", exclude_none=True)
-        data = orjson.dumps(plain)
-        clean = self.redactor.data(plain, encoded=data)
-        return (data if clean is plain else orjson.dumps(clean)) + b"\n"
-
     def line(self, kind: str, facts: Mapping[str, object], *, place: str) -> Line:
         """The line for what was recorded; see `Recording.line`."""
         return self._recording.line(kind, facts, place=place)
@@ -196,12 +189,14 @@ class Run(Recorder):
     def begin(self, query: str | None) -> None:
         """Writes the first line."""
         assert self._trace is not None
-        shown = query[:_MAX_QUERY_CHARS] if query is not None and self._trace.texts else None
+        shown = None
+        if query is not None and self._trace.texts:
+            shown = printable(self._trace.redactor.beginning(query, max_chars=_MAX_QUERY_CHARS))
         line = RunBegin(
             library=__version__,
-            query_id=one_line(self._query_id, max_chars=200),
+            query_id=one_line(self._trace.redactor.text(self._query_id), max_chars=200),
             query_digest=None if query is None else digest(query),
-            query=shown and shown.encode("utf-8", "backslashreplace").decode(),
+            query=shown,
             texts=self._trace.texts,
         )
         self._submit("", {"line": line}, 0, 0)
@@ -244,7 +239,8 @@ class Run(Recorder):
             made = facts["line"] if not kind else trace.line(kind, facts, place=f"{self.run_id}#{seq}")
             assert isinstance(made, Line)
             last = {"lost": self._lost} if isinstance(made, RunEnd) else {}
-            self._append(trace, trace.encoded(made.model_copy(update={**place, **last, "seq": seq})))
+            line = made.model_copy(update={**place, **last, "seq": seq})
+            self._append(trace, orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n")
             if last:
                 self._close()
         except OSError as exc:  # one line that is cut ends the file: nothing may follow it
