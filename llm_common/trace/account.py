@@ -182,14 +182,14 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
 
 def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: PLR0911 - one a reason
     """Why a candidate of a selection was not chosen."""
-    if line.status in {"timeout", "invalid", "error"} and not line.chosen:
-        return f"Choosing failed ({line.status}), so nothing was chosen: {line.problem or 'no reason was given'}."
     drop = next((each for each in line.dropped if each.id == candidate.id), None)
     if candidate.reason == "dropped" and drop is not None:
         problems = f": {'; '.join(drop.problems)}" if drop.problems else ""
         return f"Its call was refused: {_DROPS.get(drop.reason, drop.reason)}{problems}."
+    if line.status in {"timeout", "invalid", "error"} and not line.chosen:
+        return f"Choosing failed ({line.status}), so nothing was chosen: {line.problem or 'no reason was given'}."
     if candidate.reason == "over the cap":
-        return f"It was chosen, but {len(line.chosen)} better ones are the most that are kept."
+        return f"It fits, but {len(line.chosen)} better ones are the most that are kept."
     if candidate.reason == "not shown":
         return "The model was not shown it: others rank better by their words, and only so many fit in a question."
     if candidate.probability is not None:

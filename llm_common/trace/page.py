@@ -328,7 +328,7 @@ def _table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) 
     ]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return (
-        f'<div class=scroll role=region aria-label="{escape(caption)}" tabindex="0">'
+        f'<div class=scroll role=group aria-label="{escape(caption)}" tabindex="0">'
         f"<table><caption>{escape(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

@@ -141,7 +141,7 @@ class Recording:
 
     def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
         return tuple(
-            replace(each, model=each.model and self._name(each.model), reason=each.reason and self._name(each.reason))
+            replace(each, model=self._name(each.model or ""), reason=each.reason and self._name(each.reason))
             for each in attempts[:MAX_LISTED]
         )
 

@@ -240,7 +240,9 @@ class Run(Recorder):
             assert isinstance(made, Line)
             last = {"lost": self._lost} if isinstance(made, RunEnd) else {}
             line = made.model_copy(update={**place, **last, "seq": seq})
-            self._append(trace, orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n")
+            self._append(
+                trace, orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n", is_last=bool(last)
+            )
             if last:
                 self._close()
         except OSError as exc:  # one line that is cut ends the file: nothing may follow it
@@ -253,13 +255,13 @@ class Run(Recorder):
         finally:
             trace.pending.release()
 
-    def _append(self, trace: Trace, data: bytes) -> None:
+    def _append(self, trace: Trace, data: bytes, *, is_last: bool) -> None:
         if self._descriptor is None:
             if self._bytes:
                 return  # closed
             assert self.path is not None
             self._descriptor = trace.open(self.path)
-        room = trace.max_run_bytes - self._bytes - (0 if len(data) < _END_BYTES else _END_BYTES)
+        room = trace.max_run_bytes - self._bytes - (0 if is_last else _END_BYTES)
         if len(data) > room:
             self._lost += 1
             return

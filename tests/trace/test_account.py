@@ -1,0 +1,70 @@
+"""Why the model did not see something, by the page alone."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
+from llm_common.trace import read_trace, render_html
+from llm_common.trace.account import title, tree, unseen
+from llm_common.trace.lines import ModelCallLine, SelectionLine
+from tests.trace.runs import QUERY, STORIES, long_story, no_data, outputs, pack, recorded
+
+
+class Rows(HTMLParser):
+    """The texts of the rows of a page's first table."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: list[str] = []
+        self._tables = 0
+        self.feed(page.partition("</table>")[0])
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._tables += tag == "table"
+        if tag == "tr" and self._tables == 1:
+            self.rows.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self._tables == 1:
+            self.rows[-1] += data
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_the_page_says_why_the_model_did_not_see_it(name: str, tmp_path: Path) -> None:
+    story, what, why = STORIES[name]
+    page = render_html(await recorded(story, tmp_path))
+    assert [row for row in Rows(page).rows if what in row and why in row], Rows(page).rows
+
+
+async def test_the_page_says_why_no_model_was_asked(tmp_path: Path) -> None:
+    page = render_html(await recorded(no_data, tmp_path))
+    assert "No model was asked for an answer: tool &#x27;track_parcel&#x27; failed (TimeoutError)" in page
+
+
+async def test_the_last_choice_of_an_item_counts(tmp_path: Path) -> None:
+    async def story(store: FileContextPointerStore) -> None:
+        found = await outputs(store, "parcel Oslo arrive", "parcel")
+        await LexicalRelevanceSelector(1).select(query=QUERY, pointers=found)
+        await pack(store, 2_000, tool_outputs=tuple(found))
+
+    assert unseen(await recorded(story, tmp_path)) == []
+
+
+async def test_a_model_call_belongs_to_the_choice_that_it_was_made_for(tmp_path: Path) -> None:
+    run = await recorded(STORIES["not chosen"][0], tmp_path)
+    [node] = tree(run)
+    assert isinstance(node.line, SelectionLine)
+    assert [type(child.line) for child in node.children] == [ModelCallLine]
+    assert title(node.line) == "Chose 1 of 2 outputs by a model"
+
+
+async def test_texts_are_in_the_trace_only_where_they_are_wanted(tmp_path: Path) -> None:
+    short = await recorded(long_story, tmp_path / "short")
+    long = await recorded(long_story, tmp_path / "long", texts=True)
+    for words in (QUERY, "At noon.", "Answer.", "Parcel 1 to Oslo", '"town"', "message 7"):
+        assert words not in short.path.read_text()
+    for words in (QUERY, "At noon.", "Answer.", "Parcel 1 to Oslo"):
+        assert words in long.path.read_text()
+    assert QUERY in render_html(read_trace(long.path))

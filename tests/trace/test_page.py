@@ -1,0 +1,165 @@
+"""The page and the terminal: whatever a run is named, and whatever its texts say, drives neither."""
+
+import re
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from llm_common._telemetry import record
+from llm_common.agents import FileContextPointerStore
+from llm_common.cli.trace_view import render_terminal
+from llm_common.core.structured import answer_text
+from llm_common.testing import ScriptedClient
+from llm_common.trace import RecordedRun, render_html
+from tests.trace.runs import call_refused, file, long_story, pack, recorded, turn
+
+HOSTILE = [
+    *(
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "' onmouseover='alert(1)",
+        "</style><script>x()</script>",
+    ),
+    *("</title><h1>x", "</bdi></td></table><h1>x", "<!--", "-->", "<![CDATA[x]]>", "]]>", "<svg/onload=alert(1)>"),
+    *(
+        "javascript:alert(1)",
+        "&lt;b&gt;",
+        "&#60;b&#62;",
+        "&amp",
+        "<a href=javascript:alert(1)>x</a>",
+        "<base href=//evil>",
+    ),
+    *("<meta http-equiv=refresh content=0>", "<iframe src=//evil>", "<link rel=stylesheet href=//evil>", "</pre><b>x"),
+    *(
+        "<details open ontoggle=alert(1)>",
+        "<math><mtext></p>",
+        "<plaintext>",
+        "<textarea>",
+        "{{7*7}}",
+        "${7*7}",
+        "`x`",
+        "\\",
+    ),
+    *(
+        "\x1b[2J",
+        "\x1b]0;title\x07",
+        "\x1b]8;;https://evil\x1b\\x\x1b]8;;\x1b\\",
+        "\x9b2J",
+        "\x1bP+q\x1b\\",
+        "\x08\x08rm",
+    ),
+    *(
+        "\x00nul",
+        "\x7fdel",
+        "bell\x07",
+        "a\rb",
+        "a\x0bb\x0cc",
+        "\u202eevil",
+        "\u2066x\u2069",
+        "\u200fx\u200e",
+        "\u061cx",
+    ),
+    *(
+        "half \ud800",
+        "half \udfff",
+        "\ufeffx",
+        "[bold red]x[/]",
+        "[link=https://evil]x[/link]",
+        "[/]",
+        "a\u2028b\u2029c",
+    ),
+    *("🏴" * 40, "\u0301" * 300, "x" * 5_000, "%s %d {0}"),
+]
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Shape(HTMLParser):
+    """The tags of a page with the names of their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, ...]] = []
+        self.addresses: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.addresses += [value or "" for name, value in attrs if name in {"href", "src", "action", "data"}]
+
+
+async def story_of(text: str, folder: Path) -> RecordedRun:
+    """A run in which others name everything so."""
+
+    async def story(store: FileContextPointerStore) -> None:
+        await call_refused(store)
+        record("tool_call", tool=text, args={text: text}, failure=text)
+        items = (file("kept.txt", f"The parcel {text}"), file(f"id {text}", "x"))
+        await pack(None, 2_000, context_files=items, session_log=(turn(f"t {text}", text),))
+        client = ScriptedClient(f"said {text}")
+        await answer_text(client, [{"role": "user", "content": text}], model=f"m {text}", timeout_s=5)
+
+    return await recorded(story, folder, texts=True, query=f"q {text}")
+
+
+def terminal(run: RecordedRun, **options: object) -> str:
+    printed = StringIO()
+    render_terminal(run, console=Console(file=printed, width=100, **options))  # type: ignore[arg-type]
+    return printed.getvalue()
+
+
+def test_there_are_fifty_hostile_texts() -> None:
+    assert len(set(HOSTILE)) >= 50
+
+
+async def test_no_text_of_others_changes_the_page_or_drives_a_terminal(tmp_path: Path) -> None:
+    wanted = Shape(render_html(await story_of("plain", tmp_path / "plain"))).tags
+    for number, text in enumerate(HOSTILE):
+        run = await story_of(text, tmp_path / str(number))
+        page = render_html(run)
+        shape = Shape(page)
+        assert shape.tags == wanted, ascii(text)
+        assert all(re.fullmatch(r"#[\w-]+", address) for address in shape.addresses)
+        assert not CONTROLS.search(page.replace("\n", "")), ascii(text)
+        for shown in (terminal(run), terminal(run, force_terminal=True, color_system="truecolor")):
+            assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\n", "")), ascii(text)
+
+
+def test_colours_are_left_out_where_they_are_not_wanted(long_run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[" in terminal(long_run, force_terminal=True, color_system="standard")
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = terminal(long_run, force_terminal=True)
+    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|4[0-7]|9[0-7])m", shown)
+    assert "T turn" in shown
+
+
+def test_the_page_loads_and_runs_nothing(long_run: RecordedRun) -> None:
+    page = render_html(long_run)
+    tags = {tag for tag, *_ in Shape(page).tags}
+    assert not tags & {"script", "img", "link", "iframe", "object", "form", "base", "audio", "video"}
+    assert not [tag for tag in Shape(page).tags if any(name == "style" or name.startswith("on") for name in tag[1:])]
+    assert "default-src 'none'; style-src 'sha256-" in page
+
+
+def test_the_page_is_made_for_a_keyboard_and_a_screen_reader(long_run: RecordedRun) -> None:
+    page = render_html(long_run)
+    tags = Shape(page).tags
+    named = [tag for tag, *_ in tags]
+    assert {"header", "main", "nav", "footer", "h1", "h2", "h3"} <= {*named}
+    assert named.count("h1") == 1
+    assert named.count("table") == named.count("caption")
+    assert all("scope" in tag for tag in tags if tag[0] == "th")
+    ids = re.findall(r' id="?([\w-]+)', page)
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in Shape(page).addresses} <= {*ids}
+
+
+def test_the_same_trace_gives_the_same_page(long_run: RecordedRun) -> None:
+    assert render_html(long_run) == render_html(long_run)
+
+
+@pytest.fixture
+async def long_run(tmp_path: Path) -> RecordedRun:
+    return await recorded(long_story, tmp_path, texts=True)

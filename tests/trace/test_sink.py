@@ -1,0 +1,250 @@
+"""Recording: where lines go, and what it never does to the run."""
+
+import asyncio
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+from llm_common._telemetry import is_recording, record, span
+from llm_common.agents import FileContextPointerStore
+from llm_common.trace import Trace, begin_run, read_trace
+from llm_common.trace.lines import FoldLine, ToolCallLine
+from tests.trace.runs import long_story, memory, outputs, pack
+
+CALL = {"tool": "track", "args": {"city": "Oslo"}}
+
+
+def tools_of(path: Path | None) -> list[str]:
+    assert path is not None
+    return [line.tool for line in read_trace(path).of(ToolCallLine)]
+
+
+async def test_runs_at_the_same_time_have_files_of_their_own(tmp_path: Path) -> None:
+    trace = Trace(tmp_path)
+
+    async def one(name: str) -> Path | None:
+        with trace.run("q:1/a") as run:
+            for _ in range(5):
+                record("tool_call", tool=name, args={})
+                await asyncio.sleep(0)
+        return run.path
+
+    paths = await asyncio.gather(one("a"), one("b"))
+    assert trace.flush()
+    assert [tools_of(path) for path in paths] == [["a"] * 5, ["b"] * 5]
+    assert {path.parent.name for path in paths if path} == {"q;1~a"}
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "deep" / "trace")
+    with trace.run("q") as run:
+        pass
+    trace.flush()
+    assert run.path is not None
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(run.path.parent.stat().st_mode) == 0o700
+
+
+def test_nothing_is_recorded_before_and_after_a_run(tmp_path: Path) -> None:
+    trace = Trace(tmp_path)
+    record("tool_call", **CALL)
+    with trace.run("q") as run:
+        assert is_recording()
+    record("tool_call", **CALL)
+    run.record("tool_call", CALL, step=0, parent=0)
+    trace.flush()
+    assert not is_recording()
+    assert tools_of(run.path) == []
+
+
+def test_the_environment_names_the_folder_when_a_run_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = begin_run("q")
+    monkeypatch.setenv("LLM_COMMON_TRACE_DIR", str(tmp_path))
+    run = begin_run("q", query="Where?")
+    with run.active():
+        inner = begin_run("other")
+        with inner.active():
+            record("tool_call", **CALL)
+        inner.end()
+    run.end()
+    trace = Trace.from_env()
+    assert trace is not None
+    assert trace.flush()
+    assert (without.path, inner.path) == (None, None)
+    assert tools_of(run.path) == ["track"]
+    assert not read_trace(tmp_path).begin.texts  # type: ignore[union-attr]
+
+
+def test_an_id_that_no_store_takes_has_a_folder_all_the_same(tmp_path: Path) -> None:
+    trace = Trace(tmp_path)
+    with trace.run("../../etc\0") as run:
+        pass
+    trace.flush()
+    assert run.path is not None
+    assert run.path.parent.parent == tmp_path
+    assert run.path.exists()
+
+
+@pytest.mark.parametrize("place", ["file/trace", "/proc/no/trace", "/dev/full/trace", "nul\0l"])
+async def test_a_folder_that_cannot_be_written_costs_the_trace_and_one_warning(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    trace = Trace(tmp_path / place)
+    for _ in range(2):
+        with trace.run("q"):
+            record("tool_call", **CALL)
+            await pack(None, 2_000, memory_hits=(memory(1),))
+    assert trace.flush()
+    assert [entry.levelno for entry in caplog.records if entry.name.startswith("llm_common.trace")] == [logging.WARNING]
+
+
+def test_facts_that_make_no_line_are_counted(tmp_path: Path) -> None:
+    trace = Trace(tmp_path)
+    with trace.run("q") as run:
+        record("tool_call", tool=3, args=object())
+        record("unknown")
+        record("tool_call", **CALL)
+    trace.flush()
+    assert run.path is not None
+    read = read_trace(run.path)
+    assert tools_of(run.path) == ["track"]
+    assert read.end is not None
+    assert read.end.lost == 2
+
+
+def test_a_long_run_keeps_its_first_lines_and_its_last(tmp_path: Path) -> None:
+    trace = Trace(tmp_path, max_run_bytes=3_000)
+    with trace.run("q") as run:
+        for number in range(50):
+            record("tool_call", tool=f"tool {number}", args={})
+    trace.flush()
+    assert run.path is not None
+    read = read_trace(run.path)
+    assert run.path.stat().st_size <= 3_000
+    assert read.end is not None
+    assert read.end.lost == 50 - len(tools_of(run.path)) > 0
+    assert tools_of(run.path)[0] == "tool 0"
+
+
+def test_the_oldest_runs_make_room_for_new_ones(tmp_path: Path) -> None:
+    trace = Trace(tmp_path, max_runs=20)
+    own = tmp_path / "q0" / "notes.jsonl"
+    for number in range(40):
+        with trace.run(f"q{number}"):
+            pass
+        if number == 0:
+            trace.flush()
+            own.write_text("mine")
+    trace.flush()
+    kept = sorted(path.parent.name for path in tmp_path.glob("*/*Z-*.jsonl"))
+    assert len(kept) <= 20
+    assert "q39" in kept
+    assert own.read_text() == "mine"
+    assert not (tmp_path / "q1").exists()
+
+
+def test_the_files_of_a_query_can_be_removed(tmp_path: Path) -> None:
+    trace = Trace(tmp_path)
+    for query_id in ("a", "a", "b"):
+        with trace.run(query_id):
+            pass
+    assert (trace.delete("a"), trace.delete("a"), trace.delete("b")) == (2, 0, 1)
+
+
+async def test_recording_never_blocks_the_event_loop(tmp_path: Path, blockbuster: BlockBuster) -> None:
+    trace = Trace(tmp_path / "trace")
+    with trace.run("parcel"):
+        await outputs(FileContextPointerStore(tmp_path / "store"), "parcel")
+        await pack(None, 2_000, memory_hits=(memory(1),))
+    assert await asyncio.to_thread(trace.flush)
+    assert (await asyncio.to_thread(read_trace, tmp_path / "trace")).end is not None
+
+
+async def test_a_failed_block_ends_its_run_as_an_error(tmp_path: Path) -> None:
+    trace = Trace(tmp_path)
+    with pytest.raises(ZeroDivisionError), trace.run("q"), span("llm_common.tool"):
+        raise ZeroDivisionError
+    trace.flush()
+    end = read_trace(tmp_path).end
+    assert end is not None
+    assert end.status == "error"
+
+
+FULL_DISK = """
+import resource, sys, asyncio, logging
+from pathlib import Path
+from llm_common._telemetry import record
+from llm_common.trace import Trace, read_trace
+logging.basicConfig(format="%(message)s")
+trace = Trace(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))
+paths = []
+for _ in range(2):
+    with trace.run("q") as run:
+        for number in range(20):
+            record("tool_call", tool=f"tool {number}", args={})
+    assert trace.flush()
+    paths.append(run.path)
+for path in paths:
+    read = read_trace(path)
+    print(path.stat().st_size, len(read.lines), [line.seq for line in read.lines], read.end)
+"""
+
+
+def test_a_full_disk_costs_the_trace_and_leaves_whole_lines(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=True)
+    rows = done.stdout.splitlines()
+    assert len(rows) == 2
+    for row in rows:
+        assert row.startswith("700 ")
+        assert row.endswith("[1, 2, 3, 4, 5] None")
+    assert done.stderr.count("a run is not traced") == 1
+
+
+KILLED = """
+import sys
+from llm_common._telemetry import record
+from llm_common.trace import Trace
+trace = Trace(sys.argv[1])
+with trace.run("q"):
+    print("ready", flush=True)
+    while True:
+        record("tool_call", tool="tool " * 20, args={})
+"""
+
+
+def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        while not any(path.stat().st_size > 20_000 for path in tmp_path.glob("*/*.jsonl")):
+            assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+    read = read_trace(tmp_path)
+    data = read.path.read_bytes()
+    assert len(read.lines) == data.count(b"\n")
+    assert read.end is None
+    assert read.notes in {(), ("the last line is cut: the process was killed, or the disk was full",)}
+
+
+async def test_a_whole_run_is_recorded_in_order(tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "trace")
+    with trace.run("parcel") as run:
+        await long_story(FileContextPointerStore(tmp_path / "store"))
+    trace.flush()
+    assert run.path is not None
+    read = read_trace(run.path)
+    assert [line.seq for line in read.lines] == [*range(1, len(read.lines) + 1)]
+    [folded] = read.of(FoldLine)
+    store = FileContextPointerStore(tmp_path / "store")
+    assert {part.pointer_id for part in folded.parts} <= {
+        pointer.pointer_id for pointer in store.list(query_id="parcel")
+    }
