@@ -97,7 +97,7 @@ async def story_of(text: str, folder: Path) -> RecordedRun:
         await call_refused(store)
         record("tool_call", tool=text, args={text: text}, failure=text)
         items = (file("kept.txt", f"The parcel {text}"), file(f"id {text}", "x"))
-        await pack(None, 2_000, context_files=items, session_log=(turn(f"t {text}", text),))
+        await pack(None, 90_000, context_files=items, session_log=(turn(f"t {text}", text),))
         client = ScriptedClient(f"said {text}")
         await answer_text(client, [{"role": "user", "content": text}], model=f"m {text}", timeout_s=5)
 
@@ -132,7 +132,7 @@ def test_colours_are_left_out_where_they_are_not_wanted(long_run: RecordedRun, m
     monkeypatch.setenv("NO_COLOR", "1")
     shown = terminal(long_run, force_terminal=True)
     assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|4[0-7]|9[0-7])m", shown)
-    assert "T turn" in shown
+    assert "T turn" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
 def test_the_page_loads_and_runs_nothing(long_run: RecordedRun) -> None:

@@ -1,15 +1,18 @@
 """Choices made again from their trace."""
 
-import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
-from llm_common.trace import RecordedRun, diff, replay
+from llm_common.core.structured import answer_text
+from llm_common.testing import ScriptedClient
+from llm_common.trace import diff, replay
 from llm_common.trace.lines import ModelCallLine, PackingLine, SelectionLine
 from tests.trace.runs import (
     QUERY,
+    Story,
     improbable,
     long_story,
     memory,
@@ -33,8 +36,8 @@ def store_of(folder: Path) -> FileContextPointerStore:
 
 
 @pytest.mark.parametrize("story", [over_the_cap, not_chosen, improbable, pack_outputs])
-async def test_a_choice_made_again_gives_the_same_f_17(story: object, tmp_path: Path) -> None:
-    run = await recorded(story, tmp_path, texts=True)  # type: ignore[arg-type]
+async def test_a_choice_made_again_gives_the_same(story: Story, tmp_path: Path) -> None:
+    run = await recorded(story, tmp_path, texts=True)
     done = await replay(run, store_of(tmp_path))
     assert [(one.status, one.changes) for one in done] == [("same", ())]
 
@@ -77,11 +80,7 @@ async def test_two_runs_differ_in_their_packing_and_from_a_byte_of_their_prompts
         await pack(None, 2_000, session_log=(turn("t1", text),), memory_hits=(memory(number), memory(5)))
         await not_chosen(store)
 
-    runs: list[RecordedRun] = []
-    for number in (1, 2):
-        runs.append(
-            await recorded(lambda store, number=number: story(store, number), tmp_path / str(number), texts=texts)
-        )
+    runs = [await recorded(partial(story, number=number), tmp_path / str(number), texts=texts) for number in (1, 2)]
     steps = {step.name: step.changes for step in diff(*runs)}
     assert "memory m1: whole (16 tokens) → not a candidate" in steps["packing 1"]
     assert [one.startswith("memory m2: new, whole") for one in steps["packing 1"]].count(True) == 1
@@ -91,16 +90,11 @@ async def test_two_runs_differ_in_their_packing_and_from_a_byte_of_their_prompts
 
 @pytest.mark.parametrize(("texts", "place"), [(True, "byte {0:,}"), (False, "a byte from {1:,} to {2:,}")])
 async def test_the_first_changed_byte_is_found(texts: bool, place: str, tmp_path: Path) -> None:
-    from llm_common.core.structured import answer_text
-    from llm_common.testing import ScriptedClient
-
     async def story(_: FileContextPointerStore, end: str) -> None:
         messages = [{"role": "system", "content": "word " * 200}, {"role": "user", "content": end}]
         await answer_text(ScriptedClient("Yes."), messages, model="m", timeout_s=5)
 
-    runs = [
-        await recorded(lambda store, end=end: story(store, end), tmp_path / end, texts=texts) for end in ("one", "two")
-    ]
+    runs = [await recorded(partial(story, end=end), tmp_path / end, texts=texts) for end in ("one", "two")]
     [step] = [step for step in diff(*runs) if step.changes]
     before, after = (run.of(ModelCallLine)[0].prompt for run in runs)
     exact = after.bytes - len('two"}')
@@ -121,4 +115,4 @@ async def test_a_prompt_names_the_one_whose_beginning_it_shares(tmp_path: Path) 
 async def test_packing_lines_hold_what_a_replay_needs(tmp_path: Path) -> None:
     [line] = (await recorded(pack_outputs, tmp_path, texts=True)).of(PackingLine)
     assert {item.form for item in line.items} > {"whole"}
-    assert await asyncio.to_thread(lambda: sum(item.tokens for item in line.items)) <= line.tokens
+    assert sum(item.tokens for item in line.items) <= line.tokens
