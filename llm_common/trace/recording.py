@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -48,6 +49,7 @@ _DIGEST_CHARS: Final = 16
 _MAX_PREFIXES: Final = 64
 _MIN_CHUNK_BYTES: Final = 256
 _MAX_PROMPTS: Final = 8
+_MAX_CLEAN: Final = 4_096
 _MAX_PROMPT_BYTES: Final = 1_000_000
 
 ValueT = TypeVar("ValueT")
@@ -98,6 +100,8 @@ class Recording:
 
     def __init__(self, *, texts: bool, redactor: Redactor = DEFAULT_REDACTOR) -> None:
         self._texts, self._redactor = texts, redactor
+        # The same names come again and again: of tools, items and models.
+        self._clean = lru_cache(_MAX_CLEAN)(lambda text, chars: one_line(redactor.text(text), max_chars=chars))
         self._room = 0
         self._prompts: deque[_KnownPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._makers: dict[str, Callable[..., Line]] = {
@@ -131,13 +135,13 @@ class Recording:
         return shown
 
     def _short(self, text: str) -> str:
-        return one_line(self._redactor.text(text[: 2 * _MAX_ID_CHARS]), max_chars=_MAX_ID_CHARS)
+        return self._clean(text[: 2 * _MAX_ID_CHARS], _MAX_ID_CHARS)
 
     def _name(self, text: str) -> str:
-        return one_line(self._redactor.text(text[: 2 * _MAX_NAME_CHARS]), max_chars=_MAX_NAME_CHARS)
+        return self._clean(text[: 2 * _MAX_NAME_CHARS], _MAX_NAME_CHARS)
 
     def _line(self, text: str) -> str:
-        return one_line(self._redactor.text(text[: 2 * _MAX_PROBLEM_CHARS]), max_chars=_MAX_PROBLEM_CHARS)
+        return self._clean(text[: 2 * _MAX_PROBLEM_CHARS], _MAX_PROBLEM_CHARS)
 
     def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
         return tuple(
@@ -310,7 +314,11 @@ class Recording:
             form=account.form,
             tokens=account.tokens,
             score=_finite(account.score) or 0.0,
-            parts={self._name(part): value for part, value in account.parts.items() if isfinite(value)},
+            parts={
+                one_line(part, max_chars=_MAX_NAME_CHARS): value
+                for part, value in account.parts.items()
+                if isfinite(value)
+            },
             chars=account.chars,
             chars_shown=account.chars_shown,
             digest=item_digest(item),

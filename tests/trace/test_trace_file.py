@@ -35,7 +35,7 @@ def test_whole_lines_of_known_kinds_are_read(text: str, lines: int, note: str | 
 def test_what_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(StoreError, match="give a [.]jsonl file that a Trace wrote"):
+    with pytest.raises(StoreError, match=r"give a [.]jsonl file that a Trace wrote"):
         read_trace(path)
 
 
@@ -49,5 +49,5 @@ def test_of_a_folder_the_newest_run_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["absent", "absent.jsonl", "."])
 def test_a_path_without_a_trace_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="give a [.]jsonl file that a Trace wrote"):
+    with pytest.raises(StoreError, match=r"give a [.]jsonl file that a Trace wrote"):
         read_trace(tmp_path / name)
