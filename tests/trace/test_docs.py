@@ -1,0 +1,24 @@
+"""The example of docs/trace.md runs as it stands."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from llm_common.cli.trace_commands import trace_app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
+
+
+def test_the_example_records_a_choice_and_makes_it_again(tmp_path: Path) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    shown = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.splitlines() == ["['run_begin', 'selection', 'run_end']", "['same']"]
+    assert "Why did the model not see" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_every_command_is_in_the_table() -> None:
+    named = set(re.findall(r"^\| `llm-common trace (\w+)", PAGE, re.MULTILINE))
+    assert named == {command.callback.__name__ for command in trace_app.registered_commands if command.callback}
