@@ -28,6 +28,7 @@ from llm_common.selection.catalogue import (
     LATE,
     Catalogue,
     OffersTools,
+    ToolDefinition,
     fitting_lines,
     offer_tools,
     rank_tools,
