@@ -110,14 +110,14 @@ async def _selection(
     given = sorted(line.candidates, key=lambda one: one.place)
     found = [pointers[one.id] for one in given if one.id in pointers]
     limit = int(line.limits.get("max_selected", 6))
-    if line.used == "lexical":
-        if line.limits.get("embedder"):
-            raise _NotReplayableError("it was made with vectors, which the trace does not hold")
-        chosen = await LexicalRelevanceSelector(limit).select(query=query, pointers=found)
-    elif any(one.probability is not None for one in line.candidates):
+    if line.status not in {"ok", "empty"}:
+        return changes  # nothing was chosen, or words chose in place of the model
+    if line.limits.get("embedder"):
+        raise _NotReplayableError("it was made with vectors, which the trace does not hold")
+    if any(one.probability is not None for one in line.candidates):
         return changes + _by_probabilities(line, limit)
-    elif line.status not in {"ok", "empty"}:
-        return changes
+    if line.used == "lexical":
+        chosen = await LexicalRelevanceSelector(limit).select(query=query, pointers=found)
     else:
         replier = _Replier([one.id for one in line.candidates if one.reason in {"chosen", "over the cap"}])
         selector = ContextRelevanceSelector(replier, "", limit, include_digest=bool(line.limits.get("include_digest")))
@@ -170,6 +170,8 @@ async def _packing(
         raise _NotReplayableError(f"tokens were counted by {line.counter}, which is not part of the library")
     if line.strategy not in STRATEGIES:
         raise _NotReplayableError(f"the strategy {line.strategy} is not part of the library")
+    if any(item.parts.get("vectors") for item in line.items):
+        raise _NotReplayableError("items were scored by vectors, which the trace does not hold")
     if line.judge is not None:
         raise _NotReplayableError("a decision model weighed the items")
     outputs = {item.id: item.digest for item in line.items if item.source == "output"}
