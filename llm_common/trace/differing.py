@@ -58,10 +58,15 @@ def _step(name: str, before: Line | None, after: Line | None) -> StepDiff:
             {one.id: one.reason for one in before.candidates}, {one.id: one.reason for one in after.candidates}
         )
     elif isinstance(before, PackingLine) and isinstance(after, PackingLine):
-        changes += _changed(_shown(before), _shown(after))
+        changes += packing_changes(before, after)
     elif isinstance(before, ModelCallLine) and isinstance(after, ModelCallLine):
         changes += _prompt_change(before.prompt, after.prompt)
     return StepDiff(name, before.seq, after.seq, tuple(changes))
+
+
+def packing_changes(before: PackingLine, after: PackingLine) -> list[str]:
+    """Each item that is new, gone, or shown in another form or size."""
+    return _changed(_shown(before), _shown(after))
 
 
 def _shown(line: PackingLine) -> dict[str, str]:

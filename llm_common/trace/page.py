@@ -21,6 +21,7 @@ from llm_common.trace.account import (
     why_not_chosen,
     why_out,
 )
+from llm_common.trace.differing import packing_changes
 from llm_common.trace.lines import (
     AnswerLine,
     Candidate,
@@ -62,7 +63,7 @@ def render_html(run: RecordedRun) -> str:
         _unseen(run),
         f'<section aria-labelledby=tree><h2 id=tree>The run</h2><nav aria-label="Steps">{_tree(nodes)}</nav></section>',
         "<section aria-labelledby=steps><h2 id=steps>Step by step</h2>",
-        *(_step(line) for line in run.lines if line.kind not in {"run_begin", "run_end"}),
+        *(_step(line, run) for line in run.lines if line.kind not in {"run_begin", "run_end"}),
         "</section></main>",
         "<footer><p>Made by llm-common from a trace. This page loads nothing and runs nothing.</p></footer>",
     ]
@@ -158,12 +159,12 @@ def _tree(nodes: Iterable[Node]) -> str:
     return f"<ol>{items}</ol>" if items else ""
 
 
-def _step(line: Line) -> str:
+def _step(line: Line, run: RecordedRun) -> str:
     match line:
         case SelectionLine():
             inner = _selection(line)
         case PackingLine():
-            inner = _packing(line)
+            inner = _packing(line) + _packing_difference(line, run.of(PackingLine))
         case ModelCallLine():
             inner = _model_call(line)
         case FoldLine():
@@ -238,6 +239,16 @@ def _packing(line: PackingLine) -> str:
         + "</details>"
         + _long("The text as it was rendered", line.text)
     )
+
+
+def _packing_difference(line: PackingLine, packings: Sequence[PackingLine]) -> str:
+    """What changed since the packing before, in the same run."""
+    before = [each for each in packings if each.seq < line.seq][-1:]
+    changes = [change for each in before for change in packing_changes(each, line)]
+    if not before or not changes:
+        return "<p>Nothing changed since the packing before.</p>" if before else ""
+    listed = "".join(f"<li>{_text(change)}</li>" for change in changes)
+    return f"<details><summary>{len(changes):,} changes since line {before[0].seq}</summary><ul>{listed}</ul></details>"
 
 
 def by_source(line: PackingLine) -> dict[str, int]:

@@ -14,7 +14,7 @@ from llm_common.cli.trace_view import render_terminal
 from llm_common.core.structured import answer_text
 from llm_common.testing import ScriptedClient
 from llm_common.trace import RecordedRun, render_html
-from tests.trace.runs import call_refused, file, long_story, pack, recorded, turn
+from tests.trace.runs import call_refused, file, long_story, memory, pack, recorded, turn
 
 HOSTILE = [
     *(
@@ -158,6 +158,17 @@ def test_the_page_is_made_for_a_keyboard_and_a_screen_reader(long_run: RecordedR
 
 def test_the_same_trace_gives_the_same_page(long_run: RecordedRun) -> None:
     assert render_html(long_run) == render_html(long_run)
+
+
+async def test_a_packing_says_what_changed_since_the_one_before(tmp_path: Path) -> None:
+    async def story(_: FileContextPointerStore) -> None:
+        for numbers in ((1, 2), (1, 3), (1, 3)):
+            await pack(None, 2_000, memory_hits=tuple(map(memory, numbers)))
+
+    page = re.sub("</?bdi>", "", render_html(await recorded(story, tmp_path)))
+    assert "2 changes since line 2" in page
+    assert "<li>memory m3: new, whole (16 tokens)</li><li>memory m2: whole (16 tokens) → not a candidate</li>" in page
+    assert page.count("Nothing changed since the packing before.") == 1
 
 
 @pytest.fixture
