@@ -1,6 +1,8 @@
 """The page and the terminal: whatever a run is named, and whatever its texts say, drives neither."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -90,18 +92,20 @@ class Shape(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in {"href", "src", "action", "data"}]
 
 
-async def story_of(text: str, folder: Path) -> RecordedRun:
+async def story_of(texts: Sequence[str], folder: Path) -> RecordedRun:
     """A run in which others name everything so."""
 
     async def story(store: FileContextPointerStore) -> None:
         await call_refused(store)
-        record("tool_call", tool=text, args={text: text}, failure=text)
-        items = (file("kept.txt", f"The parcel {text}"), file(f"id {text}", "x"))
-        await pack(None, 90_000, context_files=items, session_log=(turn(f"t {text}", text),))
-        client = ScriptedClient(f"said {text}")
-        await answer_text(client, [{"role": "user", "content": text}], model=f"m {text}", timeout_s=5)
+        for text in texts:
+            record("tool_call", tool=text, args={text: text}, failure=text)
+            client = ScriptedClient(f"said {text}")
+            await answer_text(client, [{"role": "user", "content": text}], model=f"m {text}", timeout_s=5)
+        files = tuple(file(f"{number} {text}", f"The parcel {number} {text}") for number, text in enumerate(texts))
+        turns = tuple(turn(f"{number} {text}", f"{number} {text}") for number, text in enumerate(texts))
+        await pack(None, 200_000, context_files=files, session_log=turns)
 
-    return await recorded(story, folder, texts=True, query=f"q {text}")
+    return await recorded(story, folder, texts=True, query=" ".join(texts))
 
 
 def terminal(run: RecordedRun, **options: object) -> str:
@@ -115,16 +119,16 @@ def test_there_are_fifty_hostile_texts() -> None:
 
 
 async def test_no_text_of_others_changes_the_page_or_drives_a_terminal(tmp_path: Path) -> None:
-    short, long = [Shape(render_html(await story_of(text, tmp_path / text[:5]))).tags for text in ("plain", "x" * 300)]
-    for number, text in enumerate(HOSTILE):
-        run = await story_of(text, tmp_path / str(number))
-        page = render_html(run)
-        shape = Shape(page)
-        assert shape.tags == (long if len(text) > 100 else short), ascii(text)
-        assert all(re.fullmatch(r"#[\w-]+", address) for address in shape.addresses)
-        assert not CONTROLS.search(page.replace("\n", "")), ascii(text)
-        for shown in (terminal(run), terminal(run, force_terminal=True, color_system="truecolor")):
-            assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\n", "")), ascii(text)
+    run = await story_of(HOSTILE, tmp_path / "hostile")
+    twins = [f"{number:02}".ljust(len(text), "x") for number, text in enumerate(HOSTILE)]
+    harmless = await story_of(twins, tmp_path / "harmless")
+    page = render_html(run)
+    shape = Shape(page)
+    assert Counter(shape.tags) == Counter(Shape(render_html(harmless)).tags)  # the order is that of scores
+    assert all(re.fullmatch(r"#[\w-]+", address) for address in shape.addresses)
+    assert not CONTROLS.search(page)
+    for shown in (terminal(run), terminal(run, force_terminal=True, color_system="truecolor")):
+        assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", shown))
 
 
 def test_colours_are_left_out_where_they_are_not_wanted(long_run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
