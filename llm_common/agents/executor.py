@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llm_common._telemetry import span
+from llm_common._telemetry import record as record_line, span
 from llm_common._threads import in_thread
 from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.call_failures import (
@@ -38,6 +38,7 @@ from llm_common.tools.pointer_arguments import session_registry
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import ToolResult, third_party_code
+from llm_common.trace.sink import Run, begin_run
 
 _log = logging.getLogger(__name__)
 
@@ -214,18 +215,29 @@ class AgenticExecutor:
         manager = self.context_manager
         query_id = getattr(manager, "query_id_of", manager.hash_query)(query)  # other managers have only the latter
         results: list[SubTaskResult] = []
-        async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
-            async for item in items:
-                if isinstance(item, StreamEvent):
-                    yield item
-                else:
-                    results.append(item)
-        name = self._offload.reader_name if self._offload else self._reader_name or READER_NAME
-        answering = answering or Answering(reader_name=name)
-        parts = answering.stream(self.client, self.context_manager, query=query, results=results, deltas=deltas)
-        async with aclosing(parts):
-            async for part in parts:
-                yield StreamEvent(type="answer" if isinstance(part, Answer) else "answer_delta", data=part)
+        traced, status = begin_run(query_id, query=query), "cut short"
+        try:
+            async with aclosing(self._run_plan(plan, query_id, query, resume=resume, traced=traced)) as items:
+                async for item in items:
+                    if isinstance(item, StreamEvent):
+                        yield item
+                    else:
+                        results.append(item)
+            name = self._offload.reader_name if self._offload else self._reader_name or READER_NAME
+            answering = answering or Answering(reader_name=name)
+            parts = answering.stream(self.client, self.context_manager, query=query, results=results, deltas=deltas)
+            async with aclosing(parts):
+                while True:
+                    with traced.active():  # never around a `yield`
+                        part = await anext(parts, None)
+                        if isinstance(part, Answer):
+                            record_line("answer", answer=part)
+                            status = part.status
+                    if part is None:
+                        break
+                    yield StreamEvent(type="answer" if isinstance(part, Answer) else "answer_delta", data=part)
+        finally:
+            traced.end(status)
 
     async def run(
         self,
@@ -299,29 +311,34 @@ class AgenticExecutor:
         return RunState(self._limits, manager, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
 
     async def _run_plan(
-        self, plan: PlanLike, query_id: str, query: str | None, *, resume: bool = False
+        self, plan: PlanLike, query_id: str, query: str | None, *, resume: bool = False, traced: Run | None = None
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of the tasks, each task's result after its events, and then the sources."""
         tasks = ExecutionPlan.of(plan).tasks
         run = self._begin()
-        if resume:
-            await run.resume(query_id)
-        for number, task in enumerate(tasks):
-            if limit := run.limit_reached():
-                text = f"{limit}; {len(tasks) - number} of {len(tasks)} tasks were not run"
-                yield StreamEvent(type="error", data={"task": task.id, "limit": True, "error": text})
-                yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
-                break
-            failed = False
-            async with aclosing(self._run_task(task, query_id, query, run)) as items:
-                async for item in items:
-                    yield item
-                    failed = isinstance(item, SubTaskResult) and not item.success
-            if failed:
-                _log.warning("plan halted: task %d failed", task.id)
-                break
-        if sources := self.context_manager.get_all_sources(query_id):
-            yield StreamEvent(type="sources", data=sources)
+        run.traced = traced or begin_run(query_id, query=query)
+        try:
+            if resume:
+                await run.resume(query_id)
+            for number, task in enumerate(tasks):
+                if limit := run.limit_reached():
+                    text = f"{limit}; {len(tasks) - number} of {len(tasks)} tasks were not run"
+                    yield StreamEvent(type="error", data={"task": task.id, "limit": True, "error": text})
+                    yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
+                    break
+                failed = False
+                async with aclosing(self._run_task(task, query_id, query, run)) as items:
+                    async for item in items:
+                        yield item
+                        failed = isinstance(item, SubTaskResult) and not item.success
+                if failed:
+                    _log.warning("plan halted: task %d failed", task.id)
+                    break
+            if sources := self.context_manager.get_all_sources(query_id):
+                yield StreamEvent(type="sources", data=sources)
+        finally:
+            if traced is None:
+                run.traced.end()
 
     async def _run_task(
         self, task: PlannedTask, query_id: str, query: str | None, run: RunState
@@ -331,7 +348,8 @@ class AgenticExecutor:
         asked = " ".join(filter(None, (query, task.description)))
         record = run.begin_task(task.id)
         for rounds_left in reversed(range(self._max_rounds)):
-            selection = await self._choose(task, query, run, rounds_left)
+            with run.traced.active():
+                selection = await self._choose(task, query, run, rounds_left)
             for facts in self._problems_of(selection, record):
                 yield StreamEvent(type="error", data=facts)
             proposed = () if selection.failed else record.unmade(selection.calls)
@@ -436,7 +454,8 @@ class AgenticExecutor:
             while waiting or running:
                 while waiting and len(running) < self._max_parallel:
                     index, call = waiting.popleft()
-                    running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn, run))] = index
+                    with run.traced.active():
+                        running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn, run))] = index
                 done, _ = await asyncio.wait(running, timeout=run.seconds_left(), return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
@@ -478,6 +497,7 @@ class AgenticExecutor:
                     output = await (execute(call.tool, args) if self._takes_args_whole else execute(call.tool, **args))
             except ToolFailedError as exc:
                 current.fail(error_type(exc))
+                record_line("tool_call", tool=call.tool, args=call.args, task=task_id, failure=error_type(exc))
                 return record | {"error": describe_failure(call, exc, self._redactor)}
             record["output"] = output
             if isinstance(output, ToolResult) and not output.success:
@@ -489,6 +509,8 @@ class AgenticExecutor:
                 await turn.keeps(call.tool, output)
             return record
         saved, pointer = await self._save(call, output, task_id, query_id)
+        failure = "ToolResult" if "error" in record else None
+        record_line("tool_call", tool=call.tool, args=call.args, task=task_id, pointer=pointer, failure=failure)
         if turn is not None and pointer is not None and not await turn.keeps(call.tool, output):
             shown = await self.context_manager.as_stored(output)
             record["output"] = await turn.preview(pointer, shown)

@@ -21,6 +21,7 @@ from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import ToolSelection
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
+from llm_common.trace.sink import Run
 
 DEFAULT_OUTPUTS_TOKENS: Final = 2_000
 """What choosing sees of earlier outputs: about five small ones whole, or twenty lines."""
@@ -134,6 +135,7 @@ class RunState:
         self._manager = manager
         self._outputs_tokens = outputs_tokens
         self._reader_name = reader_name
+        self.traced = Run(None, "")  # replaced where the run has a trace
         self._calls = 0
         self._tokens = 0
         self._cost_usd: float | None = 0.0
