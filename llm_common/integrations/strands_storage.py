@@ -1,0 +1,88 @@
+"""`PointerStorage`: a pointer store as the storage of Strands Agents."""
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from strands.storage.storage import StorageSearchResult
+from strands.types.exceptions import StorageError
+
+from llm_common._threads import in_thread
+from llm_common.errors import StoreError
+from llm_common.history import search_history
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.store import ContextPointerStore
+
+_MAX_FOUND = 20
+_MAX_KEY_CHARS = 1_000
+
+
+class PointerStorage:
+    """A pointer store as Strands' `Storage`: `Agent(storage=PointerStorage(store))`, or that of its plugins.
+
+    UTF-8 is kept as text, so that read-back and `search_history` read it. Redaction, limits and lifetime are the
+    store's: with `redact_results` what is read is not what was written where that held secrets.
+
+    Args:
+        store: Keeps a pointer for each key.
+        query_id: Its query of the store; other queries are neither read nor listed.
+    """
+
+    def __init__(self, store: ContextPointerStore, *, query_id: str = "strands") -> None:
+        self._store, self._query_id = store, query_id
+
+    async def write(self, key: str, data: bytes) -> None:
+        """Stores the bytes, in place of what was there; raises `StorageError`, also for a key that holds a secret."""
+        args = {"name": key}
+        if self._store.redactor.args(args) != args or len(key) > _MAX_KEY_CHARS:
+            raise StorageError(f"keys take up to {_MAX_KEY_CHARS:,} characters without secrets; use another one")
+        with _storage_errors():
+            query_id, result = self._query_id, _result_of(data)
+            await self._store.save(query_id=query_id, task_id=None, tool_name="storage", args=args, result=result)
+
+    async def read(self, key: str) -> bytes | None:
+        """The bytes, or None; raises `StorageError`."""
+        with _storage_errors():
+            pointer = (await self._pointers()).get(key)
+            result = None if pointer is None else await in_thread(self._store.load_result, pointer=pointer)
+        if result is None:
+            return None
+        return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result).encode()
+
+    async def delete(self, key: str) -> None:
+        """Removes the key, if it is there; raises `StorageError`."""
+        with _storage_errors():
+            if pointer := (await self._pointers()).get(key):
+                ids = [pointer.pointer_id]
+                await in_thread(self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False)
+
+    async def search(self, query: str) -> list[StorageSearchResult]:
+        """At most 20 keys whose bytes hold words of the query, the best first; raises `StorageError`."""
+        with _storage_errors():
+            keys = {pointer.pointer_id: key for key, pointer in (await self._pointers()).items()}
+            found = await search_history(query, store=self._store, session_id=self._query_id, k=_MAX_FOUND)
+            return [StorageSearchResult(keys[one.pointer_id], one.score) for one in found if one.pointer_id in keys]
+
+    async def list(self, query: str = "") -> list[str]:
+        """The keys that begin so, sorted; raises `StorageError`."""
+        with _storage_errors():
+            return sorted(key for key in await self._pointers() if key.startswith(query))
+
+    async def _pointers(self) -> dict[str, ContextPointer]:
+        pointers = await in_thread(self._store.list, query_id=self._query_id)
+        return {pointer.args["name"]: pointer for pointer in pointers if pointer.tool_name == "storage"}
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as exc:
+        raise StorageError(str(exc)) from exc
+
+
+def _result_of(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

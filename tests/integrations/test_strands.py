@@ -1,0 +1,258 @@
+"""Strands agents with our plugin and our storage, and a model that says what the test wrote."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strands import Agent, tool
+from strands.agent.conversation_manager import NullConversationManager
+from strands.models import Model
+from strands.session.file_session_manager import FileSessionManager
+from strands.types.exceptions import StorageError
+from strands.vended_plugins.context_offloader import ContextOffloader
+
+from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.history import FoldPolicy
+from llm_common.integrations.session_hooks import SessionHooks
+from llm_common.integrations.strands import LLMCommonPlugin
+from llm_common.integrations.strands_storage import PointerStorage
+
+pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
+
+Call = tuple[str, dict[str, Any]]
+POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
+
+
+class ScriptedModel(Model):
+    """Says each of the replies in turn: a text, or calls; keeps what it was sent."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.seen: list[tuple[list[Any], list[str]]] = []
+
+    def update_config(self, **model_config: Any) -> None: ...
+
+    def get_config(self) -> Any:
+        return {}
+
+    def structured_output(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    async def stream(self, messages: Any, tool_specs: Any = None, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        self.seen.append((messages, [spec["name"] for spec in tool_specs or []]))
+        reply = self.replies.pop(0)
+        reply = reply(messages) if callable(reply) else reply
+        yield {"messageStart": {"role": "assistant"}}
+        for event in _text(reply) if isinstance(reply, str) else _calls(reply, len(self.seen)):
+            yield event
+        yield {"messageStop": {"stopReason": "end_turn" if isinstance(reply, str) else "tool_use"}}
+
+
+def _text(reply: str) -> Iterator[Any]:
+    yield {"contentBlockStart": {"start": {}}}
+    yield {"contentBlockDelta": {"delta": {"text": reply}}}
+    yield {"contentBlockStop": {}}
+
+
+def _calls(calls: list[Call], turn: int) -> Iterator[Any]:
+    for number, (name, args) in enumerate(calls):
+        yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": f"call{turn}-{number}"}}}}
+        yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(args)}}}}
+        yield {"contentBlockStop": {}}
+
+
+@tool
+def list_parts(warehouse: str) -> list[dict[str, Any]]:
+    """Lists the parts of a warehouse.
+
+    Args:
+        warehouse: Its name.
+    """
+    return [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+
+
+@tool
+def fail(length: int) -> str:
+    """Fails with a long text.
+
+    Args:
+        length: Its length.
+    """
+    raise RuntimeError("broken " * length)
+
+
+def results(messages: list[Any]) -> list[str]:
+    """The texts of the tool results that the model was sent, the newest last."""
+    blocks = [block for message in messages for block in message["content"]]
+    return [block["toolResult"]["content"][0]["text"] for block in blocks if "toolResult" in block]
+
+
+def read_back(path: str) -> Any:
+    """A reply that reads back a part of the newest result."""
+
+    def calls(messages: list[Any]) -> list[Call]:
+        [pointer_id] = POINTER.findall(results(messages)[-1])
+        return [("read_context", {"pointer_id": pointer_id, "select": {"path": path}})]
+
+    return calls
+
+
+def many_tools(count: int) -> list[Any]:
+    def made(number: int) -> Any:
+        @tool(name=f"handle_case_{number}", description=f"Handles a case of kind {number}. " * 5)
+        def handle(reason: str) -> str:
+            return reason
+
+        return handle
+
+    return [made(number) for number in range(count)]
+
+
+def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+    model = ScriptedModel(
+        [("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247 pieces.", "You are welcome."
+    )
+    agent = Agent(model=model, tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None)
+    assert str(agent("How many pieces of part 4321 are there?")).strip() == "30,247 pieces."
+    preview, part = results(agent.messages)
+    assert "part 4321 of Oslo" in preview
+    assert len(preview) < 4_000
+    assert "30247" in part
+    assert str(agent("Thank you.")).strip() == "You are welcome."
+    assert len(str(model.seen[-1][0])) < 8_000
+
+
+async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
+    calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
+    agent = Agent(
+        model=ScriptedModel(calls, "Done."), tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None
+    )
+    await agent.invoke_async("List them.")
+    assert [len(POINTER.findall(text)) for text in results(agent.messages)] == [1, 1, 1]
+
+
+def test_an_error_is_left_as_it_is() -> None:
+    agent = Agent(
+        model=ScriptedModel([("fail", {"length": 5_000})], "It failed."),
+        tools=[fail],
+        plugins=[LLMCommonPlugin()],
+        callback_handler=None,
+    )
+    agent("Try.")
+    [text] = results(agent.messages)
+    assert text.count("broken") == 5_000
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_agents_cannot_read_one_another(tmp_path: Path, shared: bool) -> None:
+    hooks = SessionHooks(tmp_path)
+    plugin = LLMCommonPlugin(hooks)
+    first = Agent(
+        model=ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done."),
+        tools=[list_parts],
+        plugins=[plugin],
+        callback_handler=None,
+    )
+    first("List them.")
+    [pointer_id] = POINTER.findall(results(first.messages)[-1])
+    call = [("read_context", {"pointer_id": pointer_id})]
+    second = Agent(
+        model=ScriptedModel(call, "No."),
+        plugins=[plugin if shared else LLMCommonPlugin(SessionHooks(tmp_path))],
+        callback_handler=None,
+    )
+    second("Read it.")
+    [text] = results(second.messages)
+    assert "no stored result of this session" in text
+    assert second.messages[-2]["content"][0]["toolResult"]["status"] == "error"
+
+
+def test_a_session_that_is_resumed_reads_what_it_stored(tmp_path: Path) -> None:
+    def agent(*replies: Any) -> Any:
+        manager = FileSessionManager(session_id="user-42", storage_dir=str(tmp_path / "sessions"))
+        plugin = LLMCommonPlugin(SessionHooks(tmp_path / "results"))
+        return Agent(
+            model=ScriptedModel(*replies),
+            tools=[list_parts],
+            plugins=[plugin],
+            session_manager=manager,
+            callback_handler=None,
+        )
+
+    agent([("list_parts", {"warehouse": "Oslo"})], "Done.")("List them.")
+    resumed = agent(read_back("/7/name"), "Part 7.")
+    resumed("Which is the eighth?")
+    assert "part 7 of Oslo" in results(resumed.messages)[-1]
+
+
+def test_tools_that_fit_are_shown_and_the_rest_stays_callable() -> None:
+    model = ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done.", "And so on.")
+    agent = Agent(model=model, tools=[*many_tools(300), list_parts], plugins=[LLMCommonPlugin()], callback_handler=None)
+    agent("List the parts of the warehouse in Oslo.")
+    agent("Thank you.")
+    names = [set(tools) for _, tools in model.seen]
+    assert {"list_parts", "read_context", "search_history"} <= names[0]
+    assert len(names[0]) < 30
+    assert {"list_parts", "read_context", "search_history"} <= names[-1]
+
+
+def test_a_long_history_is_folded_for_the_model_alone() -> None:
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000))
+    model = ScriptedModel(*["Noted."] * 30)
+    agent = Agent(
+        model=model,
+        plugins=[LLMCommonPlugin(hooks)],
+        conversation_manager=NullConversationManager(),
+        callback_handler=None,
+    )
+    agent("The door code of the shed is 7421.")
+    for number in range(29):
+        agent(f"Remember this, number {number}: " + "some words about the weather of the day " * 20)
+    sent = model.seen[-1][0]
+    assert len(agent.messages) == 60
+    assert len(sent) < 30
+    assert "7421" in str(sent)
+    roles = [message["role"] for message in sent]
+    assert all(one != other for one, other in pairwise(roles))
+
+
+@pytest.mark.parametrize("data", [b"", b"text", "ünï".encode(), b"\x00\xff\xfe", b'{"json": 1}'])
+async def test_storage_gives_back_the_bytes(data: bytes) -> None:
+    storage = PointerStorage(InMemoryContextPointerStore())
+    await storage.write("a/b.json", b"before")
+    await storage.write("a/b.json", data)
+    assert await storage.read("a/b.json") == data
+    assert await storage.list("a/") == ["a/b.json"]
+    await storage.delete("a/b.json")
+    await storage.delete("a/b.json")
+    assert await storage.read("a/b.json") is None
+    assert await storage.list() == []
+
+
+async def test_storage_finds_by_words_and_refuses_secret_keys() -> None:
+    storage = PointerStorage(InMemoryContextPointerStore())
+    await storage.write("one", b"The ferry leaves at noon.")
+    await storage.write("two", b"Bread and butter.")
+    assert [found.key for found in await storage.search("When does the ferry leave?")] == ["one"]
+    with pytest.raises(StorageError, match="another"):
+        await storage.write("sk-ant-api03-" + "aB3" * 31 + "AA", b"x")
+    with pytest.raises(StorageError):
+        await PointerStorage(InMemoryContextPointerStore(), query_id="../up").list()
+
+
+def test_the_plugin_of_strands_keeps_its_results_in_our_storage(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    plugin = ContextOffloader(storage=PointerStorage(store, query_id="user:42"))
+    model = ScriptedModel(
+        [("list_parts", {"warehouse": "Oslo"})],
+        [("retrieve_offloaded_content", {"reference": "call1-0_0"})],
+        "Done.",
+    )
+    agent = Agent(model=model, tools=[list_parts], plugins=[plugin], callback_handler=None)
+    agent("How many?")
+    assert "part 4321 of Oslo" in results(agent.messages)[-1]
+    assert [pointer.args["name"] for pointer in store.list(query_id="user:42")] == ["offloader/call1-0_0"]
