@@ -52,15 +52,15 @@ class LLMCommonPlugin(Plugin):
         values = [_value(block) for block in result["content"] if _value(block) is not None]
         if not values:
             return
-        calls = [use["toolUseId"] for use in _uses(event.agent.messages[-1])] or [call["toolUseId"]]
+        message = event.agent.messages[-1]
         shown = await self._session_hooks.offload(
             plain_text(values) or (values[0] if len(values) == 1 else values),
             tool_name=call["name"],
             args=call["input"],
             session_id=session_id,
             query=_query(event.agent.messages),
-            turn_id=calls[0],
-            calls=len(calls),
+            turn_id=message.get("tracking_id") or call["toolUseId"],
+            calls=max(len(_uses(message)), 1),
         )
         if shown is not None:
             others = [block for block in result["content"] if _value(block) is None]

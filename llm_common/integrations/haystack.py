@@ -1,0 +1,158 @@
+"""Hooks for Haystack agents: `LLMCommonHook`."""
+
+import json
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import Any, Final
+
+from haystack.components.agents.state import State
+from haystack.components.agents.state.state_utils import replace_values
+from haystack.dataclasses import ChatMessage, ChatRole, TextContent
+from haystack.tools import Tool
+
+from llm_common._threads import in_thread
+from llm_common.errors import ConfigError
+from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, run_sync
+
+SESSION_KEY: Final = "session_id"
+"""The key of `hook_context` that names the session of a run."""
+
+_OFFLOADED: Final = "llm_common_pointer_id"
+
+
+class MadeInCode:
+    """What Haystack cannot write to a file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Raises `ConfigError`: a store and its settings are no plain values."""
+        kind = type(self).__name__
+        raise ConfigError(f"a {kind} cannot be serialised; make it and its agent in code", variable="hooks")
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
+        """Raises `ConfigError`, as `to_dict`."""
+        raise ConfigError(f"a {cls.__name__} cannot be serialised; make it and its agent in code", variable="hooks")
+
+
+class LLMCommonHook(MadeInCode):
+    """Long results behind pointers, the tools that fit, and a folded history, before each call of the model.
+
+    `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm": [hook]})`. Errors and
+    results with images or files stay as they are. The run's messages change, those of its answer too: what was folded
+    is read with the tools. A run is of the session that `hook_context={"session_id": ...}` names; without one, all
+    runs of this hook are one session, so name it wherever there are several users.
+
+    Args:
+        hooks: Store, limits and policies; None takes the defaults.
+
+    Attributes:
+        tools: The tools that read back, for the agent.
+    """
+
+    allowed_hook_points = ("before_llm",)
+
+    def __init__(self, hooks: SessionHooks | None = None) -> None:
+        self._hooks = hooks or SessionHooks()
+        self.tools = [self._tool(tool.name, tool.description, tool.parameters) for tool in self._hooks.tools("any")]
+
+    def run(self, state: State) -> None:
+        """Changes the messages and tools of a run; Haystack calls it."""
+        run_sync(self.run_async(state))
+
+    async def run_async(self, state: State) -> None:
+        """As `run`."""
+        session_id = self._session(state)
+        messages = await self._offloaded(state.data["messages"], session_id)
+        called = {call.tool_name for message in messages for call in message.tool_calls}
+        # Haystack shows the model this list, and makes it anew for each step.
+        tools = state.data["tools"]
+        tools[:] = await in_thread(
+            self._hooks.choose_tools, tools, query=_query(messages), facts_of=_facts, keep=called
+        )
+        messages = await self._hooks.fold_messages(
+            messages, session_id=session_id, read=read_message, write=write_message
+        )
+        state.set("messages", messages, handler_override=replace_values)
+
+    async def _offloaded(self, messages: list[ChatMessage], session_id: str) -> list[ChatMessage]:
+        """The messages with previews instead of the long results at their end."""
+        start = len(messages)
+        while start and messages[start - 1].tool_call_result:
+            start -= 1
+        turn = {"turn_id": token_hex(8), "calls": len(messages) - start, "query": _query(messages)}
+        return [
+            *messages[:start],
+            *[await self._replaced(message, session_id=session_id, **turn) for message in messages[start:]],
+        ]
+
+    async def _replaced(self, message: ChatMessage, **turn: Any) -> ChatMessage:
+        result = message.tool_call_result
+        text = _result_text(result)
+        if result.error or text is None or _OFFLOADED in message.meta:
+            return message
+        call = result.origin
+        shown = await self._hooks.offload(text, tool_name=call.tool_name, args=call.arguments, **turn)
+        if shown is None:
+            return message
+        meta = {**message.meta, _OFFLOADED: shown.pointer_id}
+        return ChatMessage.from_tool(shown.preview, origin=call, meta=meta)
+
+    def _session(self, state: State) -> str:
+        return self._hooks.session((state.data.get("hook_context") or {}).get(SESSION_KEY))
+
+    def _tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> Tool:
+        async def read(state: State, **args: Any) -> str:
+            return await self._hooks.read_back(name, args, session_id=self._session(state))
+
+        def read_sync(state: State, **args: Any) -> str:
+            return run_sync(read(state, **args))
+
+        return Tool(
+            name=name, description=description, parameters=dict(parameters), function=read_sync, async_function=read
+        )
+
+
+def read_message(message: ChatMessage) -> dict[str, Any]:
+    """A message in the shape of OpenAI's chat completions; images and files are left out."""
+    if result := message.tool_call_result:
+        return {"role": "tool", "tool_call_id": _id(result.origin), "content": _result_text(result) or ""}
+    calls = [
+        {"id": _id(call), "function": {"name": call.tool_name, "arguments": json.dumps(call.arguments)}}
+        for call in message.tool_calls
+    ]
+    content = "\n".join(message.texts)
+    return {"role": message.role.value, "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
+    """A message that says another text, or a new one of the user."""
+    if message is None:
+        return ChatMessage.from_user(content)
+    if result := message.tool_call_result:
+        return ChatMessage.from_tool(content, origin=result.origin, error=result.error, meta=message.meta)
+    if message.is_from(ChatRole.USER):
+        parts = [TextContent(content), *message.images, *message.files]
+        return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
+    return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
+
+
+def _id(call: Any) -> str:
+    return call.id or call.tool_name
+
+
+def _result_text(result: Any) -> str | None:
+    """A result as a text; None if it holds an image or a file."""
+    if isinstance(result.result, str):
+        return result.result
+    texts = [part.text for part in result.result if isinstance(part, TextContent)]
+    return "\n".join(texts) if texts and len(texts) == len(result.result) else None
+
+
+def _query(messages: list[ChatMessage]) -> str:
+    """What the user said last."""
+    said = (message.text for message in reversed(messages) if message.is_from(ChatRole.USER))
+    return next(filter(None, said), "")
+
+
+def _facts(tool: Tool) -> ToolFacts:
+    return ToolFacts(tool.name, tool.description, tool.parameters)

@@ -1,0 +1,214 @@
+"""Haystack agents with our hook, store and compactor, and Haystack's own mock of a model."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
+from haystack.hooks.compaction import CompactionHook
+from haystack.hooks.tool_result_offloading import AlwaysOffload, ToolResultOffloadHook
+from haystack.token_counters import ApproximateTokenCounter
+from haystack.tools import Tool, tool
+
+from llm_common.errors import ConfigError, PointerNotFoundError
+from llm_common.history import FoldPolicy
+from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook
+from llm_common.integrations.haystack_stores import FoldCompactor, PointerResultStore
+from llm_common.integrations.session_hooks import SessionHooks
+
+pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
+
+POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@tool
+def list_parts(warehouse: Annotated[str, "Its name"]) -> str:
+    """Lists the parts of a warehouse."""
+    rows = [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+    return json.dumps(rows)
+
+
+@tool
+def fail(length: Annotated[int, "Its length"]) -> str:
+    """Fails with a long text."""
+    raise RuntimeError("broken " * length)
+
+
+def call(name: str, **args: Any) -> ChatMessage:
+    return ChatMessage.from_assistant(tool_calls=[ToolCall(name, args)])
+
+
+class Script:
+    """A model that gives each of the replies in turn, and keeps what it was sent."""
+
+    def __init__(self, *replies: ChatMessage | str | Callable[[list[ChatMessage]], ChatMessage]) -> None:
+        self.replies = list(replies)
+        self.seen: list[tuple[list[ChatMessage], list[str]]] = []
+        self.model = MockChatGenerator(response_fn=self._reply)
+
+    def _reply(self, messages: list[ChatMessage], tools: Any) -> ChatMessage | str:
+        self.seen.append((messages, [tool.name for tool in tools or []]))
+        reply = self.replies.pop(0)
+        return reply(messages) if callable(reply) else reply
+
+
+def agent_of(script: Script, hook: LLMCommonHook, *tools: Tool) -> Any:
+    return Agent(
+        chat_generator=script.model,
+        tools=[*tools, *hook.tools],
+        hooks={"before_llm": [hook]},
+        raise_on_tool_invocation_failure=False,
+    )
+
+
+def results(messages: list[ChatMessage]) -> list[Any]:
+    return [message.tool_call_result.result for message in messages if message.tool_call_result]
+
+
+def read_back(path: str) -> Callable[[list[ChatMessage]], ChatMessage]:
+    """A reply that reads back a part of the newest result."""
+
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        [pointer_id] = POINTER.findall(results(messages)[-1])
+        return call("read_context", pointer_id=pointer_id, select={"path": path})
+
+    return reply
+
+
+def user(text: str) -> list[ChatMessage]:
+    return [ChatMessage.from_user(text)]
+
+
+def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+    script = Script(call("list_parts", warehouse="Oslo"), read_back("/4321/stock"), "30,247.", "You are welcome.")
+    agent = agent_of(script, LLMCommonHook(), list_parts)
+    first = agent.run(user("How many pieces of part 4321 are there?"))
+    preview, part = results(first["messages"])
+    assert "part 4321 of Oslo" in preview
+    assert len(preview) < 4_000
+    assert "30247" in part
+    second = agent.run([*first["messages"], *user("Thank you.")])
+    assert second["last_message"].text == "You are welcome."
+    assert sum(len(text) for message in script.seen[-1][0] for text in [*message.texts, *results([message])]) < 8_000
+
+
+async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
+    calls = [ToolCall("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
+    script = Script(ChatMessage.from_assistant(tool_calls=calls), read_back("/7/name"), "Done.")
+    run = await agent_of(script, LLMCommonHook(), list_parts).run_async(user("List them."))
+    *previews, part = results(run["messages"])
+    assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
+    assert "part 7 of Lima" in part
+
+
+def test_an_error_is_left_as_it_is() -> None:
+    script = Script(call("fail", length=5_000), "It failed.")
+    run = agent_of(script, LLMCommonHook(), fail).run(user("Try."))
+    [text] = results(run["messages"])
+    assert text.count("broken") == 5_000
+
+
+def test_a_result_with_an_image_is_left_as_it_is() -> None:
+    content = [TextContent("words " * 5_000), ImageContent(PIXEL, mime_type="image/png")]
+    photo = Tool("photo", "A photo.", {"type": "object", "properties": {}}, lambda: content, {"raw_result": True})
+    run = agent_of(Script(call("photo"), "Seen."), LLMCommonHook(), photo).run(user("Look."))
+    assert results(run["messages"]) == [content]
+
+
+def test_two_sessions_cannot_read_one_another(tmp_path: Path) -> None:
+    hook = LLMCommonHook(SessionHooks(tmp_path))
+    run = agent_of(Script(call("list_parts", warehouse="Oslo"), "Done."), hook, list_parts).run(
+        user("List them."), hook_context={SESSION_KEY: "user:1"}
+    )
+    [pointer_id] = POINTER.findall(results(run["messages"])[0])
+    reading = call("read_context", pointer_id=pointer_id, select={"path": "/1/name"})
+    for session, expected in (("user:2", "no stored result of this session"), ("user:1", "part 1 of Oslo")):
+        other = agent_of(Script(reading, "Done."), hook).run(user("Read."), hook_context={SESSION_KEY: session})
+        assert expected in results(other["messages"])[0]
+
+
+def test_tools_that_fit_are_shown() -> None:
+    parameters = {"type": "object", "properties": {}}
+    others = [
+        Tool(f"handle_case_{number}", f"Handles a case of kind {number}. " * 5, parameters, lambda: "done")
+        for number in range(300)
+    ]
+    script = Script(call("list_parts", warehouse="Oslo"), "Done.")
+    agent_of(script, LLMCommonHook(), *others, list_parts).run(user("List the parts of the warehouse in Oslo."))
+    for _, names in script.seen:
+        assert {"list_parts", "read_context", "search_history"} <= set(names)
+        assert len(names) < 30
+
+
+def talk(count: int) -> list[ChatMessage]:
+    words = "some words about the weather of the day " * 20
+    turns = [(f"Remember this, number {number}: {words}", "Noted.") for number in range(count)]
+    said = [("The door code of the shed is 7421.", "Noted."), *turns]
+    messages = [[ChatMessage.from_user(one), ChatMessage.from_assistant(other)] for one, other in said]
+    return [*(message for pair in messages for message in pair), *user("What is the door code?")]
+
+
+def test_a_long_history_is_folded() -> None:
+    hook = LLMCommonHook(SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000)))
+    script = Script(call("search_history", query="number 3 weather"), "7421.")
+    run = agent_of(script, hook).run(talk(30))
+    sent = script.seen[0][0]
+    assert len(sent) < 30
+    assert "7421" in sent[0].text
+    assert "Remember this, number 3:" in results(run["messages"])[0]
+
+
+@pytest.mark.parametrize("target_tokens", [2_000, 1])
+async def test_a_compactor_folds_or_leaves_the_messages(target_tokens: int) -> None:
+    counter, messages = ApproximateTokenCounter(), talk(30)
+    compactor = FoldCompactor()
+    folded = compactor.compact(messages, target_tokens, counter)
+    assert folded is not None
+    assert counter.count(folded) <= max(target_tokens, 600)
+    assert messages == talk(30)
+    assert await compactor.compact_async(messages, target_tokens, counter) == folded
+    assert compactor.compact(folded, 100_000, counter) is None
+
+
+def test_a_compactor_serves_the_hook_of_haystack() -> None:
+    script = Script("7421.")
+    hook = CompactionHook(FoldCompactor(), context_window=4_000)
+    agent = Agent(chat_generator=script.model, hooks={"before_llm": [hook]})
+    agent.run(talk(30))
+    assert len(script.seen[0][0]) < 30
+
+
+@pytest.mark.parametrize("content", ["", "text", '{"base64": "AA=="}', b"\x00\xff", b""])
+def test_a_result_store_gives_back_what_was_written(content: str | bytes) -> None:
+    hooks = SessionHooks()
+    store = PointerResultStore(hooks, session_id="user:1")
+    reference = store.write(key="1_call.txt", content=content)
+    assert store.read(reference) == content
+    with pytest.raises(PointerNotFoundError):
+        PointerResultStore(hooks, session_id="user:2").read(reference)
+
+
+def test_a_result_store_serves_the_hook_of_haystack() -> None:
+    hooks = SessionHooks()
+    offloading = ToolResultOffloadHook(PointerResultStore(hooks), {"*": AlwaysOffload()})
+    script = Script(call("list_parts", warehouse="Oslo"), "Done.")
+    agent = Agent(chat_generator=script.model, tools=[list_parts], hooks={"after_tool": [offloading]})
+    [text] = results(agent.run(user("List them."))["messages"])
+    [reference] = re.findall(r"at '([0-9a-f]+)'", text)
+    reading = call("read_context", pointer_id=reference, select={"path": "/4321/stock"})
+    run = agent_of(Script(reading, "30,247."), LLMCommonHook(hooks)).run(user("How many?"))
+    assert "30247" in results(run["messages"])[0]
+
+
+@pytest.mark.parametrize("made", [LLMCommonHook, PointerResultStore, FoldCompactor])
+def test_what_is_made_in_code_says_that_it_cannot_be_serialised(made: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigError, match="in code"):
+        made().to_dict()
+    with pytest.raises(ConfigError, match="in code"):
+        made.from_dict({})  # type: ignore[attr-defined]
