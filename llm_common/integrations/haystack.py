@@ -1,37 +1,21 @@
 """Hooks for Haystack agents: `LLMCommonHook`."""
 
-import json
 from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any, Final
 
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
-from haystack.dataclasses import ChatMessage, ChatRole, TextContent
+from haystack.dataclasses import ChatMessage, ChatRole
 from haystack.tools import Tool
 
-from llm_common._threads import in_thread
-from llm_common.errors import ConfigError
+from llm_common.integrations.haystack_stores import MadeInCode, read_message, result_text, write_message
 from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, run_sync
 
 SESSION_KEY: Final = "session_id"
 """The key of `hook_context` that names the session of a run."""
 
 _OFFLOADED: Final = "llm_common_pointer_id"
-
-
-class MadeInCode:
-    """What Haystack cannot write to a file."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Raises `ConfigError`: a store and its settings are no plain values."""
-        kind = type(self).__name__
-        raise ConfigError(f"a {kind} cannot be serialised; make it and its agent in code", variable="hooks")
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
-        """Raises `ConfigError`, as `to_dict`."""
-        raise ConfigError(f"a {cls.__name__} cannot be serialised; make it and its agent in code", variable="hooks")
 
 
 class LLMCommonHook(MadeInCode):
@@ -66,9 +50,7 @@ class LLMCommonHook(MadeInCode):
         called = {call.tool_name for message in messages for call in message.tool_calls}
         # Haystack shows the model this list, and makes it anew for each step.
         tools = state.data["tools"]
-        tools[:] = await in_thread(
-            self._hooks.choose_tools, tools, query=_query(messages), facts_of=_facts, keep=called
-        )
+        tools[:] = await self._hooks.choose_tools(tools, query=_query(messages), facts_of=_facts, keep=called)
         messages = await self._hooks.fold_messages(
             messages, session_id=session_id, read=read_message, write=write_message
         )
@@ -87,7 +69,7 @@ class LLMCommonHook(MadeInCode):
 
     async def _replaced(self, message: ChatMessage, **turn: Any) -> ChatMessage:
         result = message.tool_call_result
-        text = _result_text(result)
+        text = result_text(result)
         if result.error or text is None or _OFFLOADED in message.meta:
             return message
         call = result.origin
@@ -110,42 +92,6 @@ class LLMCommonHook(MadeInCode):
         return Tool(
             name=name, description=description, parameters=dict(parameters), function=read_sync, async_function=read
         )
-
-
-def read_message(message: ChatMessage) -> dict[str, Any]:
-    """A message in the shape of OpenAI's chat completions; images and files are left out."""
-    if result := message.tool_call_result:
-        return {"role": "tool", "tool_call_id": _id(result.origin), "content": _result_text(result) or ""}
-    calls = [
-        {"id": _id(call), "function": {"name": call.tool_name, "arguments": json.dumps(call.arguments)}}
-        for call in message.tool_calls
-    ]
-    content = "\n".join(message.texts)
-    return {"role": message.role.value, "content": content, **({"tool_calls": calls} if calls else {})}
-
-
-def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
-    """A message that says another text, or a new one of the user."""
-    if message is None:
-        return ChatMessage.from_user(content)
-    if result := message.tool_call_result:
-        return ChatMessage.from_tool(content, origin=result.origin, error=result.error, meta=message.meta)
-    if message.is_from(ChatRole.USER):
-        parts = [TextContent(content), *message.images, *message.files]
-        return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
-    return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
-
-
-def _id(call: Any) -> str:
-    return call.id or call.tool_name
-
-
-def _result_text(result: Any) -> str | None:
-    """A result as a text; None if it holds an image or a file."""
-    if isinstance(result.result, str):
-        return result.result
-    texts = [part.text for part in result.result if isinstance(part, TextContent)]
-    return "\n".join(texts) if texts and len(texts) == len(result.result) else None
 
 
 def _query(messages: list[ChatMessage]) -> str:

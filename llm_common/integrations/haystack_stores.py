@@ -1,22 +1,36 @@
 """`PointerResultStore` and `FoldCompactor`: our store and our folding for Haystack's own hooks."""
 
 import base64
-from typing import Final
+import json
+from typing import Any, Final
 
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ChatRole, TextContent
 from haystack.hooks.compaction.types import Compactor
 from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.token_counters import TokenCounter
 
 from llm_common.agents.offloading import OffloadPolicy
-from llm_common.errors import TokenBudgetError
+from llm_common.errors import ConfigError, TokenBudgetError
 from llm_common.history import FoldPolicy
-from llm_common.integrations.haystack import MadeInCode, read_message, write_message
 from llm_common.integrations.session_hooks import SessionHooks, run_sync
 from llm_common.text.canonical import decode_json
 
 _MIN_LIMIT_TOKENS: Final = 200
 _TARGET_SHARE: Final = 0.9  # the caller has set the target already
+
+
+class MadeInCode:
+    """What Haystack cannot write to a file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Raises `ConfigError`: a store and its settings are no plain values."""
+        kind = type(self).__name__
+        raise ConfigError(f"a {kind} cannot be serialised; make it and its agent in code", variable="hooks")
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
+        """Raises `ConfigError`, as `to_dict`."""
+        raise ConfigError(f"a {cls.__name__} cannot be serialised; make it and its agent in code", variable="hooks")
 
 
 class PointerResultStore(MadeInCode, ToolResultStore):
@@ -45,7 +59,7 @@ class PointerResultStore(MadeInCode, ToolResultStore):
 
     def read(self, reference: str) -> str | bytes:
         """What was written; raises `StoreError`, if it is gone `PointerNotFoundError`."""
-        result = decode_json(self._hooks.store.load_payload(reference, query_id=self._query_id)[1])
+        result: Any = decode_json(self._hooks.store.load_payload(reference, query_id=self._query_id)[1])
         return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result)
 
 
@@ -77,23 +91,27 @@ class FoldCompactor(MadeInCode, Compactor):
         self, messages: list[ChatMessage], target_tokens: int, token_counter: TokenCounter
     ) -> list[ChatMessage] | None:
         """As `compact`."""
-        try:
-            folded = await self._folded(messages, target_tokens, token_counter)
-        except TokenBudgetError as exc:  # what is never folded is over the target
-            folded = await self._folded(messages, exc.needed_tokens, token_counter)
+        limit_tokens = max(target_tokens, _MIN_LIMIT_TOKENS)
+        while (folded := await self._folded(messages, limit_tokens, token_counter)) is None:
+            limit_tokens *= 2
         return folded if token_counter.count(folded) < token_counter.count(messages) else None
 
     async def _folded(
         self, messages: list[ChatMessage], limit_tokens: int, token_counter: TokenCounter
-    ) -> list[ChatMessage]:
-        policy = FoldPolicy(limit_tokens=max(limit_tokens, _MIN_LIMIT_TOKENS), target_share=_TARGET_SHARE)
+    ) -> list[ChatMessage] | None:
+        """The messages within a limit; None if what is never folded is over it."""
         hooks = SessionHooks(
             self._hooks.store,
             policy=OffloadPolicy(reader_name=self._hooks.reader_name),
-            fold_policy=policy,
+            fold_policy=FoldPolicy(limit_tokens=limit_tokens, target_share=_TARGET_SHARE),
             counter=_TextCounter(token_counter),
         )
-        return await hooks.fold_messages(messages, session_id=self._session_id, read=read_message, write=write_message)
+        try:
+            return await hooks.fold_messages(
+                messages, session_id=self._session_id, read=read_message, write=write_message
+            )
+        except TokenBudgetError:
+            return None
 
 
 class _TextCounter:
@@ -104,3 +122,39 @@ class _TextCounter:
 
     def count(self, text: str) -> int:
         return int(self._counter.count([ChatMessage.from_user(text)]))
+
+
+def read_message(message: ChatMessage) -> dict[str, Any]:
+    """A message in the shape of OpenAI's chat completions; images and files are left out."""
+    if result := message.tool_call_result:
+        return {"role": "tool", "tool_call_id": _id(result.origin), "content": result_text(result) or ""}
+    calls = [
+        {"id": _id(call), "function": {"name": call.tool_name, "arguments": json.dumps(call.arguments)}}
+        for call in message.tool_calls
+    ]
+    content = "\n".join(message.texts)
+    return {"role": message.role.value, "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
+    """A message that says another text, or a new one of the user."""
+    if message is None:
+        return ChatMessage.from_user(content)
+    if result := message.tool_call_result:
+        return ChatMessage.from_tool(content, origin=result.origin, error=result.error, meta=message.meta)
+    if message.is_from(ChatRole.USER):
+        parts = [TextContent(content), *message.images, *message.files]
+        return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
+    return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
+
+
+def _id(call: Any) -> str:
+    return str(call.id or call.tool_name)
+
+
+def result_text(result: Any) -> str | None:
+    """A result as a text; None if it holds an image or a file."""
+    if isinstance(result.result, str):
+        return str(result.result)
+    texts = [part.text for part in result.result if isinstance(part, TextContent)]
+    return "\n".join(texts) if texts and len(texts) == len(result.result) else None

@@ -10,7 +10,6 @@ from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.plugins import Plugin
 from strands.tools.tools import PythonAgentTool
 
-from llm_common._threads import in_thread
 from llm_common.errors import ToolError
 from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, plain_text
 
@@ -69,8 +68,7 @@ class LLMCommonPlugin(Plugin):
     async def _prepare(self, session_id: str, context: InvokeModelContext) -> InvokeModelContext:
         called = {use["name"] for message in context.messages for use in _uses(message)}
         forced = (context.tool_choice or {}).get("tool", {}).get("name", "")
-        tools = await in_thread(
-            self._session_hooks.choose_tools,
+        tools = await self._session_hooks.choose_tools(
             context.tool_specs,
             query=_query(context.messages),
             facts_of=_facts,

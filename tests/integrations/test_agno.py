@@ -1,0 +1,168 @@
+"""Agno agents with our tool hook, and a model that says what the test wrote."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agno.agent import Agent
+from agno.db.in_memory import InMemoryDb
+from agno.media import Image
+from agno.models.base import Model
+from agno.models.message import Message
+from agno.models.response import ModelResponse
+from agno.tools.function import ToolResult
+
+from llm_common.integrations.agno import LLMCommonToolHook
+from llm_common.integrations.session_hooks import SessionHooks
+
+pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
+
+POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
+
+
+@dataclass
+class ScriptedModel(Model):
+    """Says each of the replies in turn: a text, or calls; keeps what it was sent."""
+
+    id: str = "scripted"
+    replies: list[Any] = field(default_factory=list)
+    seen: list[tuple[list[Message], list[str]]] = field(default_factory=list)
+
+    def invoke(self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any) -> ModelResponse:
+        self.seen.append(([*messages], [tool["function"]["name"] for tool in tools or []]))
+        reply = self.replies.pop(0)
+        reply = reply(messages) if callable(reply) else reply
+        if isinstance(reply, str):
+            return ModelResponse(role="assistant", content=reply)
+        calls = [
+            {
+                "id": f"call{len(self.seen)}-{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(args)},
+            }
+            for number, (name, args) in enumerate(reply)
+        ]
+        return ModelResponse(role="assistant", tool_calls=calls)
+
+    async def ainvoke(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        return self.invoke(*args, **kwargs)
+
+    def invoke_stream(self, *args: Any, **kwargs: Any) -> Iterator[ModelResponse]:
+        yield self.invoke(*args, **kwargs)
+
+    async def ainvoke_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ModelResponse]:
+        yield self.invoke(*args, **kwargs)
+
+    def _parse_provider_response(self, response: Any, **kwargs: Any) -> ModelResponse:
+        return response
+
+    def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
+        return response
+
+
+def list_parts(warehouse: str) -> str:
+    """Lists the parts of a warehouse."""
+    rows = [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+    return json.dumps(rows)
+
+
+async def list_parts_later(warehouse: str) -> list[dict[str, Any]]:
+    """Lists the parts of a warehouse as data."""
+    rows: list[dict[str, Any]] = json.loads(list_parts(warehouse))
+    return rows
+
+
+def fail(length: int) -> str:
+    """Fails with a long text."""
+    raise RuntimeError("broken " * length)
+
+
+def photo() -> ToolResult:
+    """A photo with a long text."""
+    return ToolResult(content="words " * 5_000, images=[Image(url="https://example.org/a.png")])
+
+
+def agent_of(*replies: Any, hook: LLMCommonToolHook, tools: Any = (list_parts,), **more: Any) -> Any:
+    return Agent(
+        model=ScriptedModel(replies=list(replies)),
+        tools=[*tools, *hook.tools],
+        tool_hooks=[hook],
+        telemetry=False,
+        **more,
+    )
+
+
+def results(run: Any) -> list[str]:
+    return [message.content for message in run.messages if message.role == "tool"]
+
+
+def read_back(path: str) -> Callable[[list[Message]], Any]:
+    """A reply that reads back a part of the newest result."""
+
+    def calls(messages: list[Message]) -> list[Any]:
+        [pointer_id] = POINTER.findall(messages[-1].content)
+        return [("read_context", {"pointer_id": pointer_id, "select": {"path": path}})]
+
+    return calls
+
+
+def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+    calls = [("list_parts", {"warehouse": "Oslo"})]
+    agent = agent_of(
+        calls,
+        read_back("/4321/stock"),
+        "30,247.",
+        "You are welcome.",
+        hook=LLMCommonToolHook(),
+        db=InMemoryDb(),
+        add_history_to_context=True,
+    )
+    run = agent.run("How many pieces of part 4321 are there?", session_id="chat")
+    preview, part = results(run)
+    assert "part 4321 of Oslo" in preview
+    assert len(preview) < 4_000
+    assert "30247" in part
+    assert agent.run("Thank you.", session_id="chat").content == "You are welcome."
+    sent = agent.model.seen[-1][0]
+    assert "part 4321 of Oslo" in str(sent)
+    assert len(str([message.content for message in sent])) < 8_000
+
+
+async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
+    names = ("list_parts", "list_parts_later", "list_parts")
+    calls = [(name, {"warehouse": city}) for name, city in zip(names, ("Oslo", "Rome", "Lima"), strict=True)]
+    agent = agent_of(
+        calls, read_back("/7/name"), "Done.", hook=LLMCommonToolHook(), tools=[list_parts, list_parts_later]
+    )
+    run = await agent.arun("List them.")
+    *previews, part = results(run)
+    assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
+    assert "part 7 of Lima" in part
+
+
+def test_an_error_is_left_as_it_is() -> None:
+    calls = [("fail", {"length": 5_000})]
+    run = agent_of(calls, "It failed.", hook=LLMCommonToolHook(), tools=[fail]).run("Try.")
+    assert results(run)[0].count("broken") == 5_000
+
+
+def test_media_stay_beside_a_preview() -> None:
+    run = agent_of([("photo", {})], "Done.", hook=LLMCommonToolHook(), tools=[photo]).run("Look.")
+    [message] = [message for message in run.messages if message.role == "tool"]
+    assert POINTER.search(message.content)
+    assert [image.url for image in run.images or message.images] == ["https://example.org/a.png"]
+
+
+@pytest.mark.parametrize("other", [{"session_id": "two", "user_id": "ann"}, {"session_id": "one", "user_id": "bob"}])
+def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, str]) -> None:
+    hook, first = LLMCommonToolHook(SessionHooks(tmp_path)), {"session_id": "one", "user_id": "ann"}
+    run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run("List them.", **first)
+    [pointer_id] = POINTER.findall(results(run)[0])
+    reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
+    for session, expected in ((other, "no stored result of this session"), (first, "part 1 of Oslo")):
+        read = agent_of(reading, "Done.", hook=LLMCommonToolHook(SessionHooks(tmp_path))).run("Read it.", **session)
+        assert expected in results(read)[0]

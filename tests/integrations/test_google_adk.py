@@ -1,0 +1,184 @@
+"""Agents of Google's ADK with our plugin, and a model that says what the test wrote."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+from pydantic import BaseModel
+
+from llm_common.history import FoldPolicy
+from llm_common.integrations.google_adk import LLMCommonPlugin
+from llm_common.integrations.session_hooks import SessionHooks
+
+pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
+
+POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
+
+
+class ScriptedModel(BaseLlm):
+    """Says each of the replies in turn: a text, or calls; keeps what it was sent."""
+
+    model: str = "scripted"
+    replies: list[Any]
+    seen: list[tuple[list[types.Content], list[str]]] = []  # noqa: RUF012 - a pydantic field
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[Any]:
+        tools = [one.name for tool in llm_request.config.tools or [] for one in tool.function_declarations or []]
+        self.seen.append((llm_request.contents, tools))
+        reply = self.replies.pop(0)
+        reply = reply(llm_request.contents) if callable(reply) else reply
+        parts = [types.Part(text=reply)] if isinstance(reply, str) else [part_of(*call) for call in reply]
+        yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+
+def part_of(name: str, args: dict[str, Any]) -> types.Part:
+    return types.Part(function_call=types.FunctionCall(name=name, args=args))
+
+
+def list_parts(warehouse: str) -> list[dict[str, Any]]:
+    """Lists the parts of a warehouse."""
+    return [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+
+
+def fail(length: int) -> dict[str, Any]:
+    """Fails with a long text."""
+    return {"error": "broken " * length}
+
+
+def photo() -> list[Any]:
+    """A photo with a long text."""
+    return ["words " * 5_000, types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")]
+
+
+class Chat:
+    """One conversation of a user with an agent."""
+
+    def __init__(
+        self, *replies: Any, tools: Any = (list_parts,), hooks: SessionHooks | None = None, **more: Any
+    ) -> None:
+        self.model = ScriptedModel(replies=list(replies), seen=[])
+        agent = LlmAgent(name="keeper", model=self.model, tools=list(tools), **more)
+        self.runner = InMemoryRunner(app=App(name="parts", root_agent=agent, plugins=[LLMCommonPlugin(hooks)]))
+        self.runner.auto_create_session = True
+        self.results: list[Any] = []
+
+    async def say(self, text: str, user_id: str = "ann") -> str:
+        """The agent's answer."""
+        answer = ""
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        async for event in self.runner.run_async(user_id=user_id, session_id="chat", new_message=message):
+            for part in event.content.parts if event.content else []:
+                answer = part.text or answer
+                if part.function_response:
+                    self.results.append(part.function_response.response)
+        return answer
+
+
+def read_back(path: str) -> Callable[[list[types.Content]], Any]:
+    """A reply that reads back a part of the newest result."""
+
+    def calls(contents: list[types.Content]) -> list[Any]:
+        pointer_ids = POINTER.findall(str(contents[-1].parts))
+        return [("read_context", {"pointer_id": pointer_ids[-1], "select": {"path": path}})]
+
+    return calls
+
+
+async def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247.", "You are welcome.")
+    assert await chat.say("How many pieces of part 4321 are there?") == "30,247."
+    preview, part = chat.results
+    assert "part 4321 of Oslo" in preview["result"]
+    assert len(preview["result"]) < 4_000
+    assert "30247" in part["result"]
+    assert await chat.say("Thank you.") == "You are welcome."
+    assert len(str(chat.model.seen[-1][0])) < 20_000
+
+
+async def test_calls_of_one_message_share_a_budget() -> None:
+    calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
+    chat = Chat(calls, "Done.")
+    await chat.say("List them.")
+    previews = [one["result"] for one in chat.results]
+    assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("tool", "args"), [(fail, {"length": 5_000}), (photo, {})])
+async def test_an_error_and_media_are_left_as_they_are(tool: Callable[..., Any], args: dict[str, Any]) -> None:
+    chat = Chat([(tool.__name__, args)], "Done.", tools=[tool])
+    await chat.say("Try.")
+    assert len(str(chat.results[0])) > 25_000
+
+
+async def test_two_users_cannot_read_one_another(tmp_path: Path) -> None:
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", hooks=SessionHooks(tmp_path))
+    await chat.say("List them.")
+    [pointer_id] = POINTER.findall(str(chat.results))
+    for user_id, expected in (("bob", "no stored result of this session"), ("ann", "part 1 of Oslo")):
+        reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
+        other = Chat(reading, "Done.", hooks=SessionHooks(tmp_path))
+        await other.say("Read it.", user_id=user_id)
+        assert expected in str(other.results[0])
+
+
+async def test_tools_that_fit_are_shown() -> None:
+    def made(number: int) -> Callable[[str], str]:
+        def handle(reason: str) -> str:
+            return reason
+
+        handle.__name__ = f"handle_case_{number}"
+        handle.__doc__ = f"Handles a case of kind {number}. " * 5
+        return handle
+
+    others = [made(number) for number in range(300)]
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", tools=[*others, list_parts])
+    await chat.say("List the parts of the warehouse in Oslo.")
+    for _, names in chat.model.seen:
+        assert {"list_parts", "read_context", "search_history"} <= set(names)
+        assert len(names) < 30
+
+
+async def test_a_long_history_is_folded_for_the_model_alone() -> None:
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000))
+    searching = [("search_history", {"query": "number 3 weather"})]
+    chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], hooks=hooks)
+    await chat.say("The door code of the shed is 7421.")
+    for number in range(29):
+        await chat.say(f"Remember this, number {number}: " + "some words about the weather of the day " * 20)
+    assert await chat.say("What is the door code?") == "7421."
+    sent = chat.model.seen[-1][0]
+    assert len(sent) < 30
+    assert "7421" in sent[0].parts[0].text
+    assert "Remember this, number 3:" in str(chat.results[-1])
+
+
+async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
+    def table(city: str) -> str:
+        """A table of a city."""
+        return f"{city}: " + "rain and sun " * 200
+
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000))
+    turns = [reply for number in range(6) for reply in ([("table", {"city": f"City {number}"})], "Noted.")]
+    chat = Chat(*turns, tools=[table], hooks=hooks)
+    for number in range(6):
+        await chat.say(f"How is the weather in city {number}?")
+    parts = [part for content in chat.model.seen[-1][0] for part in content.parts]
+    assert sum(bool(part.function_call) for part in parts) == sum(bool(part.function_response) for part in parts) > 0
+    assert "not shown now" in str(parts) or "folded" in str(parts)
+    assert len(str(parts)) < 16_000
+
+
+async def test_an_agent_that_answers_in_a_schema_gets_no_tools() -> None:
+    class Count(BaseModel):
+        n: int
+
+    chat = Chat('{"n": 1}', tools=[], output_schema=Count)
+    await chat.say("Count.")
+    assert chat.model.seen[0][1] == []
