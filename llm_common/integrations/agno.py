@@ -8,7 +8,7 @@ from agno.run import RunContext
 from agno.tools.function import Function, ToolResult
 from pydantic import BaseModel
 
-from llm_common.errors import ToolError
+from llm_common.errors import ToolError, UnserialisableError
 from llm_common.integrations.session_hooks import SessionHooks, run_sync
 from llm_common.text.canonical import stable_json
 from llm_common.tools.tool import Tool
@@ -53,16 +53,11 @@ class LLMCommonToolHook:
         value = result.content if isinstance(result, ToolResult) else result
         if not isinstance(value, _PLAIN):
             return result
-        turn_id, calls, query = _turn(run)
-        shown = await self._hooks.offload(
-            value.model_dump(mode="json") if isinstance(value, BaseModel) else value,
-            tool_name=name,
-            args=args,
-            session_id=self._session(run),
-            query=query,
-            turn_id=turn_id,
-            calls=calls,
-        )
+        call = {"tool_name": name, "args": args, "session_id": self._session(run), **_turn(run)}
+        try:
+            shown = await self._hooks.offload(value, **call)
+        except UnserialisableError:
+            shown = await self._hooks.offload(str(value), **call)  # what Agno shows the model
         if shown is None:
             return result
         if isinstance(result, ToolResult):
@@ -92,9 +87,9 @@ class LLMCommonToolHook:
         )
 
 
-def _turn(run: Any) -> tuple[str | None, int, str]:
+def _turn(run: Any) -> dict[str, Any]:
     """The message that made the calls, how many it made, and what the user said last."""
     messages = (run.messages if run else None) or []
     caller = next((one for one in reversed(messages) if one.tool_calls), None)
     query = next((one.get_content_string() for one in reversed(messages) if one.role == "user"), "")
-    return caller and caller.id, len(caller.tool_calls) if caller else 1, query
+    return {"turn_id": caller and caller.id, "calls": len(caller.tool_calls) if caller else 1, "query": query}

@@ -1,16 +1,20 @@
-"""Hooks for Haystack agents: `LLMCommonHook`."""
+"""Hooks for Haystack agents: `LLMCommonHook`, and `PointerResultStore` for Haystack's own."""
 
-from collections.abc import Mapping
+import base64
 from secrets import token_hex
 from typing import Any, Final
 
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage, ChatRole
+from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.tools import Tool
 
-from llm_common.integrations.haystack_stores import MadeInCode, read_message, result_text, write_message
+from llm_common.errors import ToolError
+from llm_common.integrations.haystack_folding import MadeInCode, read_message, result_text, write_message
 from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, run_sync
+from llm_common.text.canonical import decode_json
+from llm_common.tools.tool import Tool as ReadsBack
 
 SESSION_KEY: Final = "session_id"
 """The key of `hook_context` that names the session of a run."""
@@ -37,7 +41,7 @@ class LLMCommonHook(MadeInCode):
 
     def __init__(self, hooks: SessionHooks | None = None) -> None:
         self._hooks = hooks or SessionHooks()
-        self.tools = [self._tool(tool.name, tool.description, tool.parameters) for tool in self._hooks.tools("any")]
+        self.tools = [self._tool(one) for one in self._hooks.tools(self._hooks.session_id)]
 
     def run(self, state: State) -> None:
         """Changes the messages and tools of a run; Haystack calls it."""
@@ -82,16 +86,54 @@ class LLMCommonHook(MadeInCode):
     def _session(self, state: State) -> str:
         return self._hooks.session((state.data.get("hook_context") or {}).get(SESSION_KEY))
 
-    def _tool(self, name: str, description: str, parameters: Mapping[str, Any]) -> Tool:
+    def _tool(self, one: ReadsBack) -> Tool:
         async def read(state: State, **args: Any) -> str:
-            return await self._hooks.read_back(name, args, session_id=self._session(state))
+            try:
+                return await self._hooks.read_back(one.name, args, session_id=self._session(state))
+            except ToolError as exc:  # raised, it may end the run
+                return exc.message
 
         def read_sync(state: State, **args: Any) -> str:
             return run_sync(read(state, **args))
 
-        return Tool(
-            name=name, description=description, parameters=dict(parameters), function=read_sync, async_function=read
+        parameters = dict(one.parameters)
+        return Tool(one.name, one.description, parameters, function=read_sync, async_function=read)
+
+
+class PointerResultStore(MadeInCode, ToolResultStore):
+    """A pointer store for `ToolResultOffloadHook` and `ToolResultOffloadCompactor`.
+
+    A reference is the id of a pointer, which the tools of an `LLMCommonHook` of the same `hooks` and session read.
+
+    Args:
+        hooks: Store, limits and policies; None takes the defaults.
+        session_id: The session, as `hook_context` names it; others are not read.
+    """
+
+    supports_binary_content = True
+
+    def __init__(self, hooks: SessionHooks | None = None, *, session_id: str | None = None) -> None:
+        self._hooks = hooks or SessionHooks()
+        self._query_id = self._hooks.session(session_id)
+
+    def write(self, *, key: str, content: str | bytes) -> str:
+        """The id of the pointer under which the content is now stored; raises `StoreError`."""
+        result = content if isinstance(content, str) else {"base64": base64.b64encode(content).decode()}
+        save = self._hooks.store.save  # keys of different runs may be the same
+        saved = save(
+            query_id=self._query_id,
+            task_id=None,
+            tool_name="tool_result",
+            args={"name": key},
+            result=result,
+            keep_repeats=True,
         )
+        return run_sync(saved).pointer_id
+
+    def read(self, reference: str) -> str | bytes:
+        """What was written; raises `StoreError`, if it is gone `PointerNotFoundError`."""
+        result: Any = decode_json(self._hooks.store.load_payload(reference, query_id=self._query_id)[1])
+        return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result)
 
 
 def _query(messages: list[ChatMessage]) -> str:

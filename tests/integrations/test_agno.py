@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from agno.models.base import Model
 from agno.models.message import Message
 from agno.models.response import ModelResponse
 from agno.tools.function import ToolResult
+from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.integrations.agno import LLMCommonToolHook
 from llm_common.integrations.session_hooks import SessionHooks
@@ -86,6 +88,24 @@ def photo() -> ToolResult:
     return ToolResult(content="words " * 5_000, images=[Image(url="https://example.org/a.png")])
 
 
+class Part(BaseModel):
+    """A part with what JSON cannot stand for."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    name: str
+    lock: Any = Field(default_factory=Lock)
+
+
+def list_models() -> list[Part]:
+    """Lists parts as models."""
+    return [Part(name=f"part {number}") for number in range(5_000)]
+
+
+def count_up(length: int) -> Iterator[str]:
+    """Counts in a stream."""
+    yield from (f"{number} " for number in range(length))
+
+
 def agent_of(*replies: Any, hook: LLMCommonToolHook, tools: Any = (list_parts,), **more: Any) -> Any:
     return Agent(
         model=ScriptedModel(replies=list(replies)),
@@ -148,6 +168,17 @@ def test_an_error_is_left_as_it_is() -> None:
     calls = [("fail", {"length": 5_000})]
     run = agent_of(calls, "It failed.", hook=LLMCommonToolHook(), tools=[fail]).run("Try.")
     assert results(run)[0].count("broken") == 5_000
+
+
+def test_what_json_cannot_stand_for_is_offloaded_as_its_text() -> None:
+    run = agent_of([("list_models", {})], "Done.", hook=LLMCommonToolHook(), tools=[list_models]).run("List them.")
+    assert len(POINTER.findall(results(run)[0])) == 1
+
+
+def test_a_stream_is_left_as_it_is() -> None:
+    calls = [("count_up", {"length": 5_000})]
+    run = agent_of(calls, "Done.", hook=LLMCommonToolHook(), tools=[count_up]).run("Count.")
+    assert results(run)[0].endswith("4998 4999 ")
 
 
 def test_media_stay_beside_a_preview() -> None:

@@ -102,6 +102,19 @@ async def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -
     assert len(str(chat.model.seen[-1][0])) < 20_000
 
 
+async def test_models_of_the_application_are_data() -> None:
+    class Part(BaseModel):
+        name: str
+
+    def list_models() -> list[Part]:
+        """Lists parts as models."""
+        return [Part(name=f"part {number}") for number in range(5_000)]
+
+    chat = Chat([("list_models", {})], read_back("/4321/name"), "Done.", tools=[list_models])
+    await chat.say("List them.")
+    assert "part 4321" in chat.results[1]["result"]
+
+
 async def test_calls_of_one_message_share_a_budget() -> None:
     calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
     chat = Chat(calls, "Done.")

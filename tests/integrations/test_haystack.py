@@ -17,8 +17,8 @@ from haystack.tools import Tool, tool
 
 from llm_common.errors import ConfigError, PointerNotFoundError
 from llm_common.history import FoldPolicy
-from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook
-from llm_common.integrations.haystack_stores import FoldCompactor, PointerResultStore
+from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook, PointerResultStore
+from llm_common.integrations.haystack_folding import FoldCompactor
 from llm_common.integrations.session_hooks import SessionHooks
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -139,10 +139,12 @@ def test_tools_that_fit_are_shown() -> None:
         Tool(f"handle_case_{number}", f"Handles a case of kind {number}. " * 5, parameters, lambda: "done")
         for number in range(300)
     ]
-    script = Script(call("list_parts", warehouse="Oslo"), "Done.")
-    agent_of(script, LLMCommonHook(), *others, list_parts).run(user("List the parts of the warehouse in Oslo."))
-    for _, names in script.seen:
-        assert {"list_parts", "read_context", "search_history"} <= set(names)
+    script = Script(call("list_parts", warehouse="Oslo"), "Done.", "Done.")
+    agent = agent_of(script, LLMCommonHook(), *others, list_parts)
+    agent.run(user("List the parts of the warehouse in Oslo."))
+    agent.run(user("Handle a case of kind 77."))
+    for needed, (_, names) in zip(("list_parts", "list_parts", "handle_case_77"), script.seen, strict=True):
+        assert {needed, "read_context", "search_history"} <= set(names)
         assert len(names) < 30
 
 
@@ -188,8 +190,9 @@ def test_a_compactor_serves_the_hook_of_haystack() -> None:
 def test_a_result_store_gives_back_what_was_written(content: str | bytes) -> None:
     hooks = SessionHooks()
     store = PointerResultStore(hooks, session_id="user:1")
-    reference = store.write(key="1_call.txt", content=content)
+    earlier, reference = (store.write(key="1_call.txt", content=one) for one in ("of an earlier run", content))
     assert store.read(reference) == content
+    assert store.read(earlier) == "of an earlier run"
     with pytest.raises(PointerNotFoundError):
         PointerResultStore(hooks, session_id="user:2").read(reference)
 

@@ -1,19 +1,16 @@
-"""`PointerResultStore` and `FoldCompactor`: our store and our folding for Haystack's own hooks."""
+"""`FoldCompactor`: folding for Haystack's `CompactionHook`; and Haystack's messages as folding reads them."""
 
-import base64
 import json
 from typing import Any, Final
 
 from haystack.dataclasses import ChatMessage, ChatRole, TextContent
 from haystack.hooks.compaction.types import Compactor
-from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.token_counters import TokenCounter
 
 from llm_common.agents.offloading import OffloadPolicy
 from llm_common.errors import ConfigError, TokenBudgetError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.session_hooks import SessionHooks, run_sync
-from llm_common.text.canonical import decode_json
 
 _MIN_LIMIT_TOKENS: Final = 200
 _TARGET_SHARE: Final = 0.9  # the caller has set the target already
@@ -31,36 +28,6 @@ class MadeInCode:
     def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
         """Raises `ConfigError`, as `to_dict`."""
         raise ConfigError(f"a {cls.__name__} cannot be serialised; make it and its agent in code", variable="hooks")
-
-
-class PointerResultStore(MadeInCode, ToolResultStore):
-    """A pointer store for `ToolResultOffloadHook` and `ToolResultOffloadCompactor`.
-
-    A reference is the id of a pointer, which the tools of an `LLMCommonHook` of the same `hooks` and session read.
-
-    Args:
-        hooks: Store, limits and policies; None takes the defaults.
-        session_id: The session, as `hook_context` names it; others are not read.
-    """
-
-    supports_binary_content = True
-
-    def __init__(self, hooks: SessionHooks | None = None, *, session_id: str | None = None) -> None:
-        self._hooks = hooks or SessionHooks()
-        self._query_id = self._hooks.session(session_id)
-
-    def write(self, *, key: str, content: str | bytes) -> str:
-        """The id of the pointer under which the content is now stored; raises `StoreError`."""
-        result = content if isinstance(content, str) else {"base64": base64.b64encode(content).decode()}
-        saved = self._hooks.store.save(
-            query_id=self._query_id, task_id=None, tool_name="tool_result", args={"name": key}, result=result
-        )
-        return run_sync(saved).pointer_id
-
-    def read(self, reference: str) -> str | bytes:
-        """What was written; raises `StoreError`, if it is gone `PointerNotFoundError`."""
-        result: Any = decode_json(self._hooks.store.load_payload(reference, query_id=self._query_id)[1])
-        return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result)
 
 
 class FoldCompactor(MadeInCode, Compactor):
