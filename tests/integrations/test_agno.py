@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.integrations.agno import LLMCommonToolHook
 from llm_common.integrations.session_hooks import SessionHooks
+from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
@@ -197,3 +198,13 @@ def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, s
     for session, expected in ((other, "no stored result of this session"), (first, "part 1 of Oslo")):
         read = agent_of(reading, "Done.", hook=LLMCommonToolHook(SessionHooks(tmp_path))).run("Read it.", **session)
         assert expected in results(read)[0]
+
+
+@pytest.mark.parametrize("block", blocks_of("agno"))
+def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel(replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."])
+    names: dict[str, Any] = {"model": model, "list_parts": list_parts}
+    exec(block, names)
+    assert names["run"].content == "30,247."
+    assert "30247" in results(names["run"])[-1]

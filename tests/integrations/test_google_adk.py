@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from llm_common.history import FoldPolicy
 from llm_common.integrations.google_adk import LLMCommonPlugin
 from llm_common.integrations.session_hooks import SessionHooks
+from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
@@ -195,3 +196,15 @@ async def test_an_agent_that_answers_in_a_schema_gets_no_tools() -> None:
     chat = Chat('{"n": 1}', tools=[], output_schema=Count)
     await chat.say("Count.")
     assert chat.model.seen[0][1] == []
+
+
+@pytest.mark.parametrize("block", blocks_of("google_adk"))
+def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel(
+        replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."], seen=[]
+    )
+    names: dict[str, Any] = {"model": model, "list_parts": list_parts}
+    exec(block, names)
+    assert names["answer"][-1].content.parts[0].text == "30,247."
+    assert "30247" in str(model.seen[-1])

@@ -20,6 +20,7 @@ from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook, PointerResultStore
 from llm_common.integrations.haystack_folding import FoldCompactor
 from llm_common.integrations.session_hooks import SessionHooks
+from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
@@ -71,11 +72,11 @@ def results(messages: list[ChatMessage]) -> list[Any]:
     return [message.tool_call_result.result for message in messages if message.tool_call_result]
 
 
-def read_back(path: str) -> Callable[[list[ChatMessage]], ChatMessage]:
+def read_back(path: str, pointer: str | re.Pattern[str] = POINTER) -> Callable[[list[ChatMessage]], ChatMessage]:
     """A reply that reads back a part of the newest result."""
 
     def reply(messages: list[ChatMessage]) -> ChatMessage:
-        [pointer_id] = POINTER.findall(results(messages)[-1])
+        [pointer_id] = re.findall(pointer, results(messages)[-1])
         return call("read_context", pointer_id=pointer_id, select={"path": path})
 
     return reply
@@ -215,3 +216,15 @@ def test_what_is_made_in_code_says_that_it_cannot_be_serialised(made: Callable[[
         made().to_dict()
     with pytest.raises(ConfigError, match="in code"):
         made.from_dict({})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("block", blocks_of("haystack"))
+def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    listing = call("list_parts", warehouse="Oslo")
+    script = Script(listing, read_back("/4321/stock"), "30,247.", listing, read_back("/7/stock", r"at '(\w+)'"), "49.")
+    names: dict[str, Any] = {"model": script.model, "list_parts": list_parts}
+    exec(block, names)
+    assert names["run"]["last_message"].text == "49."
+    assert [text for messages, _ in script.seen for text in results(messages) if "30247" in text]
+    assert "49" in results(names["run"]["messages"])[-1]

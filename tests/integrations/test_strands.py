@@ -20,6 +20,7 @@ from llm_common.history import FoldPolicy
 from llm_common.integrations.session_hooks import SessionHooks
 from llm_common.integrations.strands import LLMCommonPlugin
 from llm_common.integrations.strands_storage import PointerStorage
+from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
@@ -256,3 +257,13 @@ def test_the_plugin_of_strands_keeps_its_results_in_our_storage(tmp_path: Path) 
     agent("How many?")
     assert "part 4321 of Oslo" in results(agent.messages)[-1]
     assert [pointer.args["name"] for pointer in store.list(query_id="user:42")] == ["offloader/call1-0_0"]
+
+
+@pytest.mark.parametrize("block", blocks_of("strands"))
+def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel(*[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247 pieces."] * 2)
+    names: dict[str, Any] = {"model": model, "list_parts": list_parts}
+    exec(block, names)
+    assert str(names["answer"]).strip() == "30,247 pieces."
+    assert "30247" in str(model.seen[-1])
