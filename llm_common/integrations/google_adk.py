@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from google.adk.plugins import BasePlugin
-from google.adk.tools import BaseTool
+from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from llm_common.errors import ToolError
@@ -48,28 +48,26 @@ class LLMCommonPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Changes what the model is sent; ADK calls it."""
         config = llm_request.config
-        has_functions = any(tool.function_declarations for tool in config.tools or ())
-        if not has_functions and (config.tools or config.response_schema or config.response_json_schema):
+        if not _declaring(config) and (config.tools or config.response_schema or config.response_json_schema):
             return  # Gemini takes no functions beside its own tools or a schema, and folding needs them
         llm_request.append_tools([tool for tool in self._readers if tool.name not in llm_request.tools_dict])
         await self._choose(config, llm_request.contents, query=query_of(callback_context))
+        session_id = _session(self._hooks, callback_context)
         llm_request.contents = await self._hooks.fold_messages(
-            llm_request.contents,
-            session_id=_session(self._hooks, callback_context),
-            read=read_content,
-            write=write_content,
+            llm_request.contents, session_id=session_id, read=read_content, write=write_content
         )
 
     async def _choose(self, config: types.GenerateContentConfig, contents: list[types.Content], *, query: str) -> None:
+        """Leaves the functions that fit in the request; tools of other kinds stay."""
         called = {part.function_call.name for one in contents for part in one.parts or () if part.function_call}
-        forced = config.tool_config and config.tool_config.function_calling_config
-        keep = {*called, *_CONTROL, *((forced and forced.allowed_function_names) or ())}
-        declared = [one for tool in config.tools for one in tool.function_declarations or ()]
+        forced: Any = config.tool_config and config.tool_config.function_calling_config
+        keep = {*map(str, called), *_CONTROL, *((forced and forced.allowed_function_names) or ())}
+        declaring = _declaring(config)
+        declared = [one for tool in declaring for one in tool.function_declarations]
         chosen = await self._hooks.choose_tools(declared, query=query, facts_of=facts_of, keep=keep)
         names = {one.name for one in chosen}
-        for tool in config.tools:
-            if tool.function_declarations:
-                tool.function_declarations = [one for one in tool.function_declarations if one.name in names]
+        for tool in declaring:
+            tool.function_declarations = [one for one in tool.function_declarations if one.name in names]
 
 
 class _ReadBackTool(BaseTool):
@@ -90,6 +88,10 @@ class _ReadBackTool(BaseTool):
             return {"result": await self._hooks.read_back(self.name, args, session_id=session_id)}
         except ToolError as exc:
             return {"error": exc.message}
+
+
+def _declaring(config: types.GenerateContentConfig) -> list[Any]:
+    return [tool for tool in config.tools or () if getattr(tool, "function_declarations", None)]
 
 
 def _session(hooks: SessionHooks, context: Any) -> str:

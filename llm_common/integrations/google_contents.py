@@ -42,7 +42,7 @@ def _dumped(value: object) -> Any:
 def facts_of(tool: types.FunctionDeclaration) -> ToolFacts:
     """What is read of a declared function to choose it."""
     schema = tool.parameters.model_dump(mode="json", exclude_none=True) if tool.parameters else {}
-    return ToolFacts(tool.name, tool.description or "", tool.parameters_json_schema or schema)
+    return ToolFacts(tool.name or "", tool.description or "", tool.parameters_json_schema or schema)
 
 
 def read_content(content: types.Content) -> dict[str, Any]:
@@ -74,5 +74,6 @@ def write_content(content: types.Content | None, shown: Any) -> types.Content:
 
 
 def _result(part: types.Part, block: Mapping[str, Any]) -> types.Part:
-    response = part.function_response.model_copy(update={"response": {"result": block["content"]}})
+    old: Any = part.function_response
+    response = old.model_copy(update={"response": {"result": block["content"]}})
     return part.model_copy(update={"function_response": response})

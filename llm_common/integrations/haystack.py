@@ -8,7 +8,7 @@ from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage, ChatRole
 from haystack.hooks.tool_result_offloading.types import ToolResultStore
-from haystack.tools import Tool
+from haystack.tools.tool import Tool
 
 from llm_common.errors import ToolError
 from llm_common.integrations.haystack_folding import MadeInCode, read_message, result_text, write_message
@@ -72,7 +72,7 @@ class LLMCommonHook(MadeInCode):
         ]
 
     async def _replaced(self, message: ChatMessage, **turn: Any) -> ChatMessage:
-        result = message.tool_call_result
+        result: Any = message.tool_call_result
         text = result_text(result)
         if result.error or text is None or _OFFLOADED in message.meta:
             return message

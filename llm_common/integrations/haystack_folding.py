@@ -110,7 +110,7 @@ def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
     if result := message.tool_call_result:
         return ChatMessage.from_tool(content, origin=result.origin, error=result.error, meta=message.meta)
     if message.is_from(ChatRole.USER):
-        parts = [TextContent(content), *message.images, *message.files]
+        parts: list[Any] = [TextContent(content), *message.images, *message.files]
         return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
     return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
 

@@ -40,8 +40,9 @@ class LLMCommonPlugin(Plugin):
         agent.add_hook(partial(self._offload, session_id), AfterToolCallEvent)
         agent.add_middleware(InvokeModelStage.Input, partial(self._prepare, session_id))
         for tool in self._session_hooks.tools(session_id):
-            spec = {"name": tool.name, "description": tool.description, "inputSchema": {"json": tool.parameters}}
-            agent.tool_registry.register_tool(PythonAgentTool(tool.name, spec, partial(self._read_back, session_id)))
+            spec: Any = {"name": tool.name, "description": tool.description, "inputSchema": {"json": tool.parameters}}
+            read: Any = partial(self._read_back, session_id)
+            agent.tool_registry.register_tool(PythonAgentTool(tool.name, spec, read))
 
     async def _offload(self, session_id: str, event: AfterToolCallEvent) -> None:
         result, call = event.result, event.tool_use
@@ -67,12 +68,12 @@ class LLMCommonPlugin(Plugin):
 
     async def _prepare(self, session_id: str, context: InvokeModelContext) -> InvokeModelContext:
         called = {use["name"] for message in context.messages for use in _uses(message)}
-        forced = (context.tool_choice or {}).get("tool", {}).get("name", "")
+        forced: Any = context.tool_choice or {}
         tools = await self._session_hooks.choose_tools(
             context.tool_specs,
             query=_query(context.messages),
             facts_of=_facts,
-            keep={*called, *context.agent.tool_registry.dynamic_tools, forced},
+            keep={*called, *context.agent.tool_registry.dynamic_tools, forced.get("tool", {}).get("name")},
         )
         messages = await self._session_hooks.fold_messages(
             context.messages, session_id=session_id, read=_read, write=_write
@@ -123,7 +124,7 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "text", "text": block["text"]} if "text" in block else {"type": next(iter(block), "")}
 
 
-def _write(message: Any, content: Any) -> dict[str, Any]:
+def _write(message: Any, content: Any) -> Any:
     """A message with a shorter text, or with shorter tool results; a new one without a message."""
     if message is None or isinstance(content, str):
         rest = [block for block in message["content"] if "text" not in block] if message else []

@@ -24,6 +24,7 @@ from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
+DATABASE: Any = InMemoryDb  # has no types
 POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
 
 
@@ -60,10 +61,10 @@ class ScriptedModel(Model):
     async def ainvoke_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ModelResponse]:
         yield self.invoke(*args, **kwargs)
 
-    def _parse_provider_response(self, response: Any, **kwargs: Any) -> ModelResponse:
+    def _parse_provider_response(self, response: Any, **kwargs: Any) -> Any:
         return response
 
-    def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
+    def _parse_provider_response_delta(self, response: Any) -> Any:
         return response
 
 
@@ -125,21 +126,21 @@ def read_back(path: str) -> Callable[[list[Message]], Any]:
     """A reply that reads back a part of the newest result."""
 
     def calls(messages: list[Message]) -> list[Any]:
-        [pointer_id] = POINTER.findall(messages[-1].content)
+        [pointer_id] = POINTER.findall(str(messages[-1].content))
         return [("read_context", {"pointer_id": pointer_id, "select": {"path": path}})]
 
     return calls
 
 
 def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
-    calls = [("list_parts", {"warehouse": "Oslo"})]
+    calls, database = [("list_parts", {"warehouse": "Oslo"})], DATABASE()
     agent = agent_of(
         calls,
         read_back("/4321/stock"),
         "30,247.",
         "You are welcome.",
         hook=LLMCommonToolHook(),
-        db=InMemoryDb(),
+        db=database,
         add_history_to_context=True,
     )
     run = agent.run("How many pieces of part 4321 are there?", session_id="chat")
