@@ -18,6 +18,8 @@ from agno.models.response import ModelResponse
 from agno.tools.function import ToolResult
 from pydantic import BaseModel, ConfigDict, Field
 
+from llm_common.agents import OffloadPolicy
+from llm_common.core import DefaultCounter
 from llm_common.integrations.agno import LLMCommonToolHook
 from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import blocks_of
@@ -157,12 +159,12 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     names = ("list_parts", "list_parts_later", "list_parts")
     calls = [(name, {"warehouse": city}) for name, city in zip(names, ("Oslo", "Rome", "Lima"), strict=True)]
-    agent = agent_of(
-        calls, read_back("/7/name"), "Done.", hook=LLMCommonToolHook(), tools=[list_parts, list_parts_later]
-    )
+    hook = LLMCommonToolHook(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    agent = agent_of(calls, read_back("/7/name"), "Done.", hook=hook, tools=[list_parts, list_parts_later])
     run = await agent.arun("List them.")
     *previews, part = results(run)
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
+    assert sum(map(DefaultCounter().count, previews)) <= 600
     assert "part 7 of Lima" in part
 
 

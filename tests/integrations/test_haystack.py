@@ -16,6 +16,8 @@ from haystack.token_counters import ApproximateTokenCounter
 from haystack.tools import tool
 from haystack.tools.tool import Tool
 
+from llm_common.agents import OffloadPolicy
+from llm_common.core import DefaultCounter
 from llm_common.errors import ConfigError, PointerNotFoundError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook, PointerResultStore
@@ -103,9 +105,11 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [ToolCall("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
     script = Script(ChatMessage.from_assistant(tool_calls=calls), read_back("/7/name"), "Done.")
-    run = await agent_of(script, LLMCommonHook(), list_parts).run_async(user("List them."))
+    hook = LLMCommonHook(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    run = await agent_of(script, hook, list_parts).run_async(user("List them."))
     *previews, part = results(run["messages"])
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
+    assert sum(map(DefaultCounter().count, previews)) <= 600
     assert "part 7 of Lima" in part
 
 
@@ -166,6 +170,18 @@ def test_a_long_history_is_folded() -> None:
     assert len(sent) < 30
     assert "7421" in str(sent[0].text)
     assert "Remember this, number 3:" in results(run["messages"])[0]
+
+
+def test_earlier_results_are_folded_and_keep_their_calls() -> None:
+    weather = Tool("weather", "A table.", {"type": "object", "properties": {}}, lambda: "rain and sun " * 200)
+    hook = LLMCommonHook(SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000)))
+    calls = [ChatMessage.from_assistant(tool_calls=[ToolCall("weather", {}, id=f"call{n}")]) for n in range(6)]
+    script = Script(*calls, "Done.")
+    agent_of(script, hook, weather).run(user("How is the weather?"))
+    for sent, _ in script.seen[1:]:
+        assert sum(len(message.tool_calls) for message in sent) == len(results(sent)) > 0
+        assert sum(map(len, results(sent))) < 8_000
+    assert "not shown now" in str(script.seen)
 
 
 @pytest.mark.parametrize("target_tokens", [2_000, 1])

@@ -15,7 +15,8 @@ from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import StorageError
 from strands.vended_plugins.context_offloader import ContextOffloader
 
-from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore, OffloadPolicy
+from llm_common.core import DefaultCounter
 from llm_common.history import FoldPolicy
 from llm_common.integrations.session_hooks import SessionHooks
 from llm_common.integrations.strands import LLMCommonPlugin
@@ -129,11 +130,32 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
-    agent = Agent(
-        model=ScriptedModel(calls, "Done."), tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None
-    )
+    plugin = LLMCommonPlugin(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    agent = Agent(model=ScriptedModel(calls, "Done."), tools=[list_parts], plugins=[plugin], callback_handler=None)
     await agent.invoke_async("List them.")
-    assert [len(POINTER.findall(text)) for text in results(agent.messages)] == [1, 1, 1]
+    previews = results(agent.messages)
+    assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
+    assert sum(map(DefaultCounter().count, previews)) <= 600
+
+
+@tool
+def photo() -> dict[str, Any]:
+    """A photo with a long text."""
+    image = {"format": "png", "source": {"bytes": b"\x89PNG"}}
+    return {"status": "success", "content": [{"text": "words " * 5_000}, {"image": image}]}
+
+
+def test_an_image_stays_beside_a_preview() -> None:
+    agent = Agent(
+        model=ScriptedModel([("photo", {})], "Seen."),
+        tools=[photo],
+        plugins=[LLMCommonPlugin()],
+        callback_handler=None,
+    )
+    agent("Look.")
+    text, image = agent.messages[-2]["content"][0]["toolResult"]["content"]
+    assert POINTER.search(text["text"])
+    assert image["image"]["source"] == {"bytes": b"\x89PNG"}
 
 
 def test_an_error_is_left_as_it_is() -> None:
@@ -219,6 +241,30 @@ def test_a_long_history_is_folded_for_the_model_alone() -> None:
     assert "7421" in str(sent)
     roles = [message["role"] for message in sent]
     assert all(one != other for one, other in pairwise(roles))
+
+
+@tool
+def table(city: str) -> str:
+    """A table of a city.
+
+    Args:
+        city: Its name.
+    """
+    return f"{city}: " + "rain and sun " * 200
+
+
+def test_earlier_results_are_folded_and_keep_their_calls() -> None:
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000))
+    model = ScriptedModel(*(reply for n in range(6) for reply in ([("table", {"city": f"City {n}"})], "Noted.")))
+    agent = Agent(model=model, tools=[table], plugins=[LLMCommonPlugin(hooks)], callback_handler=None)
+    for number in range(6):
+        agent(f"How is the weather in city {number}?")
+    for messages, _ in model.seen[2:]:
+        blocks = [block for message in messages for block in message["content"]]
+        assert sum("toolUse" in block for block in blocks) == sum("toolResult" in block for block in blocks) > 0
+        assert len(str(blocks)) < 16_000
+    assert "not shown now" in str(model.seen)
+    assert str(agent.messages).count("rain and sun") == 1_200
 
 
 @pytest.mark.parametrize("data", [b"", b"text", "ünï".encode(), b"\x00\xff\xfe", b'{"json": 1}'])
