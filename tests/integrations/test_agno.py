@@ -207,7 +207,7 @@ def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, s
 def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = ScriptedModel(replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."])
-    names: dict[str, Any] = {"model": model, "list_parts": list_parts}
+    names: dict[str, Any] = {"model": model}
     exec(block, names)
     assert names["run"].content == "30,247."
     assert "30247" in results(names["run"])[-1]

@@ -184,10 +184,10 @@ async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
         """A table of a city."""
         return f"{city}: " + "rain and sun " * 200
 
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000))
-    turns = [reply for number in range(6) for reply in ([("table", {"city": f"City {number}"})], "Noted.")]
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=4_000))
+    turns = [reply for number in range(12) for reply in ([("table", {"city": f"City {number}"})], "Noted.")]
     chat = Chat(*turns, tools=[table], hooks=hooks)
-    for number in range(6):
+    for number in range(12):
         await chat.say(f"How is the weather in city {number}?")
     for contents, _ in chat.model.seen[2:]:
         parts = [part for content in contents for part in content.parts or ()]
@@ -195,7 +195,7 @@ async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
             sum(bool(getattr(part, f"function_{kind}")) for part in parts) for kind in ("call", "response")
         )
         assert calls == results > 0
-        assert len(str(parts)) < 16_000
+        assert len(str(parts)) < 30_000
     assert "not shown now" in str(chat.model.seen)
 
 
@@ -214,7 +214,7 @@ def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.
     model = ScriptedModel(
         replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."], seen=[]
     )
-    names: dict[str, Any] = {"model": model, "list_parts": list_parts}
+    names: dict[str, Any] = {"model": model}
     exec(block, names)
     assert names["answer"][-1].content.parts[0].text == "30,247."
     assert "30247" in str(model.seen[-1])

@@ -240,7 +240,7 @@ def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     listing = call("list_parts", warehouse="Oslo")
     script = Script(listing, read_back("/4321/stock"), "30,247.", listing, read_back("/7/stock", r"at '(\w+)'"), "49.")
-    names: dict[str, Any] = {"model": script.model, "list_parts": list_parts}
+    names: dict[str, Any] = {"model": script.model}
     exec(block, names)
     assert names["run"]["last_message"].text == "49."
     assert [text for messages, _ in script.seen for text in results(messages) if "30247" in text]
