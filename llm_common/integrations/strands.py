@@ -19,8 +19,8 @@ class LLMCommonPlugin(Plugin):
 
     `Agent(plugins=[LLMCommonPlugin()])`. The agent's own messages keep previews instead of long results, and are never
     folded: each model call gets a folded copy. Strands' own conversation manager drops old messages for good; pass
-    `conversation_manager=NullConversationManager()` to have them folded instead. Errors, images, documents and
-    delegated answers stay as they are. An agent is a session; with a session manager, the session is that one's.
+    `conversation_manager=NullConversationManager()` to have them folded instead. Errors, images, documents, delegated
+    answers and results of the application's own calls stay. An agent is a session, or its session manager's is.
 
     Args:
         hooks: Store, limits and policies; None takes the defaults. May be shared by agents.
@@ -34,50 +34,47 @@ class LLMCommonPlugin(Plugin):
 
     def init_agent(self, agent: Any) -> None:
         """Registers the hook, the middleware and the tools with an agent; Strands calls it."""
+        hooks = self._session_hooks
         managed = getattr(agent, "_session_manager", None)  # without one, Strands' id is too short to be unique
-        own_id = f"{self._session_hooks.session_id}-{token_hex(8)}"
-        session_id = self._session_hooks.session(agent.session_id) if managed else own_id
+        session_id = hooks.session(agent.session_id if managed else f"{hooks.session_id}-{token_hex(8)}")
         agent.add_hook(partial(self._offload, session_id), AfterToolCallEvent)
         agent.add_middleware(InvokeModelStage.Input, partial(self._prepare, session_id))
-        for tool in self._session_hooks.tools(session_id):
+        for tool in hooks.tools(session_id):
             spec: Any = {"name": tool.name, "description": tool.description, "inputSchema": {"json": tool.parameters}}
             read: Any = partial(self._read_back, session_id)
             agent.tool_registry.register_tool(PythonAgentTool(tool.name, spec, read))
 
     async def _offload(self, session_id: str, event: AfterToolCallEvent) -> None:
-        result, call = event.result, event.tool_use
+        result, call, messages = event.result, event.tool_use, event.agent.messages
+        caller = next((one for one in reversed(messages) if call["toolUseId"] in _ids(one)), None)
         is_answer = getattr(event.selected_tool, "delegate", False)
-        if result["status"] != "success" or event.exception or event.cancel_message or is_answer:
-            return
         values = [_value(block) for block in result["content"] if _value(block) is not None]
-        if not values:
+        if caller is None or is_answer or not values or result["status"] != "success" or event.cancel_message:
             return
-        message = event.agent.messages[-1]
         shown = await self._session_hooks.offload(
-            plain_text(values) or (values[0] if len(values) == 1 else values),
+            values[0] if len(values) == 1 else values,
             tool_name=call["name"],
             args=call["input"],
             session_id=session_id,
-            query=_query(event.agent.messages),
-            turn_id=message.get("tracking_id") or call["toolUseId"],
-            calls=max(len(_uses(message)), 1),
+            query=_query(messages),
+            turn_id=caller.get("tracking_id") or _ids(caller)[0],
+            calls=len(_ids(caller)),
         )
         if shown is not None:
             others = [block for block in result["content"] if _value(block) is None]
             event.result = {**result, "content": [{"text": shown.preview}, *others]}
 
     async def _prepare(self, session_id: str, context: InvokeModelContext) -> InvokeModelContext:
+        hooks = self._session_hooks
         called = {use["name"] for message in context.messages for use in _uses(message)}
         forced: Any = context.tool_choice or {}
-        tools = await self._session_hooks.choose_tools(
+        tools = await hooks.choose_tools(
             context.tool_specs,
             query=_query(context.messages),
             facts_of=_facts,
             keep={*called, *context.agent.tool_registry.dynamic_tools, forced.get("tool", {}).get("name")},
         )
-        messages = await self._session_hooks.fold_messages(
-            context.messages, session_id=session_id, read=_read, write=_write
-        )
+        messages = await hooks.fold_messages(context.messages, session_id=session_id, read=_read, write=_write)
         return context.replace(tool_specs=tools, messages=_alternating(messages))
 
     async def _read_back(self, session_id: str, call: Mapping[str, Any], **_: Any) -> dict[str, Any]:
@@ -98,6 +95,10 @@ def _value(block: Mapping[str, Any]) -> Any:
 
 def _uses(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [block["toolUse"] for block in message["content"] if "toolUse" in block]
+
+
+def _ids(message: Mapping[str, Any]) -> list[str]:
+    return [use["toolUseId"] for use in _uses(message)]
 
 
 def _query(messages: list[Any]) -> str:

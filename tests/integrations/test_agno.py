@@ -18,7 +18,7 @@ from agno.models.response import ModelResponse
 from agno.tools.function import ToolResult
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.agents import OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
 from llm_common.core import DefaultCounter
 from llm_common.integrations.agno import LLMCommonToolHook
 from llm_common.integrations.session_hooks import SessionHooks
@@ -201,6 +201,14 @@ def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, s
     for session, expected in ((other, "no stored result of this session"), (first, "part 1 of Oslo")):
         read = agent_of(reading, "Done.", hook=LLMCommonToolHook(SessionHooks(tmp_path))).run("Read it.", **session)
         assert expected in results(read)[0]
+
+
+def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+    hook = LLMCommonToolHook(SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000)))
+    run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run("List them.")
+    [text] = results(run)
+    assert "part 4321" not in text
+    assert "more than 10,000 bytes" in text
 
 
 @pytest.mark.parametrize("block", blocks_of("agno"))

@@ -15,8 +15,9 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import BaseModel
 
-from llm_common.agents import OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
 from llm_common.core import DefaultCounter
+from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.google_adk import LLMCommonPlugin
 from llm_common.integrations.session_hooks import SessionHooks
@@ -206,6 +207,15 @@ async def test_an_agent_that_answers_in_a_schema_gets_no_tools() -> None:
     chat = Chat('{"n": 1}', tools=[], output_schema=Count)
     await chat.say("Count.")
     assert chat.model.seen[0][1] == []
+
+
+async def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000))
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", hooks=hooks)
+    with pytest.raises(RuntimeError) as raised:
+        await chat.say("List them.")
+    assert isinstance(raised.value.__cause__, ResultTooLargeError)
+    assert len(chat.model.seen) == 1
 
 
 @pytest.mark.parametrize("block", blocks_of("google_adk"))

@@ -16,9 +16,9 @@ from haystack.token_counters import ApproximateTokenCounter
 from haystack.tools import tool
 from haystack.tools.tool import Tool
 
-from llm_common.agents import OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
 from llm_common.core import DefaultCounter
-from llm_common.errors import ConfigError, PointerNotFoundError
+from llm_common.errors import ConfigError, PointerNotFoundError, ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook, PointerResultStore
 from llm_common.integrations.haystack_folding import FoldCompactor
@@ -233,6 +233,14 @@ def test_what_is_made_in_code_says_that_it_cannot_be_serialised(made: Callable[[
         made().to_dict()
     with pytest.raises(ConfigError, match="in code"):
         made.from_dict({})  # type: ignore[attr-defined]
+
+
+def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+    hook = LLMCommonHook(SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000)))
+    script = Script(call("list_parts", warehouse="Oslo"), "Done.")
+    with pytest.raises(ResultTooLargeError):
+        agent_of(script, hook, list_parts).run(user("List them."))
+    assert len(script.seen) == 1
 
 
 @pytest.mark.parametrize("block", blocks_of("haystack"))

@@ -139,6 +139,23 @@ async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
 
 
 @tool
+def answer_with_data(rows: int) -> dict[str, Any]:
+    """Answers with data that holds a text.
+
+    Args:
+        rows: How many.
+    """
+    return {"status": "success", "content": [{"json": {"text": "All rows.", "rows": [*range(rows)]}}]}
+
+
+def test_data_is_stored_whole() -> None:
+    model = ScriptedModel([("answer_with_data", {"rows": 9_000})], read_back("/rows/8765"), "Done.")
+    agent = Agent(model=model, tools=[answer_with_data], plugins=[LLMCommonPlugin()], callback_handler=None)
+    agent("Which number is in row 8765?")
+    assert "8765" in results(agent.messages)[-1]
+
+
+@tool
 def photo() -> dict[str, Any]:
     """A photo with a long text."""
     image = {"format": "png", "source": {"bytes": b"\x89PNG"}}
@@ -309,6 +326,23 @@ def test_the_plugin_of_strands_keeps_its_results_in_our_storage(tmp_path: Path) 
     agent("How many?")
     assert "part 4321 of Oslo" in results(agent.messages)[-1]
     assert [pointer.args["name"] for pointer in store.list(query_id="user:42")] == ["offloader/call1-0_0"]
+
+
+def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+    plugin = LLMCommonPlugin(SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000)))
+    model = ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done.")
+    agent = Agent(model=model, tools=[list_parts], plugins=[plugin], callback_handler=None)
+    agent("List them.")
+    [text] = results(model.seen[-1][0])
+    assert "more than 10,000 bytes" in text
+    assert "part 4321" not in text
+
+
+def test_a_call_of_the_application_gives_it_the_whole_result() -> None:
+    agent = Agent(model=ScriptedModel(), tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None)
+    given = agent.tool.list_parts(warehouse="Oslo")
+    assert given["status"] == "success"
+    assert len(json.loads(given["content"][0]["text"])) == 5_000
 
 
 @pytest.mark.parametrize("block", blocks_of("strands"))
