@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from llm_common.errors import ToolError, UnserialisableError
 from llm_common.integrations.session_hooks import SessionHooks, run_sync
-from llm_common.text.canonical import stable_json
 from llm_common.tools.tool import Tool
 
 _PLAIN: Final = (str, list, tuple, dict, BaseModel)
@@ -20,7 +19,7 @@ class LLMCommonToolHook:
     """Long results behind pointers, and the tools that read them back.
 
     `hook = LLMCommonToolHook()`, then `Agent(..., tools=[..., *hook.tools], tool_hooks=[hook])`; `run` and `arun` both
-    work, and so do teams. Exceptions, streams and media stay as they are. A session is that of the run and its user.
+    work. Exceptions, streams and media stay as they are. A session is that of the run and its user.
     With several tool hooks, put this one first: it then sees what the others made of a result. Agno has no hook that
     sees a model's call, so all tools are shown, and the history is Agno's matter.
 
@@ -67,7 +66,7 @@ class LLMCommonToolHook:
     def _session(self, run: Any) -> str:
         if run is None:
             return self._hooks.session_id
-        return self._hooks.session(stable_json([run.user_id, run.session_id]) if run.user_id else run.session_id)
+        return self._hooks.session((run.user_id, run.session_id) if run.user_id else run.session_id)
 
     def _function(self, tool: Tool) -> Function:
         """A tool that reads back, in the session of the run that calls it."""

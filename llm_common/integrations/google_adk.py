@@ -9,7 +9,6 @@ from google.genai import types
 from llm_common.errors import ToolError
 from llm_common.integrations.google_contents import facts_of, plain_value, query_of, read_content, write_content
 from llm_common.integrations.session_hooks import SessionHooks
-from llm_common.text.canonical import stable_json
 from llm_common.tools.tool import Tool
 
 _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_task", "exit_loop"})
@@ -97,7 +96,7 @@ def _declaring(config: types.GenerateContentConfig) -> list[Any]:
 def _session(hooks: SessionHooks, context: Any) -> str:
     """The same session id may be there for several users and apps."""
     session = context.session
-    return hooks.session(stable_json([session.app_name, session.user_id, session.id]))
+    return hooks.session((session.app_name, session.user_id, session.id))
 
 
 def _turn(context: Any) -> dict[str, Any]:
