@@ -159,8 +159,9 @@ async def test_tools_that_fit_are_shown() -> None:
         return handle
 
     others = [made(number) for number in range(300)]
-    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", tools=[*others, list_parts])
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", "Fine.", tools=[*others, list_parts])
     await chat.say("List the parts of the warehouse in Oslo.")
+    await chat.say("Handle a case of kind 77.")
     for _, names in chat.model.seen:
         assert {"list_parts", "read_context", "search_history"} <= set(names)
         assert len(names) < 30
