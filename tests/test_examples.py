@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import uuid
 from collections import deque
 from collections.abc import Sequence
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,19 @@ S3_SETTINGS = {
 
 
 def run(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None) -> str:
-    """What the program prints, which ends well and without a warning."""
+    """What the program prints when it runs here as `__main__`, without a warning: those are errors of every test."""
+    output, errors = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, chdir(cwd), redirect_stdout(output), redirect_stderr(errors):
+        patch.setattr(sys, "argv", [name, *arguments])
+        for variable, value in (settings or {}).items():
+            patch.setenv(variable, value)
+        runpy.run_path(str(FOLDER / name), run_name="__main__")
+    assert errors.getvalue() == ""
+    return output.getvalue()
+
+
+def run_process(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None) -> str:
+    """What the program prints as a process of its own, which ends well and without a warning."""
     ours = {variable.name for variable in VARIABLES}
     environment = {key: value for key, value in os.environ.items() if key not in ours and not key.startswith("AWS_")}
     shown = subprocess.run(
@@ -66,11 +81,11 @@ def test_an_example_is_short_and_is_run_by_a_test(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES
     assert f"    python examples/{path.name}" in text
-    assert f'run("{path.name}"' in Path(__file__).read_text(encoding="utf-8")
+    assert f'("{path.name}"' in Path(__file__).read_text(encoding="utf-8")
 
 
 def test_minimal_shows_the_one_output_that_answers(tmp_path: Path) -> None:
-    output = run("minimal.py", cwd=tmp_path)
+    output = run_process("minimal.py", cwd=tmp_path)
     assert output.startswith("1 of 3 outputs chosen (ok)")
     assert "Snow all day" in output
     assert "Fog" not in output
@@ -124,7 +139,9 @@ def test_many_workers_are_processes_on_a_bucket(tmp_path: Path, s3_endpoint: str
     bucket = f"b{uuid.uuid4().hex}"
     make_bucket(s3_endpoint, bucket)
     settings = S3_SETTINGS | {"AWS_ENDPOINT": s3_endpoint}
-    assert_many_workers_saved(run("many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings))
+    assert_many_workers_saved(
+        run_process("many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings)
+    )
 
 
 def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_turn_s3_06(tmp_path: Path) -> None:

@@ -1,17 +1,17 @@
 """How many files a reader has to open to follow one call."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-TOOL = Path(__file__).parent.parent / "tools" / "hops.py"
+import pytest
+
+from tools.hops import main
+
 MAX_FILES = {"save": 13, "select outputs, HTTP": 16, "run": 54, "run, HTTP": 58}
 
 
-def test_a_call_can_be_followed_through_few_files() -> None:
-    done = subprocess.run([sys.executable, TOOL, "--json"], capture_output=True, text=True, check=True)
-    entered = {walk["name"]: [*walk["entered"]] for walk in json.loads(done.stdout)}
+def test_a_call_can_be_followed_through_few_files(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--json"])
+    entered = {walk["name"]: [*walk["entered"]] for walk in json.loads(capsys.readouterr().out)}
     too_far = {
         name: (len(entered[name]), entered[name]) for name, most in MAX_FILES.items() if len(entered[name]) > most
     }

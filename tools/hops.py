@@ -21,9 +21,10 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -103,6 +104,7 @@ class Recorder:
         )
 
 
+@cache
 def file_of(code: CodeType) -> str | None:
     """The file of a function that counts, below the package."""
     path = Path(code.co_filename)
@@ -229,11 +231,11 @@ def table(walks: list[Walk]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="How far a reader has to walk.")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--files", action="store_true", help="print the files of each walk too")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     walks = measure()
     if options.json:
         print(json.dumps([asdict(walk) for walk in walks], indent=1))

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter, _known_pieces
 from llm_common.errors import ConfigError
@@ -60,26 +60,22 @@ def exact(text: str) -> int:
 @example("ApproxBudget")
 @example("\ud800 <|endoftext|>")
 @example(" " * 500 + "\n" + "\t" * 200 + "-" * 300)
-@settings(max_examples=150)
 def test_no_text_takes_more_tokens_than_the_bound(text: str) -> None:
     assert exact(text) <= BOUND.count(text)
 
 
 @given(code)
-@settings(max_examples=150)
 def test_no_code_takes_more_tokens_than_the_bound(text: str) -> None:
     assert exact(text) <= BOUND.count(text)
 
 
 @given(json_values, st.sampled_from([None, 2]), st.booleans())
-@settings(max_examples=60)
 def test_no_json_takes_more_tokens_than_the_bound(value: object, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert exact(text) <= BOUND.count(text)
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=100)
 def test_no_encoded_bytes_take_more_tokens_than_the_bound(data: bytes) -> None:
     for text in (base64.b64encode(data).decode(), base64.b85encode(data).decode(), data.hex(), repr(data)):
         assert exact(text) <= BOUND.count(text)

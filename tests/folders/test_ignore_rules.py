@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from llm_common.folders.ignore_rules import IgnoreRules
 from tests.folders.tree import git
@@ -46,7 +46,6 @@ def verdict(rules: IgnoreRules, path: str) -> bool | None:
 
 
 # git reads a `**` that follows plain text as any depth, against its documentation: not generated.
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join))
 def test_a_rule_matches_what_it_matches_in_git(checkout: Path, rule: str) -> None:
     assume(not QUIRK.search(rule))

@@ -48,7 +48,7 @@ def orphans(messages: Any) -> list[str]:
     return [*wrong, *open_calls]
 
 
-@pytest.mark.parametrize(("shape", "turns"), [*((shape, 60) for shape in SHAPES), ("openai", 300)])
+@pytest.mark.parametrize(("shape", "turns"), [*((shape, 60) for shape in SHAPES), ("openai", 150)])
 async def test_every_fact_is_shown_or_found_and_nothing_is_over(
     store: FileContextPointerStore, shape: str, turns: int
 ) -> None:
@@ -87,7 +87,7 @@ async def test_every_message_is_restored_word_for_word(store: FileContextPointer
 
 
 async def test_prompts_of_later_turns_begin_with_the_same_bytes(store: FileContextPointerStore) -> None:
-    messages = as_openai(conversation(70))
+    messages = as_openai(conversation(50))
     before, shares = b"", []
     for end in [number for number, message in enumerate(messages, 1) if plain(message)["role"] == "user"]:
         folded = await fold(messages[:end], store=store, session_id="s")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.errors import CorruptPointerError
 from llm_common.pointers.pointer import ContextPointer
@@ -156,7 +156,6 @@ ODD = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "new"]), ODD, max_size=3), st.sets(st.sampled_from([*FIELDS])))
 def test_a_record_is_read_as_validation_reads_it(changes: dict[str, Any], missing: set[str]) -> None:
     fields = {name: value for name, value in (FIELDS | changes).items() if name not in missing or name in changes}

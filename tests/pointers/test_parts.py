@@ -151,7 +151,7 @@ def rows(table: list[Any], *, every: int) -> list[Any]:
     return [pytest.param(*row, id=f"S4-08-{n}", marks=() if n % every == 0 else torture) for n, row in enumerate(table)]
 
 
-@pytest.mark.parametrize(("expression", "value"), rows(HOSTILE_FILTERS, every=6))
+@pytest.mark.parametrize(("expression", "value"), rows(HOSTILE_FILTERS, every=9))
 def test_a_hostile_filter_ends_in_bounded_time_and_memory(expression: str, value: Any) -> None:
     payload = json.dumps(value).encode()
     assert_bounded(payload, {"filter": expression[:1_000]})
@@ -219,7 +219,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(EXPRESSIONS, VALUES)
 def test_a_filter_gives_what_jmespath_gives_s4_08(expression: str, value: Any) -> None:
     payload = json.dumps(value).encode()
@@ -234,7 +233,6 @@ def test_a_filter_gives_what_jmespath_gives_s4_08(expression: str, value: Any) -
         assert (text if form == "text" else json.loads(text)) == expected
 
 
-@settings(max_examples=60, deadline=None)
 @given(EXPRESSIONS, st.integers(2, 12))
 def test_a_generated_filter_that_repeats_itself_stays_bounded_s4_08(expression: str, times: int) -> None:
     repeated = "|".join([f"[@,{expression}]"] * times)
@@ -294,7 +292,7 @@ def test_a_long_text_is_searched_across_its_windows_s4_08() -> None:
     ]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.text("ab\n", max_size=60), st.sampled_from(["a+", "b*", "^a|b$", "a\nb", "(?<=a)b+", r"\bab?", "a(?=b)"]))
 def test_every_match_of_a_repeated_text_is_found_s4_08(text: str, pattern: str) -> None:
     text = (text + "\n") * (1 + 25_000 // (len(text) + 1))

@@ -6,7 +6,7 @@ from datetime import date
 from enum import Enum
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
 from llm_common.text.canonical import decode_json, encode_json, json_text, to_plain
@@ -36,7 +36,6 @@ def strict(data: bytes) -> object:
     return json.loads(data, parse_constant=refuse)
 
 
-@settings(max_examples=80, deadline=None)
 @given(json_values)
 def test_what_is_read_is_what_plain_json_gives_s0_14(value: object) -> None:
     data = encode_json(value).data
@@ -115,7 +114,6 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.one_of(NUMBERS, st.text(), NUMBERS.map(str), st.dictionaries(NUMBERS.map(str), NUMBERS, max_size=2)))
 )

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.text.display import (
     PLACEHOLDER_NONCE,
@@ -28,7 +28,6 @@ def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
     assert len({first, second, third}) == 3
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(), st.none() | st.text())
 def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
     nonce = fence_nonce(text, seed=seed)
@@ -53,14 +52,12 @@ def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
     assert one_line(text, max_chars=10) == line
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(), max_size=20))
 def test_one_line_replaces_each_run_of_breaks_by_one_space(text: str) -> None:
     breaks = r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
     assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=st.characters()))
 def test_printable_text_can_be_encoded_and_says_the_same(text: str) -> None:
     printable(text).encode()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from blockbuster import BlockBuster
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import UpperBoundCounter
@@ -164,7 +164,6 @@ def expected_bytes(result: Any, payload: bytes) -> bytes:
         return payload
 
 
-@settings(max_examples=60)
 @given(PAYLOADS)
 def test_walking_the_cursor_rebuilds_a_payload_byte_for_byte_s4_08(result: Any) -> None:
     async def rebuild() -> None:

@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.wire import read_payload, read_response
@@ -194,7 +194,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(
     where=st.sampled_from(["id", "model", "choices", "usage", "error", "choice", "message", "finish_reason"]),
     value=JSON,

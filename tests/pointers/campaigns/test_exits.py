@@ -52,12 +52,12 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
 @INTERPRETERS
 @pytest.mark.parametrize(("program", "busy"), [("saves", 1), ("rests", 4), ("cancelled", 1)])
 @pytest.mark.parametrize(
-    "count", [pytest.param(2, id="short"), pytest.param(300, id="full", marks=pytest.mark.torture)]
+    "count", [pytest.param(1, id="short"), pytest.param(300, id="full", marks=pytest.mark.torture)]
 )
 def test_a_program_that_saved_ends_a_01_f_154_s0_20(
     tmp_path: Path, python: str, program: str, busy: int, count: int, *, show_figures: ShowFigures
 ) -> None:
-    figures, errors = run_programs(python, program, tmp_path, count=count, busy=busy if count > 2 else 0)
+    figures, errors = run_programs(python, program, tmp_path, count=count, busy=busy if count > 1 else 0)
     show_figures(**figures)
     assert figures == {"ended": count}, errors
 

@@ -24,7 +24,7 @@ from tests.pointers.campaigns.running import INTERPRETERS, run, start
 from tests.pointers.campaigns.traffic import save
 
 COUNTS = pytest.mark.parametrize(
-    "count", [pytest.param(6, id="short"), pytest.param(200, id="full", marks=pytest.mark.torture)]
+    "count", [pytest.param(3, id="short"), pytest.param(200, id="full", marks=pytest.mark.torture)]
 )
 SIZES = pytest.mark.parametrize("size", [400, 2_500_000], ids=["small-results", "results-of-2.5-mb"])
 
@@ -70,7 +70,7 @@ def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -
 
 @INTERPRETERS
 @pytest.mark.parametrize(
-    "kills", [pytest.param(3, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
+    "kills", [pytest.param(1, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
 )
 def test_no_lock_outlives_its_owner_in_a_forked_child_a_15_f_158_f_069(
     tmp_path: Path, python: str, kills: int, show_figures: ShowFigures
