@@ -201,26 +201,29 @@ def is_harmless(before: object, after: object, returned: object) -> bool:
     return before == after and SECRET not in str(returned)
 
 
-@pytest.mark.parametrize("query_id", QUERY_IDS, ids=lambda query_id: ascii(query_id)[:30])
-def test_a_hostile_query_id_reaches_nothing_f_001_s0_11(tmp_path: Path, query_id: Any) -> None:
+def test_a_hostile_query_id_reaches_nothing_f_001_s0_11(tmp_path: Path) -> None:
     store, pointer = make_world(tmp_path)
     before = snapshot(tmp_path)
-    for name, use in entries(store, query_id, pointer.pointer_id).items():
-        told = asyncio.run(outcome(use))
-        assert isinstance(told, InvalidIdError), (name, told)
-        assert SECRET not in str(told)
-    assert snapshot(tmp_path) == before
+    with asyncio.Runner() as runner:
+        for query_id in QUERY_IDS:
+            for name, use in entries(store, query_id, pointer.pointer_id).items():
+                told = runner.run(outcome(use))
+                assert isinstance(told, InvalidIdError), (query_id, name, told)
+                assert SECRET not in str(told), (query_id, name)
+            assert snapshot(tmp_path) == before, query_id
 
 
-@pytest.mark.parametrize("pointer_id", POINTER_IDS, ids=lambda pointer_id: ascii(pointer_id)[:30])
-def test_a_hostile_pointer_id_reaches_nothing_f_023_s0_11(tmp_path: Path, pointer_id: Any) -> None:
+def test_a_hostile_pointer_id_reaches_nothing_f_023_s0_11(tmp_path: Path) -> None:
     store, _ = make_world(tmp_path)
     before = snapshot(tmp_path)
-    uses = entries(store, "q", pointer_id)
-    for name in ("load", "read", "pin", "unpin"):
-        assert isinstance(asyncio.run(outcome(uses[name])), UnsafePathError | PointerNotFoundError), name
-    assert asyncio.run(outcome(uses["delete one"])) == 0
-    assert snapshot(tmp_path) == before
+    with asyncio.Runner() as runner:
+        for pointer_id in POINTER_IDS:
+            uses = entries(store, "q", pointer_id)
+            for name in ("load", "read", "pin", "unpin"):
+                told = runner.run(outcome(uses[name]))
+                assert isinstance(told, UnsafePathError | PointerNotFoundError), (pointer_id, name)
+            assert runner.run(outcome(uses["delete one"])) == 0, pointer_id
+            assert snapshot(tmp_path) == before, pointer_id
 
 
 def naive_outcomes(root: Path) -> list[bool]:

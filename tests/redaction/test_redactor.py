@@ -137,19 +137,16 @@ def test_the_samples_fail_a_naive_and_a_greedy_redactor() -> None:
     assert sum(greedy(text) != text for text in ORDINARY) >= 0.3 * len(ORDINARY)
 
 
-@pytest.mark.parametrize(
-    ("key", "secret"),
-    [
+def test_recognises_the_names_of_secrets() -> None:
+    names = [
         *((key, True) for key in ("api_key", "apikey", "X-API-Key", "apiKey", "access_token", "refreshToken", "token")),
         *((key, True) for key in ("client.secret", "PASSWORD", "passwd", "Authorization", "signature", "sig")),
         *((key, True) for key in ("aws_credential", "Set-Cookie", "private_key", "password_hash", "SECRET ACCESS KEY")),
         *((key, True) for key in ("auth", "password2", "api_keys", "otp", "x" * 500 + "_token", "--api-key")),
         *((key, False) for key in ("max_tokens", "token_type", "secretary", "design", "keyword", "ticker", "", "key")),
         *((key, False) for key in ("author", "compass", "passage", "monkey", "sha256", "authority", "auth_mode")),
-    ],
-)
-def test_recognises_the_names_of_secrets(key: str, secret: bool) -> None:
-    assert is_secret_key(key) is secret
+    ]
+    assert [(key, secret) for key, secret in names if is_secret_key(key) is not secret] == []
 
 
 def test_arguments_lose_their_secrets_at_any_depth() -> None:
@@ -376,9 +373,8 @@ def is_linear(unit: str, chars: int, limit_s: float) -> bool:
     return min(cpu_s(large) for _ in range(2)) < limit_s + 8 * min(cpu_s(small) for _ in range(2))
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-def test_hostile_text_takes_linear_time(unit: str) -> None:
-    assert is_linear(unit, 20_000, 0.01)
+def test_hostile_text_takes_linear_time() -> None:
+    assert [unit for unit in HOSTILE if not is_linear(unit, 20_000, 0.01)] == []
 
 
 @pytest.mark.torture
