@@ -6,14 +6,14 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, ValidationError
 
 
-class SubTask(BaseModel):
+class SubTask(BaseModel, defer_build=True):
     """One piece of data to gather within a task."""
 
     id: int
     description: str = Field(..., description="Specific description of data to gather")
 
 
-class PlannedTask(BaseModel):
+class PlannedTask(BaseModel, defer_build=True):
     """A task of the plan, with the pieces of data it needs."""
 
     id: int
@@ -21,7 +21,7 @@ class PlannedTask(BaseModel):
     sub_tasks: list[SubTask] = Field(default_factory=list, description="Specific data gathering steps")
 
 
-class ExecutionPlan(BaseModel):
+class ExecutionPlan(BaseModel, defer_build=True):
     """A planner's tasks for the executor, in the order in which they run."""
 
     tasks: list[PlannedTask]
@@ -62,7 +62,7 @@ def _task(entry: object, place: int) -> PlannedTask:
     return PlannedTask.model_validate({"id": place} | dict(entry))
 
 
-class ToolCall(BaseModel):
+class ToolCall(BaseModel, defer_build=True):
     """A request to run one tool."""
 
     tool: str = Field(..., description="Name of the tool to call")
@@ -70,7 +70,7 @@ class ToolCall(BaseModel):
     reasoning: str = Field(default="", description="Why this tool is being called")
 
 
-class SubTaskResult(BaseModel):
+class SubTaskResult(BaseModel, defer_build=True):
     """The outcome of a task; `sub_task_id` is 0 for the whole task."""
 
     task_id: int

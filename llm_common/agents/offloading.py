@@ -87,7 +87,7 @@ class Offloaded(BaseModel):
             tail. Empty if the turn has no tokens left.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     tool_name: str

@@ -23,7 +23,7 @@ class MessageRole(StrEnum):
 class LLMMessage(BaseModel):
     """One message of a conversation, in the shape of the chat completions API."""
 
-    model_config = ConfigDict(frozen=True, use_enum_values=True)
+    model_config = ConfigDict(frozen=True, use_enum_values=True, defer_build=True)
 
     role: MessageRole
     content: str | list[dict[str, Any]] | None = None
@@ -36,7 +36,7 @@ class LLMMessage(BaseModel):
 class LLMUsage(BaseModel):
     """The endpoint's token counts; `cached_tokens` are part of `prompt_tokens`."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -50,7 +50,7 @@ class LLMUsage(BaseModel):
 class LLMResponse(BaseModel):
     """One answer of a model; `content` may be None or a list of parts, `logprobs` is as the endpoint gave it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     model: str
@@ -58,7 +58,7 @@ class LLMResponse(BaseModel):
     role: MessageRole = MessageRole.ASSISTANT
     finish_reason: str | None = None
     logprobs: dict[str, Any] | None = None
-    usage: LLMUsage = LLMUsage()
+    usage: LLMUsage = Field(default_factory=LLMUsage)
     created_at: datetime = Field(default_factory=partial(datetime.now, UTC))
     tool_calls: list[dict[str, Any]] | None = None
     function_call: dict[str, Any] | None = None
@@ -72,7 +72,7 @@ class LLMResponse(BaseModel):
 class LLMDelta(BaseModel):
     """What a stream adds to an answer: a text; at the end, once, the whole response."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     text: str = ""
     response: LLMResponse | None = None
@@ -81,7 +81,7 @@ class LLMDelta(BaseModel):
 class TokenPrices(BaseModel):
     """Dollars for a million tokens; without a price for cached tokens they cost what others do."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     prompt: float = Field(ge=0, allow_inf_nan=False)
     completion: float = Field(ge=0, allow_inf_nan=False)

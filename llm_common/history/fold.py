@@ -44,7 +44,7 @@ class Folded(BaseModel):
         parts: What is behind pointers, in the order in which it was folded.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
 
     messages: tuple[Any, ...]
     tokens: int
@@ -63,7 +63,7 @@ class FoundMessage(BaseModel):
         score: From 0 to 1, the best first.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     path: str

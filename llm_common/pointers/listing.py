@@ -27,7 +27,7 @@ _AGE = attrgetter("age")
 class PointerListing(BaseModel):
     """The pointers of a query, oldest first, and how many other or damaged files of its folder were skipped."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointers: tuple[ContextPointer, ...]
     skipped: int

@@ -167,7 +167,7 @@ class ContextPointer(BaseModel):
         pinned: Whether it stays all the same, also when its query is full.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     query_id: str

@@ -28,7 +28,7 @@ class FittedPrompt(BaseModel):
         shortened: Names of the documents and of the background, where they were cut; one that is empty was left out.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     bundle: PromptBundle
     tokens: int

@@ -328,7 +328,7 @@ async def _related(query: str, candidates: list[ContextPointer], *, ends_at: flo
     return [entry.pointer for entry in ranked if entry.matches]
 
 
-class _Reply(BaseModel):
+class _Reply(BaseModel, defer_build=True):
     pointer_ids: list[object]
 
 

@@ -47,7 +47,7 @@ class ToolSelectionConfig(BaseModel):
         min_probability: A tool is chosen if a decision model holds it more probable than this.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: str = "glm-4.5-air"
     fallback_model: str | None = None

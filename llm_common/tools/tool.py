@@ -39,7 +39,7 @@ class ToolResult(BaseModel):
         error: What went wrong, as text for a model.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     success: bool
     data: Any = None
