@@ -107,7 +107,10 @@ def is_decision_client(client: object) -> "TypeGuard[DecisionClient]":
     if not callable(ask) or isinstance(client, type):
         check_client(client)
         return False
-    taken = inspect.signature(ask).parameters.values()
+    try:
+        taken = inspect.signature(ask).parameters.values()
+    except (ValueError, TypeError):  # some callables tell no signature: the call itself will show what it takes
+        return True
     if not any(each.name == "questions" or each.kind is each.VAR_KEYWORD for each in taken):
         check_client(client)
     return True

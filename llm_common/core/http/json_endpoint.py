@@ -1,7 +1,6 @@
 """`JsonEndpoint`: one address that takes a JSON object and answers with one, whatever the objects mean."""
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -10,7 +9,7 @@ import httpx
 from pydantic import SecretStr
 
 from llm_common import __version__
-from llm_common.core.http.transport import ACCEPT_ENCODING, back_off_s, read_body, translated
+from llm_common.core.http.transport import ACCEPT_ENCODING, back_off_s, open_connections, read_body, translated
 from llm_common.core.http.wire import error_of_status, read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
@@ -102,16 +101,7 @@ class JsonEndpoint:
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             self._loop = loop
-            encrypted = self._url.startswith("https:")
-            self._http = httpx.AsyncClient(
-                transport=self._transport,
-                timeout=None,  # noqa: S113 - one deadline spans the whole call
-                # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no server.
-                verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-                trust_env=encrypted,
-                follow_redirects=False,
-                limits=_LIMITS,
-            )
+            self._http = open_connections(self._url, self._transport, limits=_LIMITS)
         return self._http
 
 

@@ -1,7 +1,6 @@
 """`OpenAICompatibleClient`: any endpoint that serves `/chat/completions`."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from math import isfinite
@@ -30,7 +29,7 @@ from llm_common.core.http.transport import (
     SupportsRequests,
     deadline_at,
     httpx_errors,
-    package_of,
+    open_connections,
     read_body,
     translated,
 )
@@ -406,15 +405,7 @@ class OpenAICompatibleClient(LLMClient):
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             self._loop = loop
-            encrypted = self._url.startswith("https:")
-            self._http = package_of(self._transport).AsyncClient(
-                transport=self._transport,
-                timeout=None,  # one deadline spans the whole call
-                # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no server.
-                verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-                trust_env=encrypted,
-                follow_redirects=False,
-            )
+            self._http = open_connections(self._url, self._transport)
         return self._http
 
 

@@ -6,6 +6,7 @@ httpx2 has the classes of httpx under the same names. It is used where the appli
 import asyncio
 import logging
 import random
+import ssl
 import sys
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -42,10 +43,19 @@ class SupportsRequests(Protocol):
         """The response to one HTTP request."""
 
 
-def package_of(transport: SupportsRequests | None) -> Any:
-    """The package whose client takes the transport: httpx, or httpx2."""
+def open_connections(url: str, transport: SupportsRequests | None, **options: Any) -> Any:
+    """A client of httpx, or of httpx2 for a transport of that, for one endpoint; it never follows a redirect."""
     packages = {kind.__module__.partition(".")[0] for kind in type(transport).__mro__}
-    return sys.modules["httpx2"] if "httpx2" in packages else httpx
+    encrypted = url.startswith("https:")
+    return (sys.modules["httpx2"] if "httpx2" in packages else httpx).AsyncClient(
+        transport=transport,
+        timeout=None,  # one deadline spans the whole call
+        # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no server.
+        verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        trust_env=encrypted,
+        follow_redirects=False,
+        **options,
+    )
 
 
 def httpx_errors() -> tuple[type[Exception], ...]:
