@@ -1,0 +1,162 @@
+"""The pages of the documentation run as they stand, are all reachable, and name what the code has."""
+
+import importlib
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.core.loopback import ok
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+
+# The pages of the integrations need other makers' packages, which their own tests install.
+RUN_ELSEWHERE = {"integrations/": "tests/integrations"}
+
+FENCE = re.compile(r"(?:^<!-- (?P<note>[^>]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
+WITH_A_MODEL = "needs a model, which answers:\n"
+MAX_BLOCKS_RUN_ELSEWHERE = 3
+
+
+@dataclass(frozen=True)
+class Program:
+    """One Python block of a page."""
+
+    line: int
+    source: str
+    note: str
+    output: str | None  # what the page says it prints
+
+    @property
+    def runner(self) -> str | None:
+        """The test file that runs it, if its comment names one."""
+        found = re.search(r"run by (tests/\S+)", self.note)
+        return found and found[1]
+
+
+def programs_of(page: str) -> list[Program]:
+    text = PAGES[page]
+    fences = [*FENCE.finditer(text)]
+    followers: list[re.Match[str] | None] = [*fences[1:], None]
+    return [
+        Program(
+            line=text.count("\n", 0, fence.start("text")),
+            source=fence["text"],
+            note=fence["note"] or "",
+            output=after["text"] if after and after["kind"] == "output" else None,
+        )
+        for fence, after in zip(fences, followers, strict=False)
+        if fence["kind"] == "python"
+    ]
+
+
+def is_run_here(page: str) -> bool:
+    return not any(page.startswith(folder) for folder in RUN_ELSEWHERE)
+
+
+RUN_HERE = [page for page in PAGES if is_run_here(page) and any(not program.runner for program in programs_of(page))]
+
+
+@contextmanager
+def model(replies: list[str]) -> Iterator[str]:
+    """The address of an endpoint that gives these replies in turn; all of them have to be asked for."""
+    left = deque(replies)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            body = ok(left.popleft())
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+    assert not left
+
+
+def run(program: Program, page: str, names: dict[str, Any]) -> str:
+    """What a block prints; what goes wrong names the line of the page."""
+    printed = StringIO()
+    code = compile("\n" * program.line + program.source, DOCS / page, "exec")
+    with redirect_stdout(printed):
+        exec(code, names)
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_the_programs_of_a_page_run_and_print_what_it_says(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for program in programs_of(page):
+        if program.runner:
+            continue
+        with patch.dict(os.environ), ExitStack() as stack:
+            if program.note.startswith(WITH_A_MODEL):
+                replies = program.note.removeprefix(WITH_A_MODEL).splitlines()
+                os.environ |= {"LLM_COMMON_BASE_URL": stack.enter_context(model(replies)), "LLM_COMMON_MODEL": "test"}
+            printed = run(program, page, names)
+        assert program.output is None or printed == program.output, f"line {program.line}"
+
+
+def test_what_runs_elsewhere_is_little_and_does_run_there() -> None:
+    runners = [(page, program.runner) for page in PAGES for program in programs_of(page) if program.runner]
+    assert len(runners) <= MAX_BLOCKS_RUN_ELSEWHERE
+    assert not [page for page, runner in runners if page not in (ROOT / runner).read_text(encoding="utf-8")]
+    assert not [page for page in PAGES if not is_run_here(page) and not any(map(page.startswith, RUN_ELSEWHERE))]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    assert sorted(re.findall(r": (\S+\.md)$", NAVIGATION, re.MULTILINE)) == sorted(PAGES)
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    targets = [
+        (page, target)
+        for page, text in PAGES.items()
+        for target in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", FENCE.sub("", text))
+    ]
+    assert targets
+    assert not [link for link in targets if not (DOCS / link[0]).parent.joinpath(link[1]).exists()]
+
+
+def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {name for text in PAGES.values() for name in re.findall(r"`make ([a-z-]+)", text)}
+    assert named <= targets
+
+
+# Left out of `__all__`, so that a star import works without the extra.
+NEEDS_AN_EXTRA = {"llm_common.agents": ["ObjectContextPointerStore"], "llm_common.memory": ["PostgresMemory"]}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("reference/")])
+def test_a_reference_page_describes_exactly_the_public_names(page: str) -> None:
+    module = PAGES[page].splitlines()[0].removeprefix("# ")
+    described = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", PAGES[page], re.MULTILINE)
+    public = [*importlib.import_module(module).__all__, *NEEDS_AN_EXTRA.get(module, ())]
+    assert sorted(described) == sorted(public)
