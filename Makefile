@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build test-llm test-services test-adapters test-integrations test-mcp clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -117,14 +117,30 @@ hops: .venv/.installed ## count the files that a reader opens to follow a save, 
 mutants: .venv/.installed ## break some 150 promises, one at a time, and see whether the tests notice; MUTANTS=s0_18 names some
 	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
-docs: .venv/.installed ## show the public names with their docstrings
-	@$(BIN)/python -m pydoc llm_common.agents
+docs: .docs-venv/.installed ## build the documentation into site/, strictly; read it at site/index.html
+	@.docs-venv/bin/zensical build --clean --strict
+	@.docs-venv/bin/python tools/site_check.py site
+
+.docs-venv/.installed: pyproject.toml constraints.txt
+	@test -x .docs-venv/bin/python || $(PYTHON) -m venv .docs-venv
+	@.docs-venv/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@.docs-venv/bin/python -m pip install --quiet -c constraints.txt --group docs
+	@touch $@
 
 lock: $(POETRY)/.installed ## resolve dependencies again: poetry.lock and constraints.txt
 	@$(POETRY)/python tools/lock.py $(LOCK)
 
-build: $(POETRY)/.installed ## build the wheel
+build: $(POETRY)/.installed ## build the wheel and the source distribution into dist/
 	@$(POETRY)/poetry build --clean
+
+release-check: build .release-venv/.installed ## build, install as a user would, check what is in it, write a bill of materials
+	@.release-venv/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	@.release-venv/bin/python tools/release_check.py dist
+
+.release-venv/.installed:
+	@test -x .release-venv/bin/python || $(PYTHON) -m venv .release-venv
+	@.release-venv/bin/python -m pip install --quiet "cyclonedx-bom==7.5.0" "readme-renderer[md]==46.0" "twine==7.0.0"
+	@touch $@
 
 $(POETRY)/.installed:
 	@test -x $(POETRY)/python || $(PYTHON) -m venv .poetry-venv
@@ -132,4 +148,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove what make made
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

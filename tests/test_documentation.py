@@ -17,6 +17,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.core.loopback import ok
+from tools.site_check import foreign_loads
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -26,7 +27,9 @@ NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:
 # The pages of the integrations need other makers' packages, which their own tests install.
 RUN_ELSEWHERE = {"integrations/": "tests/integrations"}
 
-FENCE = re.compile(r"(?:^<!-- (?P<note>[^>]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^>]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 WITH_A_MODEL = "needs a model, which answers:\n"
 MAX_BLOCKS_RUN_ELSEWHERE = 3
 
@@ -157,6 +160,23 @@ NEEDS_AN_EXTRA = {"llm_common.agents": ["ObjectContextPointerStore"], "llm_commo
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("reference/")])
 def test_a_reference_page_describes_exactly_the_public_names(page: str) -> None:
     module = PAGES[page].splitlines()[0].removeprefix("# ")
-    described = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", PAGES[page], re.MULTILINE)
+    described = re.findall(rf"^::: {re.escape(module)}(?:\.\w+)*\.(\w+)$", PAGES[page], re.MULTILINE)
     public = [*importlib.import_module(module).__all__, *NEEDS_AN_EXTRA.get(module, ())]
     assert sorted(described) == sorted(public)
+
+
+@pytest.mark.parametrize(
+    ("html", "foreign"),
+    [
+        ('<script src="https://a.example/x.js"></script>', True),
+        ('<link rel="stylesheet" href="//a.example/x.css">', True),
+        ('<img srcset="x.png, https://a.example/x.png 2x">', True),
+        ("<style>@import 'https://a.example/x.css';</style>", True),
+        ('<p style="background: url(http://a.example/x.png)">', True),
+        ('<pre class="mermaid">graph</pre>', True),
+        ('<a href="https://a.example">read</a><link rel="canonical" href="https://a.example">', False),
+        ('<script src="assets/x.js"></script><img src="data:image/png;base64,AA//">', False),
+    ],
+)
+def test_a_page_that_loads_from_another_host_is_noticed(html: str, foreign: bool) -> None:
+    assert bool(foreign_loads(html)) is foreign

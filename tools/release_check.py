@@ -1,0 +1,96 @@
+"""Checks a built release as a user meets it, and writes its bill of materials beside it.
+
+    python tools/release_check.py dist
+
+Run by `make release-check`. Installs the wheel into empty environments, as pipx would, and runs the command in an
+empty folder. Writes `dist/llm_common-VERSION.cdx.json`, a CycloneDX list of the packages that the wheel installs.
+"""
+
+import email
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from email.message import Message
+from pathlib import Path
+
+# What every file of the wheel is, unless NOTICE names it.
+OWN_FILES = {".py", ".typed"}
+DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
+
+
+def run(*command: str | Path, cwd: Path, code: int = 0) -> str:
+    """What a command prints; ends the check if it ends otherwise than it should."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LLM_COMMON_"))}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != code:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def environment_with(requirement: str, folder: Path) -> Path:
+    """The `bin` of a new environment that holds nothing but this."""
+    venv.create(folder, with_pip=True)
+    run(folder / "bin/python", "-m", "pip", "install", "--quiet", requirement, cwd=folder)
+    run(folder / "bin/python", "-m", "pip", "check", cwd=folder)
+    return folder / "bin"
+
+
+def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[str]:
+    """What is wrong with the files and the metadata of a wheel."""
+    package = [name for name in names if name.startswith("llm_common/")]
+    if "llm_common/py.typed" not in package:
+        yield "py.typed is missing: type checkers would not see the types"
+    for name in package:
+        if Path(name).suffix not in OWN_FILES and name not in notice:
+            yield f"{name} is data that NOTICE does not name; say who made it and under which licence"
+    yield from (f"{name} does not belong into a wheel" for name in names if name.startswith(DEVELOPERS_FILES))
+    for field in ("License-Expression", "License-File", "Classifier", "Requires-Python", "Summary", "Keywords"):
+        if not metadata.get_all(field):
+            yield f"the metadata has no {field}"
+    if metadata["Description-Content-Type"] != "text/markdown":
+        yield "the README is not declared as Markdown"
+
+
+def check_contents(wheel: Path, source: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        read = {Path(name).name: archive.read(name).decode() for name in names if ".dist-info/" in name}
+    found = [*problems_of(names, email.message_from_string(read["METADATA"]), read.get("NOTICE", ""))]
+    with tarfile.open(source) as archive_of_source:
+        packed = {name.partition("/")[2] for name in archive_of_source.getnames()}
+    found += [f"{name} is not in {source.name}" for name in ("LICENSE", "NOTICE", "README.md") if name not in packed]
+    if found:
+        sys.exit("\n".join(found))
+
+
+def check_install(wheel: Path, work: Path, report: Path) -> None:
+    empty = work / "empty"
+    empty.mkdir()
+    plain = environment_with(str(wheel), work / "plain")
+    run(plain / "python", "-W", "error", "-c", "import llm_common.agents", cwd=empty)
+    hint = run(plain / "llm-common", "--help", cwd=empty, code=2)
+    if "llm-common[cli]" not in hint:
+        sys.exit(f"without the extra the command should name it, and prints: {hint}")
+    commands = environment_with(f"{wheel}[cli]", work / "cli")
+    run(commands / "llm-common", "--help", cwd=empty)
+    run(commands / "llm-common", "demo", cwd=empty)
+    sbom = Path(sys.executable).with_name("cyclonedx-py")
+    run(sbom, "environment", "--output-reproducible", "--of", "JSON", "-o", report, commands / "python", cwd=work)
+
+
+def main(folder: Path) -> None:
+    [wheel], [source] = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    report = folder / f"{source.name.removesuffix('.tar.gz')}.cdx.json"
+    check_contents(wheel, source)
+    with tempfile.TemporaryDirectory() as work:
+        check_install(wheel, Path(work), report)
+    print(f"{wheel.name} installs and runs; {report.name} lists what it brings")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
