@@ -26,8 +26,8 @@ DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 
-# Pages whose programs need other makers' packages or servers, with the tests that run them.
-RUN_ELSEWHERE = {"gateway.md": "tests/mcp/test_gateway_docs.py"} | {
+# Pages whose programs have tests of their own, most of which need other makers' packages or servers.
+RUN_ELSEWHERE = {"gateway.md": "tests/mcp/test_gateway_docs.py", "trace.md": "tests/trace/test_docs.py"} | {
     page: f"tests/integrations/test_{Path(page).stem}.py" for page in PAGES if page.startswith("integrations/")
 }
 
