@@ -1,6 +1,6 @@
 """The only reader of the environment.
 
-Declares every variable once, with its default and its meaning; a test compares the table in the README and
+Declares every variable once, with its default and its meaning; a test compares `docs/how-to/settings.md` and
 `.env.example` with `VARIABLES`. Reads nothing at import: a variable is read when a configuration is made.
 """
 

@@ -16,14 +16,13 @@ from unittest.mock import patch
 
 import pytest
 
-from llm_common._env import VARIABLES
 from tests.core.loopback import ok
-from tests.test_environment import row_of
 from tools.site_check import foreign_loads
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 
 # Pages whose programs have tests of their own, most of which need other makers' packages or servers.
@@ -149,9 +148,11 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert not [link for link in targets if not (DOCS / link[0]).parent.joinpath(link[1]).exists()]
 
 
-def test_the_page_of_settings_lists_every_variable_with_its_default_and_meaning() -> None:
-    rows = [line for line in PAGES["how-to/settings.md"].splitlines() if re.match(r"\| `[A-Z_]+` \|", line)]
-    assert rows == [row_of(variable) for variable in VARIABLES]
+def test_the_readme_shows_each_framework_as_its_page_does() -> None:
+    rows = re.findall(r"^\| \[[^]]+\]\(docs/(integrations/\w+\.md)\) (.*)$", README, re.MULTILINE)
+    assert sorted(page for page, _ in rows) == [page for page in PAGES if page.startswith("integrations/")]
+    shown = [(page, code) for page, row in rows for code in re.findall("`([^`]+)`", row)]
+    assert not [(page, code) for page, code in shown if code not in PAGES[page]]
 
 
 def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
