@@ -19,7 +19,7 @@ from email.message import Message
 from pathlib import Path
 
 # What every file of the wheel is, unless NOTICE names it.
-OWN_FILES = {".py", ".typed"}
+OWN_FILES = {".py", ".typed", ".css"}
 DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
 

@@ -1,0 +1,51 @@
+"""What `make release-check` finds wrong with a wheel; the target itself installs and runs one."""
+
+from email.message import Message
+
+import pytest
+
+from tools.release_check import problems_of
+
+NAMES = ["llm_common/__init__.py", "llm_common/py.typed", "llm_common/core/token_pieces.json"]
+NOTICE = "llm_common/core/token_pieces.json\n    Made by others."
+FIELDS = {
+    "License-Expression": "MIT",
+    "License-File": "LICENSE",
+    "Classifier": "Typing :: Typed",
+    "Requires-Python": ">=3.11",
+    "Summary": "Chooses.",
+    "Keywords": "llm",
+    "Description-Content-Type": "text/markdown",
+}
+
+
+def metadata(**changes: str) -> Message:
+    message = Message()
+    for name, value in (FIELDS | changes).items():
+        message[name] = value
+    return message
+
+
+def test_a_whole_wheel_has_no_problem() -> None:
+    assert [*problems_of(NAMES, metadata(), NOTICE)] == []
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (NAMES[:1], "py.typed is missing"),
+        ([*NAMES, "llm_common/demo/table.csv"], "table.csv is data that NOTICE does not name"),
+        ([*NAMES, "tests/test_release.py"], "does not belong into a wheel"),
+    ],
+)
+def test_a_file_too_few_or_too_many_is_named(names: list[str], problem: str) -> None:
+    [found] = problems_of(names, metadata(), NOTICE)
+    assert problem in found
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_missing_field_of_the_metadata_is_named(field: str) -> None:
+    fields = metadata()
+    del fields[field]
+    [found] = problems_of(NAMES, fields, NOTICE)
+    assert field in found or "Markdown" in found
