@@ -190,8 +190,8 @@ class Redactor:
                 items[number + 1] = f"{following.partition(':')[0]}:{REDACTED}"
             elif item == "-p" and items[0] in _PASSWORD_COMMANDS and is_secret_value(following, STRONG):
                 items[number + 1] = REDACTED
-            elif len(items) == 2 and is_secret_value(following, min(self._strength(item), LIKELY)):  # noqa: PLR2004
-                items[1] = REDACTED
+            elif len(items) == 2 and (strength := self._strength(item)):  # noqa: PLR2004
+                items[1] = REDACTED if is_secret_value(following, min(strength, LIKELY)) else following
         return items
 
     def _text(self, text: str, candidates: list[Rule]) -> str:

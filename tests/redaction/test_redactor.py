@@ -176,6 +176,12 @@ def test_arguments_lose_their_secrets_at_any_depth() -> None:
     assert CANARY in str(args)
 
 
+def test_a_list_of_two_is_a_pair_only_after_the_name_of_a_secret() -> None:
+    plain = {"ids": ["abc", "4749c97db3c4"], "pairs": [["password", "4749c97db3c4"], ["city", "Oslo"]], "key": "x"}
+    redacted = DEFAULT_REDACTOR.data(plain, encoded=json.dumps(plain).encode())
+    assert redacted == plain | {"pairs": [["password", REDACTED], ["city", "Oslo"]]}
+
+
 def test_keys_that_are_redacted_alike_stay_distinct() -> None:
     redacted = DEFAULT_REDACTOR.args({f"sk-{CANARY}{number}": number for number in range(3)})
     assert sorted(map(str, redacted.values())) == ["0", "1", "2"]
