@@ -146,7 +146,7 @@ def test_small_results_are_whole_and_large_ones_share_the_rest_s0_51() -> None:
 def test_a_cut_says_what_is_missing_and_how_to_read_on_s0_51() -> None:
     rendered = render("a" * 30_000, max_chars=2_000)
     shown = rendered.blocks[0].chars_shown
-    assert f"{shown:,} of 30,000 characters shown; the rest can be read by the pointer id." in rendered.text
+    assert f"{shown:,} of 30,000 characters shown; the rest is unread: read it by the pointer id." in rendered.text
     assert f"[… {30_000 - shown:,} characters left out …]" in rendered.text
     assert f"{1:012x}" in rendered.text
 

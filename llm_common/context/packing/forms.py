@@ -311,11 +311,11 @@ class Forms:
 
 
 def _note(candidate: Candidate, shown: int, size: int) -> str:
-    """How much is shown; nothing for a turn, whose marks say what is missing."""
+    """How much is shown, and that the rest has not been read; nothing for a turn, whose marks say what is missing."""
     if candidate.kind == "turn":
         return ""
-    rest = "; the rest by the id" if candidate.kind == "output" else ""
-    return f"{shown:,} of {size:,} characters{rest}"
+    way = ": read it by the id" if candidate.kind == "output" else ""
+    return f"{shown:,} of {size:,} characters; the rest is unread{way}"
 
 
 def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator[tuple[int, int]]:

@@ -483,7 +483,7 @@ class TestMemoryProjectOutputs:
             bundle = packed(pool, asked, even_scores(pool), texts=texts)
             for account, block in zip(bundle.kept, bundle.blocks, strict=True):
                 smallest.setdefault(account.form, block.text)
-        assert f"{len(text):,} characters; the rest by the id" in smallest["passages"]
+        assert f"{len(text):,} characters; the rest is unread: read it by the id" in smallest["passages"]
         assert all(output(1).pointer_id in shown and "web_search" in shown for shown in smallest.values())
         assert "saffron" in smallest["passages"]
 
