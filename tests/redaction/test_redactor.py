@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from llm_common.redaction.patterns import REDACTED
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor, is_secret_key
 from llm_common.redaction.token_shapes import TOKEN_SHAPES
+from llm_common.text.canonical import Json
 from tests.secret_samples import FORMS, ORDINARY, SAMPLES, TOKENS, Sample
 
 CANARY = "hunter2-CANARY-9f3a7c51"
@@ -177,7 +178,8 @@ def test_arguments_lose_their_secrets_at_any_depth() -> None:
 
 
 def test_a_list_of_two_is_a_pair_only_after_the_name_of_a_secret() -> None:
-    plain = {"ids": ["abc", "4749c97db3c4"], "pairs": [["password", "4749c97db3c4"], ["city", "Oslo"]], "key": "x"}
+    pairs: list[Json] = [["password", "4749c97db3c4"], ["city", "Oslo"]]
+    plain: dict[str, Json] = {"ids": ["abc", "4749c97db3c4"], "pairs": pairs, "key": "x"}
     redacted = DEFAULT_REDACTOR.data(plain, encoded=json.dumps(plain).encode())
     assert redacted == plain | {"pairs": [["password", REDACTED], ["city", "Oslo"]]}
 
