@@ -104,8 +104,8 @@ def demo(
     LLM_COMMON_BASE_URL or a provider's key set, the model chooses. Files are only read; outputs go to a temporary
     folder that is removed at the end.
     """
-    from llm_common.cli.exploration import explore
-    from llm_common.cli.exploration_view import as_json, show
+    from llm_common.cli.demo.exploration import explore
+    from llm_common.cli.demo.exploration_view import as_json, show
 
     with (
         _errors(interrupted="Interrupted."),

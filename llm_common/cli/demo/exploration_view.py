@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.exploration import Exploration
+from llm_common.cli.demo.exploration import Exploration
 from llm_common.cli.terminal import as_inert_json, safe_text
 
 _MAX_ARG_CHARS = 60

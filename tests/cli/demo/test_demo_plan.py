@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.cli.demo_plan import default_question, plan_for, promising_files
-from llm_common.cli.workspace import Workspace
+from llm_common.cli.demo.demo_plan import default_question, plan_for, promising_files
+from llm_common.cli.demo.workspace import Workspace
 
 STANDARD_JSON = Workspace(Path(json.__file__).parent)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.cli.workspace import Workspace, WorkspaceTools, word_beginnings
+from llm_common.cli.demo.workspace import Workspace, WorkspaceTools, word_beginnings
 from llm_common.errors import ToolFailedError
 
 STANDARD_JSON = Path(json.__file__).parent

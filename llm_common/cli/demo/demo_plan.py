@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from llm_common.cli.workspace import Workspace, split_passages, word_beginnings
+from llm_common.cli.demo.workspace import Workspace, split_passages, word_beginnings
 from llm_common.folders.candidates import readme_rank
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
 from llm_common.ranking.lexical import LexicalIndex, query_terms

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import given, strategies as st
 
-from llm_common.cli.workspace import nearest_passages, split_passages
+from llm_common.cli.demo.workspace import nearest_passages, split_passages
 
 LINES = st.lists(st.sampled_from(["", "    body", "def f():", "text with words", "  "]), max_size=120)
 

@@ -18,8 +18,8 @@ from llm_common.agents.context_pointers import (
 )
 from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.session import ToolContextManager
-from llm_common.cli.demo_plan import default_question, plan_for
-from llm_common.cli.workspace import Workspace, WorkspaceTools
+from llm_common.cli.demo.demo_plan import default_question, plan_for
+from llm_common.cli.demo.workspace import Workspace, WorkspaceTools
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
 from llm_common.core.models import LLMConfig

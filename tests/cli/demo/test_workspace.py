@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.cli.workspace import Workspace
+from llm_common.cli.demo.workspace import Workspace
 from tests.folders.tree import git, write
 from tests.secret_samples import LETTERS, made_of
 
