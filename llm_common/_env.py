@@ -8,6 +8,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from llm_common.errors import ConfigError
 
@@ -116,6 +117,15 @@ VARIABLES: tuple[Variable, ...] = (
     TRACE_DIR,
     XDG_CACHE_HOME,
 )
+
+
+def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "default", "unset"]]:
+    """The value of a variable and where it comes from, to show it; the value of a secret is None."""
+    text = read_text(variable)
+    source: Literal["environment", "default", "unset"] = "default" if text else "unset"
+    if os.environ.get(variable.name, "").strip():
+        source = "environment"
+    return (None if variable.secret else text), source
 
 
 def read_text(variable: Variable) -> str | None:

@@ -9,33 +9,43 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from llm_common import __version__
+from llm_common.cli.context_commands import context
+from llm_common.cli.doctor_commands import doctor
 from llm_common.cli.gateway_commands import gateway
-from llm_common.cli.terminal import InertErrorGroup, print_text, show_progress
+from llm_common.cli.memory_commands import memory
+from llm_common.cli.terminal import (
+    AsJson,
+    ExitCode,
+    InertErrorGroup,
+    end,
+    print_document,
+    print_text,
+    show_progress,
+    stderr_console,
+)
+from llm_common.cli.tools_commands import tools
 from llm_common.cli.trace_commands import trace_app
-from llm_common.errors import ConfigError
 
 # Commands import what only they need when they run: `--help` answers at once.
 # ruff: noqa: PLC0415
-
-_INTERRUPTED = 130
-_FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
 app = typer.Typer(
     name="llm-common",
     cls=InertErrorGroup,
     help="Decides what an agent's next model call gets to see.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(gateway, name="gateway")
+app.add_typer(context)
+app.add_typer(memory)
+app.add_typer(tools)
 app.add_typer(trace_app)
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+app.add_typer(gateway, name="gateway")
+app.command()(doctor)
 _Paths = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -95,7 +105,7 @@ def demo(
     budget: Annotated[
         int, typer.Option(metavar="CHARS", min=0, max=1_000_000, help="Most characters of packed context.")
     ] = 6_000,
-    json: _Json = False,
+    json: AsJson = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")] = False,
 ) -> None:
     """Explore a folder: choose tools, keep their outputs behind pointers, pack what answers the question.
@@ -105,23 +115,19 @@ def demo(
     folder that is removed at the end.
     """
     from llm_common.cli.demo.exploration import explore
-    from llm_common.cli.demo.exploration_view import as_json, show
+    from llm_common.cli.demo.exploration_view import demo_document, show
 
-    with (
-        _errors(interrupted="Interrupted."),
-        _store_folder(keep=keep) as store,
-        show_progress("Reading the folder", silent=json) as progress,
-    ):
+    with _store_folder(keep=keep) as store, show_progress("Reading the folder", silent=json) as progress:
         exploration = asyncio.run(
             explore(folder, question=query.strip(), budget_chars=budget, store_dir=store, progress=progress)
         )
     kept_store = store if keep else None
     if json:
-        typer.echo(as_json(exploration, store=kept_store))
+        print_document(demo_document(exploration, store=kept_store))
     else:
         show(exploration, store=kept_store)
     if exploration.failed:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()
@@ -137,7 +143,7 @@ def pack(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the parts of each score, and what was weighed and not chosen.")
     ] = False,
-    json: _Json = False,
+    json: AsJson = False,
     output: _Output = None,
     exclude: _Exclude = None,
     hidden: Annotated[bool, typer.Option("--hidden", help="Search hidden files and folders too.")] = False,
@@ -149,20 +155,17 @@ def pack(
     The files share the budget in proportion to their lead, and show the functions that match best first. A larger
     budget shows the same and more. The packed text goes to stdout, ready for a prompt; what was chosen and why goes to
     stderr. Nothing leaves this machine, and no model is asked. Where no file matches, nothing is packed and the command
-    ends with 1.
+    ends with 3.
 
     What git ignores is left out, and so are hidden, binary and generated files and those that usually hold secrets.
     Keys and tokens that their shape gives away are redacted in the rest.
 
     An index on disk, readable by you alone, makes the next question fast.
     """
-    from llm_common.cli.pack_view import pack_as_json, show_pack, why_nothing
+    from llm_common.cli.pack_view import pack_document, show_pack, why_nothing
     from llm_common.folders import pack_folder
 
-    with (
-        _errors(interrupted="Interrupted; what was read so far is kept in the index."),
-        show_progress("Listing files", silent=json) as progress,
-    ):
+    with _kept_index(), show_progress("Listing files", silent=json) as progress:
         packed = pack_folder(
             query,
             *paths or [],
@@ -175,15 +178,13 @@ def pack(
             cache_dir=cache_dir,
             progress=progress,
         )
-    print_text(pack_as_json(packed, explain=explain) if json else packed.text, output)
-    if not json:
-        console = Console(stderr=True)
-        if not console.is_terminal:
-            console.width = max(console.width, _FILE_COLUMNS)
-        show_pack(packed, console, explain=explain)
+    if json:
+        print_document(pack_document(packed, explain=explain), output)
+    else:
+        print_text(packed.text, output)
+        show_pack(packed, stderr_console(), explain=explain)
     if not packed.text:
-        typer.echo(f"Nothing was packed: {why_nothing(packed)}.", err=True)
-        raise typer.Exit(1)
+        end(f"Nothing was packed: {why_nothing(packed)}.", ExitCode.NOTHING)
 
 
 def _show_version(wanted: bool) -> None:
@@ -203,15 +204,12 @@ def _options(
 
 
 @contextmanager
-def _errors(*, interrupted: str) -> Iterator[None]:
-    """Ends the command with 130 on Ctrl-C and with 2 on a wrong setting, without a traceback."""
+def _kept_index() -> Iterator[None]:
+    """Says on Ctrl-C that the work so far is not lost."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(interrupted, err=True)
-        raise typer.Exit(_INTERRUPTED) from None
-    except ConfigError as exc:
-        raise typer.BadParameter(str(exc)) from exc
+        end("Interrupted; what was read so far is kept in the index.", ExitCode.INTERRUPTED)
 
 
 @contextmanager

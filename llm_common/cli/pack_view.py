@@ -1,12 +1,11 @@
 """A folder pack for people and for programs: a table of what was chosen, and one JSON document."""
 
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.terminal import as_inert_json, safe_text
+from llm_common.cli.documents import PackDocument, PackedFileRow
+from llm_common.cli.terminal import safe_text
 from llm_common.folders import FolderPack
 
 _REASONS = {
@@ -18,35 +17,33 @@ _REASONS = {
 }
 
 
-def pack_as_json(pack: FolderPack, *, explain: bool) -> str:
-    """The pack as one JSON document, indented.
+def pack_document(pack: FolderPack, *, explain: bool) -> PackDocument:
+    """The pack as the document of the command.
 
     Args:
         pack: What to print.
         explain: True adds the account of every file that was weighed, with the parts of its score.
     """
-    document: dict[str, Any] = {
-        "query": pack.query,
-        "folders": [str(folder) for folder in pack.folders],
-        "intent": pack.intent,
-        "budget_tokens": pack.budget_tokens,
-        "tokens": pack.tokens,
-        "counter": pack.counter,
-        "searched": pack.searched,
-        "read": pack.read,
-        "left_out": dict(pack.left_out),
-        "weighed": len(pack.files) + len(pack.dropped),
-        "files": [
-            {"path": file.path, "form": file.form, "tokens": file.tokens, "score": file.score, "why": file.reason}
+    return PackDocument(
+        query=pack.query,
+        folders=tuple(map(str, pack.folders)),
+        intent=pack.intent,
+        budget_tokens=pack.budget_tokens,
+        tokens=pack.tokens,
+        counter=pack.counter,
+        searched=pack.searched,
+        read=pack.read,
+        left_out=dict(pack.left_out),
+        weighed=len(pack.files) + len(pack.dropped),
+        files=tuple(
+            PackedFileRow(path=file.path, form=file.form, tokens=file.tokens, score=file.score, why=file.reason)
             for file in pack.files
-        ],
-        "notes": list(pack.notes),
-        "seconds": dict(pack.seconds),
-        "packed": pack.text,
-    }
-    if explain:
-        document["explain"] = pack.bundle.explain()
-    return as_inert_json(document)
+        ),
+        notes=tuple(pack.notes),
+        seconds=dict(pack.seconds),
+        packed=pack.text,
+        explain=pack.bundle.explain() if explain else None,
+    )
 
 
 def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:

@@ -1,57 +1,69 @@
-"""Text and progress on a terminal: no text of a file, a path or an argument can drive it."""
+"""What every command shares: its options, its exit codes, and what it may write to a terminal.
 
+Text goes to stdout, talk and progress to stderr. Names and texts of others are written so that nothing in them drives
+the terminal.
+"""
+
+import errno
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from llm_common.text.display import CONTROLS, inert
+from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError, PointerNotFoundError, ToolArgumentsError
+from llm_common.text.display import CONTROLS, inert, one_line
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_MAX_CELL_CHARS = 300
+_FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
 
-def safe_text(value: str, *, style: str = "") -> Text:
-    """The text with its control characters replaced, those of its direction too, and nothing read as markup."""
-    return Text(inert(value), style=style)
+class ExitCode(IntEnum):
+    """How a command ended; `meaning` is what the documentation says."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOTHING = 3
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+    @property
+    def meaning(self) -> str:
+        """What the code tells a script."""
+        return _MEANINGS[self]
 
 
-def as_inert_json(document: Mapping[str, object]) -> str:
-    """The document as indented JSON, in which every character that could drive a terminal is escaped."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
-    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+_MEANINGS = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "failed, or a check found something wrong",
+    ExitCode.USAGE: "wrong options, arguments or settings; nothing was done",
+    ExitCode.NOTHING: "nothing was found: no such pointer, no match, no file that fits",
+    ExitCode.INTERRUPTED: "ended by Ctrl-C",
+    ExitCode.BROKEN_PIPE: "the reader of stdout was gone, as behind `| head`",
+}
 
-
-def print_text(text: str, output: Path | None) -> None:
-    """Prints the text on stdout, or writes it to a file; control characters reach a file or a pipe, no terminal.
-
-    Args:
-        text: What to print, without the last line end.
-        output: The file to write; None prints.
-
-    Raises:
-        typer.BadParameter: The file or stdout cannot be written.
-        BrokenPipeError: The reader of stdout is gone.
-    """
-    try:
-        if output:
-            output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
-        else:
-            typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
-    except BrokenPipeError:
-        raise  # the reader has what it wanted
-    except OSError as exc:
-        raise typer.BadParameter(
-            f"{output or 'stdout'} cannot be written ({exc.strerror}); write to another file with --output"
-        ) from exc
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would go.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="NUMBER", min=1, max=1_000_000, help="Most rows to show.")]
+Offset = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="How many rows to leave out before them.")]
 
 
 class InertErrorGroup(TyperGroup):
-    """Commands whose usage errors quote arguments and paths by `safe_text`."""
+    """Commands that end with an `ExitCode`, and whose usage errors quote arguments and paths by `safe_text`."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """The context of a call; see `TyperGroup`."""
@@ -60,7 +72,7 @@ class InertErrorGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """The result of a command; see `TyperGroup`."""
-        with _inert_errors():
+        with _inert_errors(), _exit_codes():
             return super().invoke(ctx)
 
 
@@ -75,7 +87,139 @@ def _inert_errors() -> Iterator[None]:
 
 
 @contextmanager
-def show_progress(first_step: str, *, silent: bool) -> Iterator[Callable[[str, int, int], object]]:
+def _exit_codes() -> Iterator[None]:
+    """Ends the command with the code of its error and one line on stderr, without a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        end("Interrupted.", ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        with suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes what is left at its end
+        raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+    except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
+        raise typer.BadParameter(str(exc)) from exc
+    except PointerNotFoundError as exc:
+        end(exc.message, ExitCode.NOTHING)
+    except LLMCommonError as exc:
+        end(str(exc), ExitCode.FAILED)
+    except OSError as exc:
+        if exc.filename is not None or exc.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            raise
+        end(f"stdout cannot be written ({exc.strerror}).", ExitCode.FAILED)
+
+
+def end(message: str, code: ExitCode) -> NoReturn:
+    """Ends the command with a code, and a line on stderr that says why."""
+    say(message)
+    raise typer.Exit(code) from None
+
+
+def say(message: str) -> None:
+    """Prints a line on stderr, where it is in nobody's way."""
+    typer.echo(safe_text(message).plain, err=True)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks on stderr before something is erased; ends the command with 1 unless the answer is yes.
+
+    Args:
+        question: What is about to happen.
+        yes: The answer was given with the command.
+    """
+    if not yes:
+        typer.confirm(safe_text(question).plain, abort=True, err=True)
+
+
+def safe_text(value: str, *, style: str = "") -> Text:
+    """The text with its control characters replaced, those of its direction too, and nothing read as markup."""
+    return Text(inert(value), style=style)
+
+
+def as_inert_json(document: Mapping[str, object]) -> str:
+    """The document as indented JSON, in which every character that could drive a terminal is escaped."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_document(document: "BaseModel", output: Path | None = None) -> None:
+    """Prints the document of a command with `--json`, or writes it to a file; see `docs/cli.schema.json`."""
+    print_text(as_inert_json(document.model_dump(mode="json")), output)
+
+
+def print_text(text: str, output: Path | None = None) -> None:
+    """Prints the text on stdout, or writes it to a file; control characters reach a file or a pipe, no terminal.
+
+    Args:
+        text: What to print, without the last line end.
+        output: The file to write; None prints.
+
+    Raises:
+        typer.BadParameter: The file cannot be written.
+        OSError: Stdout cannot be written.
+    """
+    if output is None:
+        typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
+        return
+    try:
+        output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+    except OSError as exc:
+        reason = f"{output} cannot be written ({exc.strerror}); write to another file with --output"
+        raise typer.BadParameter(reason) from exc
+
+
+class _Console(Console):
+    """A console whose broken pipe is told to the command."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def stdout_console() -> Console:
+    """A console on stdout, which folds no line; it has no colours where `NO_COLOR` is set or stdout is no terminal."""
+    return _Console(highlight=False, soft_wrap=True, markup=False)
+
+
+def stderr_console() -> Console:
+    """A console on stderr, at least 160 columns wide where that is no terminal."""
+    console = _Console(stderr=True)
+    if not console.is_terminal:
+        console.width = max(console.width, _FILE_COLUMNS)
+    return console
+
+
+def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) -> None:
+    """Prints rows on stdout: a table on a terminal, else a line each with tabs between the cells and no head.
+
+    Args:
+        columns: The heads, each with what its cells hold: `int` is set to the right, `str` may be folded.
+        rows: The cells; None is an empty one. Each is cut to one line of 300 characters.
+    """
+    console = stdout_console()
+    cells = [["" if cell is None else one_line(str(cell), max_chars=_MAX_CELL_CHARS) for cell in row] for row in rows]
+    if not console.is_terminal:
+        for line in cells:
+            typer.echo("\t".join(safe_text(cell).plain for cell in line))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, kind in columns.items():
+        table.add_column(name, justify="right" if kind is int else "left", overflow="fold")
+    for line in cells:
+        table.add_row(*map(safe_text, line))
+    console.print(table, soft_wrap=False)
+
+
+def say_more(shown: int, total: int, offset: int, noun: str) -> None:
+    """Says on stderr how many rows a page left out, and how to see them."""
+    if shown < total:
+        say(
+            f"{shown:,} of {total:,} {noun}"
+            + (f"; --offset {offset + shown} shows more" if offset + shown < total else "")
+        )
+
+
+@contextmanager
+def show_progress(first_step: str, *, silent: bool = False) -> Iterator[Callable[[str, int, int], object]]:
     """A progress callback that shows each step on a terminal's stderr, and shows nothing elsewhere.
 
     Args:

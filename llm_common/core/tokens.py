@@ -154,6 +154,13 @@ class DefaultCounter:
         return _default().count(text)
 
 
+def counter_label() -> str:
+    """How a `DefaultCounter` counts, in words, with the way to exact counts."""
+    if isinstance(_default(), ExactCounter):
+        return "counted exactly, as o200k_base"
+    return "an upper bound; for exact counts pip install 'llm-common[tokens]'"
+
+
 @cache
 def _default() -> TokenCounter:
     try:

@@ -62,6 +62,11 @@ def scope_of(session_id: str, user: str | None) -> str:
     return session_id if user is None else _USERS + user
 
 
+def user_of(scope: str) -> str | None:
+    """The user of a scope; None for a session without one."""
+    return scope.removeprefix(_USERS) if scope.startswith(_USERS) else None
+
+
 def check_session(session_id: object, user: object = None) -> None:
     """Refuses what names no session.
 

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import math
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from types import TracebackType
@@ -97,6 +98,7 @@ _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
 
 
 _NEAREST = 64
+_VALUE = re.compile(r"(?<!:):([a-z_]+)")
 _CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
 _PARTS = {
     "event": SQL("role, text, timestamp, metadata"),
@@ -251,6 +253,7 @@ class PostgresMemory:
         max_connections: How many the pool may open; a call beyond them waits.
         timeout_s: Seconds for getting a connection, and again for each statement.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
+        read_only: True changes nothing on the server: the tables have to be there, and a write raises `StoreError`.
         embedder: Makes vectors. Where the server has pgvector, the nearest lines by cosine then join the ranking (see
             `reciprocal_rank_fusion`), so that a line is also found without a common word; elsewhere it is not called.
 
@@ -267,6 +270,7 @@ class PostgresMemory:
         max_connections: int = 8,
         timeout_s: float = 10.0,
         summariser: Summariser | None = None,
+        read_only: bool = False,
         embedder: Embedder | None = None,
     ) -> None:
         _check_conninfo(conninfo)
@@ -278,7 +282,8 @@ class PostgresMemory:
         self._max_connections = max_connections
         self._timeout_s = timeout_s
         self._summariser = summariser
-        self._embedder = embedder
+        self._read_only = read_only
+        self._embedder = None if read_only else embedder
         self._pool: AsyncConnectionPool[AsyncConnection] | None = None
         self._has_vectors = False
         self._opening = asyncio.Lock()
@@ -386,6 +391,11 @@ class PostgresMemory:
                 await connection.execute(qualified(_FORGET_SCOPES, self._schema), [scopes])
             await self._rewrite(connection, tables)
         return erased
+
+    async def read_rows(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT over all users; see `overview.ReadsRows`."""
+        async with self._connected() as connection:
+            return await self._rows(connection, _VALUE.sub(r"%(\1)s", statement), dict(values))
 
     async def aclose(self) -> None:
         """Closes the connections; the memory cannot be used afterwards. Safe to call twice."""
@@ -498,9 +508,10 @@ class PostgresMemory:
         )
         try:
             await pool.open(wait=True, timeout=self._timeout_s)
-            async with pool.connection() as connection:
-                await _migrate(connection, self._schema)
-                self._has_vectors = self._embedder is not None and await _prepare_vectors(connection, self._schema)
+            if not self._read_only:
+                async with pool.connection() as connection:
+                    await _migrate(connection, self._schema)
+                    self._has_vectors = self._embedder is not None and await _prepare_vectors(connection, self._schema)
         except BaseException:
             await pool.close()
             raise
@@ -510,8 +521,9 @@ class PostgresMemory:
 
     async def _configure(self, connection: AsyncConnection) -> None:
         await connection.execute(
-            "SELECT set_config('statement_timeout', %s, false), set_config('timezone', 'UTC', false)",
-            [str(math.ceil(self._timeout_s * 1000))],
+            "SELECT set_config('statement_timeout', %s, false), set_config('timezone', 'UTC', false), "
+            "set_config('default_transaction_read_only', %s, false)",
+            [str(math.ceil(self._timeout_s * 1000)), "on" if self._read_only else "off"],
         )
 
 

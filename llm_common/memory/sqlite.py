@@ -7,12 +7,12 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, LiteralString, Self, TypeVar
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
 from llm_common.memory.entry import (
@@ -37,7 +37,7 @@ from llm_common.memory.recall import (
     scoped_words,
     shortlist,
 )
-from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
+from llm_common.storage.sqlite_file import open_sqlite, open_sqlite_to_read, sqlite_errors_as_store_errors, transaction
 from llm_common.text.canonical import stable_json
 
 # What each version adds; a file of an older version gets the rest. Never edit one that was released.
@@ -112,12 +112,21 @@ class SqliteMemory:
         path: The file, made at the first use with mode 0600; `~` is expanded.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
         lock_timeout_s: Seconds from the call that a write waits while others write; 10 outlasts any healthy write.
+        read_only: True opens a file that is there and changes nothing, neither the file nor its folder; a write then
+            raises `StoreError`.
 
     Raises:
         ConfigError: The path is blank or SQLite's `:memory:`, or the timeout is no number from 0 on.
     """
 
-    def __init__(self, path: Path | str, *, summariser: Summariser | None = None, lock_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        summariser: Summariser | None = None,
+        lock_timeout_s: float = 10.0,
+        read_only: bool = False,
+    ) -> None:
         if str(path).strip() in ("", ":memory:"):
             hint = f"the path {str(path)!r} names no file; give one, or use InMemoryMemory, which needs none"
             raise ConfigError(hint, variable="path", value=str(path))
@@ -127,6 +136,7 @@ class SqliteMemory:
         self._path = Path(path).expanduser().absolute()
         self._summariser = summariser
         self._lock_timeout_s = lock_timeout_s
+        self._read_only = read_only
         self._reader, self._writer = _Worker(), _Worker()
         self._opening = threading.Lock()
         self._file: tuple[int, int] | None = None
@@ -187,6 +197,12 @@ class SqliteMemory:
         target = checked_target(session_id, user, id)
         return await self._run(self._writer, lambda connection: _forget(connection, target, self._path))
 
+    async def read_rows(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT over all users; see `overview.ReadsRows`."""
+        bound = {name: _moment(value) if isinstance(value, datetime) else value for name, value in values.items()}
+        text = statement.replace("{schema}.", "")
+        return await self._run(self._reader, lambda connection: connection.execute(text, bound).fetchall())
+
     async def aclose(self) -> None:
         """Closes the file; the memory cannot be used afterwards. Safe to call twice."""
         if not self._closed:
@@ -226,15 +242,17 @@ class SqliteMemory:
         with self._opening:
             if worker.connection is None:
                 self._check_file()  # else a new file would be made in the place of the other worker's
-                worker.connection = open_sqlite(
-                    self._path,
-                    application_id=_APPLICATION_ID,
-                    migrations=_MIGRATIONS,
-                    lock_timeout_s=max(deadline - time.monotonic(), 0.0),
-                )
+                worker.connection = self._open(max(deadline - time.monotonic(), 0.0))
                 weakref.finalize(self, worker.connection.close)
                 self._file = self._file or _identity(self._path)
             return worker.connection
+
+    def _open(self, timeout_s: float) -> sqlite3.Connection:
+        if self._read_only:
+            return open_sqlite_to_read(
+                self._path, application_id=_APPLICATION_ID, version=len(_MIGRATIONS), lock_timeout_s=timeout_s
+            )
+        return open_sqlite(self._path, application_id=_APPLICATION_ID, migrations=_MIGRATIONS, lock_timeout_s=timeout_s)
 
     def _check_file(self) -> None:
         """Compares the file that is open with the one of that name: a stat, some microseconds.

@@ -1,20 +1,26 @@
-"""`PointerListing`: which pointers a query has, found without reading their results."""
+"""Which queries a store has, and which pointers a query has, found without reading their results.
+
+`PointerIndex` serves the many lists of a running program. The functions serve a person who looks at a store once: they
+keep nothing, change nothing, and read no more records than they show or search.
+"""
 
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.errors import CorruptPointerError, PointerNotFoundError, UnsafePathError
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import MAX_RECORD_BYTES, PointerRecords, QueryFiles, meta_name, parse_meta
-from llm_common.storage import BlobEntry, BlobStore, folder_of
+from llm_common.pointers.retention import has_expired, time_text
+from llm_common.ranking import LexicalIndex
+from llm_common.storage import BlobEntry, BlobStore, folder_of, query_id_of
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +37,44 @@ class PointerListing(BaseModel):
 
     pointers: tuple[ContextPointer, ...]
     skipped: int
+
+
+class QuerySummary(BaseModel):
+    """A query as its folder shows it; no record is read.
+
+    Attributes:
+        query_id: The query.
+        pointers: Pointers with a record, expired ones too until they are collected.
+        bytes: Of their records and results.
+        changed_at: When one of their files changed last, in the form of `created_at`; None without any.
+        problem: `unreadable` or `unsafe` for a folder that could not be read, else "".
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    query_id: str
+    pointers: int = 0
+    bytes: int = 0
+    changed_at: str | None = None
+    problem: Literal["", "unreadable", "unsafe"] = ""
+
+
+class PointerPage(BaseModel):
+    """Some pointers of a query, newest first, and how many records the query has."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pointers: tuple[ContextPointer, ...]
+    total: int
+
+
+class PointerMatch(BaseModel):
+    """A pointer that was found by words, and how well it matches; scores compare within one answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    score: float
+    pointer: ContextPointer
 
 
 class _Listed(NamedTuple):
@@ -144,6 +188,93 @@ def _read_metas(blobs: BlobStore, query_id: str, pointer_ids: list[str]) -> Iter
             yield parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
         except CorruptPointerError:
             yield None
+
+
+def query_summaries(blobs: BlobStore) -> Iterator[QuerySummary]:
+    """Every query of a store, in no order; a folder that cannot be read is one with a problem.
+
+    Raises:
+        StoreError: The queries cannot be listed.
+    """
+    for folder in blobs.folders():
+        query_id = query_id_of(folder)
+        try:
+            files = QueryFiles.of(blobs, query_id)
+        except StoreError as exc:
+            yield QuerySummary(
+                query_id=query_id, problem="unsafe" if isinstance(exc, UnsafePathError) else "unreadable"
+            )
+            continue
+        changed_s = max(
+            (entry.modified_s for names in files.by_pointer.values() for entry in names.values()), default=None
+        )
+        yield QuerySummary(
+            query_id=query_id,
+            pointers=sum(meta_name(one) in names for one, names in files.by_pointer.items()),
+            bytes=sum(map(files.size, files.by_pointer)),
+            changed_at=None if changed_s is None else time_text(datetime.fromtimestamp(changed_s, UTC)),
+        )
+
+
+def newest_pointers(blobs: BlobStore, query_id: str, *, limit: int, offset: int, now: datetime) -> PointerPage:
+    """The pointers of a query whose files changed last; reads `limit` records.
+
+    A record that is damaged or expired is left out, so a page may be shorter than `limit` before the end.
+    """
+    files = QueryFiles.of(blobs, query_id)
+    changed = {
+        one: names[meta_name(one)].modified_s for one, names in files.by_pointer.items() if meta_name(one) in names
+    }
+    ordered = sorted(changed, key=lambda one: (-changed[one], one))
+    read = _read_metas(blobs, query_id, ordered[offset : offset + limit])
+    shown = [pointer for pointer in read if pointer and not has_expired(pointer, now)]
+    return PointerPage(pointers=tuple(sorted(shown, key=_age, reverse=True)), total=len(ordered))
+
+
+def find_pointers(
+    blobs: BlobStore,
+    words: str,
+    query_ids: Iterable[str],
+    *,
+    limit: int,
+    now: datetime,
+    progress: Callable[[int], object],
+) -> tuple[list[PointerMatch], int]:
+    """The pointers whose call or digest shares a word with a text, best first, and how many were searched.
+
+    A digest holds the first 500 characters of a result; what stands further behind is not searched.
+
+    Args:
+        blobs: Where the records are.
+        words: What to look for, in any form and case.
+        query_ids: Where to look; a query that cannot be read is passed over.
+        limit: Most matches.
+        now: Leaves out what has expired by then.
+        progress: Told how many were searched so far, after each query.
+    """
+    searched = 0
+
+    def rows() -> Iterator[tuple[str, dict[str, str]]]:
+        nonlocal searched
+        for query_id in query_ids:
+            with suppress(StoreError):
+                for pointer in read_pointers(blobs, QueryFiles.of(blobs, query_id)):
+                    if not has_expired(pointer, now):
+                        searched += 1
+                        call = f"{pointer.summary} {pointer.args} {' '.join(pointer.source_urls)}"
+                        yield f"{query_id}\n{pointer.pointer_id}", {"call": call, "digest": pointer.digest}
+            progress(searched)
+
+    with LexicalIndex({"call": 2.0, "digest": 1.0}) as index:
+        index.add_many(rows())
+        hits = index.search(words, limit=limit)
+    matches = []
+    for hit in hits:
+        query_id, _, pointer_id = hit.key.partition("\n")
+        matches += [
+            PointerMatch(score=hit.score, pointer=one) for one in _read_metas(blobs, query_id, [pointer_id]) if one
+        ]
+    return matches, searched
 
 
 def _fingerprint(entries: Mapping[str, BlobEntry]) -> int | None:

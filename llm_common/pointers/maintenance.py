@@ -162,18 +162,34 @@ class Maintenance:
         Raises:
             StoreError: The queries cannot be listed.
         """
+        counts = self._walk(lambda query_id: self._collect_query(query_id, now), stopped)
+        counts["forgotten"] = self._tombstones.prune(now=now)
+        return GcReport(**counts)
+
+    def garbage(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
+        """What `gc` would remove; changes nothing, and does not look at what is to be forgotten.
+
+        Args:
+            now: As for `gc`.
+            stopped: As for `gc`.
+
+        Raises:
+            StoreError: The queries cannot be listed.
+        """
+        return GcReport(**self._walk(lambda query_id: self._garbage_of(query_id, now), stopped))
+
+    def _walk(self, count: Callable[[str], Counter[str]], stopped: Callable[[], bool]) -> Counter[str]:
         counts = Counter[str]()
         for query_id in map(query_id_of, self._records.blobs.folders()):
             if stopped():
                 break
             counts["queries"] += 1
             try:
-                counts += self._collect_query(query_id, now)
+                counts += count(query_id)
             except StoreError as exc:
                 counts["passed_over"] += 1
                 _log.warning("a query was passed over while collecting garbage: %s", type(exc).__name__)
-        counts["forgotten"] = self._tombstones.prune(now=now)
-        return GcReport(**counts)
+        return counts
 
     def verify(self, *, repair: bool, now: datetime, stopped: Callable[[], bool]) -> StoreReport:
         """What is wrong.
@@ -217,6 +233,27 @@ class Maintenance:
         if files.is_empty:
             self._records.blobs.remove_folder(folder_of(query_id))
         return counts
+
+    def _garbage_of(self, query_id: str, now: datetime) -> Counter[str]:
+        """What `_collect_query` would count."""
+        files = self._scan(query_id)
+        leftovers = self._records.leftovers(files, now=now)
+        if leftovers:  # or a writer at work
+            with self._records.quiet(query_id):
+                files = self._scan(query_id)
+                leftovers = self._records.leftovers(files, now=now)
+        kinds, expired = Counter(leftovers.values()), self._expired(files, now)
+        gone = {name: entry.size for one in expired for name, entry in files.by_pointer[one].items()}
+        gone |= {name: files.by_pointer[owner_of(name) or ""][name].size for name in leftovers} | dict(
+            files.temporaries
+        )
+        return Counter(
+            leftovers=kinds["leftover_next"],
+            orphans=kinds["orphan_result"],
+            expired=len(expired),
+            temporaries=len(files.temporaries),
+            freed_bytes=sum(gone.values()),
+        )
 
     def _collect(self, transaction: Transaction, query_id: str, now: datetime) -> Counter[str]:
         """Removes the garbage of a query; counts what goes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 
@@ -44,6 +45,41 @@ def open_sqlite(
             connection.close()
             raise
         return connection
+
+
+def open_sqlite_to_read(path: Path, *, application_id: int, version: int, lock_timeout_s: float) -> sqlite3.Connection:
+    """A connection to a file that is there, which changes neither the file nor its log.
+
+    Where the file has a write-ahead log, its writers are followed, and SQLite makes the log's index if it is missing.
+    Without a log the file is taken as it is: what another process begins to write meanwhile may not be seen.
+
+    Args:
+        path: The file.
+        application_id: Marks files of this kind.
+        version: Of the statements that the caller reads it by.
+        lock_timeout_s: Seconds to wait while another process writes.
+
+    Raises:
+        StoreError: There is no such file, or it is damaged, of another kind or of another version.
+    """
+    with sqlite_errors_as_store_errors(path):
+        if not path.is_file():
+            raise StoreError(f"{path} is not there; name the file of a memory")
+        log = path.with_name(f"{path.name}-wal")
+        mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+        address = f"file:{quote(str(path))}?{mode}"
+        connection = sqlite3.connect(
+            address, uri=True, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            found = _version(connection, application_id, version)
+        except BaseException:
+            connection.close()
+            raise
+        if found == version:
+            return connection
+        connection.close()
+        raise StoreError(f"{path} is of the older version {found}; open it once to write, which migrates it")
 
 
 @contextmanager

@@ -1,28 +1,53 @@
-"""An exploration for people and for programs: the same facts as tables and as one JSON document."""
+"""An exploration for people and for programs: the same facts as tables and as one document."""
 
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.demo.exploration import Exploration
-from llm_common.cli.terminal import as_inert_json, safe_text
+from llm_common.cli.demo.exploration import CallRecord, Exploration, PointerRecord
+from llm_common.cli.documents import Document
+from llm_common.cli.terminal import safe_text
+from llm_common.plans import ExecutionPlan
 
 _MAX_ARG_CHARS = 60
 
 
-def as_json(exploration: Exploration, *, store: Path | None) -> str:
-    """The whole exploration as one JSON document, indented.
+class DemoDocument(Document):
+    """`demo`: what a run on a folder did; the fields are those of `Exploration`.
+
+    Attributes:
+        store: Folder of the stored outputs when they are kept, else None.
+    """
+
+    folder: str
+    files: int
+    skipped: int
+    question: str
+    tool_selector: str
+    context_selector: str
+    plan: ExecutionPlan
+    calls: tuple[CallRecord, ...]
+    problems: tuple[str, ...]
+    pointers: tuple[PointerRecord, ...]
+    selection: str
+    budget_chars: int
+    packed: str
+    seconds: dict[str, float]
+    store: str | None
+
+
+def demo_document(exploration: Exploration, *, store: Path | None) -> DemoDocument:
+    """The whole exploration as the document of the command.
 
     Args:
         exploration: What to print.
         store: Folder of the stored outputs when they are kept.
     """
-    facts = asdict(exploration)
-    facts["plan"] = exploration.plan.model_dump()
-    return as_inert_json(facts | {"store": str(store) if store else None})
+    facts = {field.name: getattr(exploration, field.name) for field in fields(exploration)}
+    return DemoDocument(**facts, store=str(store) if store else None)
 
 
 def show(exploration: Exploration, *, store: Path | None) -> None:
