@@ -65,6 +65,8 @@ def _diagnosis(store: "StoreHealth", endpoint: "EndpointReport | None", problems
             read()
         except ConfigError as exc:
             problems.append(exc.message)
+    if endpoint is not None:  # a key may stand in the wrong place
+        endpoint = endpoint.model_copy(update={"model": DEFAULT_REDACTOR.text(endpoint.model)})
     return Diagnosis(
         version=__version__,
         python=platform.python_version(),
@@ -102,7 +104,7 @@ def _variables() -> "tuple[VariableInForce, ...]":
         value, source = _env.in_force(variable)
         row = VariableInForce(
             name=variable.name,
-            value=value and DEFAULT_REDACTOR.text(value),  # a key may stand in the wrong place
+            value=value and DEFAULT_REDACTOR.text(value),
             default=variable.default or None,
             source=source,
             secret=variable.secret,

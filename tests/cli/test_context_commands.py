@@ -72,7 +72,10 @@ def test_a_long_list_is_shown_page_by_page(at: tuple[str, str]) -> None:
 
 def test_pointers_of_a_query_are_listed_newest_first(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
     document = run_json("context list", "user:7/q", *at)
-    assert {one["pointer_id"] for one in document["pointers"]} == {saved["sales"].pointer_id, saved["weather"].pointer_id}
+    assert {one["pointer_id"] for one in document["pointers"]} == {
+        saved["sales"].pointer_id,
+        saved["weather"].pointer_id,
+    }
     times = [one["created_at"] for one in document["pointers"]]
     assert times == sorted(times, reverse=True)
 
@@ -126,7 +129,9 @@ def test_a_long_result_is_read_in_pieces_or_whole(at: tuple[str, str], saved: di
     assert "goes on" in run("context", "read", *arguments, "--limit-tokens", "300").stderr
 
 
-def test_pointers_are_found_by_their_call_and_their_result(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_pointers_are_found_by_their_call_and_their_result(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
     assert run_json("context search", "snowing", *at)["matches"][0]["pointer"]["tool_name"] == "weather_forecast"
     document = run_json("context search", "sales reports", "--query", "user:7/q", *at)
     assert document["matches"][0]["pointer"]["pointer_id"] == saved["sales"].pointer_id
@@ -157,7 +162,12 @@ def test_gc_says_what_would_go_before_it_goes(store: FileContextPointerStore, at
     assert state(store.base_dir) == before
     done = run_json("context gc", *at)
     assert planned["report"] == done["report"]
-    assert (done["report"]["expired"], done["report"]["orphans"], planned["dry_run"], done["dry_run"]) == (1, 1, True, False)
+    assert (done["report"]["expired"], done["report"]["orphans"], planned["dry_run"], done["dry_run"]) == (
+        1,
+        1,
+        True,
+        False,
+    )
     assert not orphan.exists()
     assert {one["query_id"] for one in run_json("context list", *at)["queries"]} == {"user:7/q", "hostile"}
     assert run("context", "gc", *at).stderr == "Freed 0 bytes.\n"
@@ -209,7 +219,10 @@ def test_reading_changes_nothing(
 
 
 def test_a_store_of_another_user_can_be_read(
-    store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer], monkeypatch: pytest.MonkeyPatch
+    store: FileContextPointerStore,
+    at: tuple[str, str],
+    saved: dict[str, ContextPointer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     os.chmod(store.base_dir, 0o777)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from llm_common.cli.app import app
 from llm_common.folders import pack_folder
+from tests.cli.running import check
 from tests.folders.tree import PROGRAM, write
 
 RUN = [sys.executable, "-c", PROGRAM, "pack"]
@@ -51,6 +52,7 @@ def run(cache: Path, *arguments: str | Path, code: int = 0) -> Result:
 
 def run_json(cache: Path, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(run(cache, *arguments, "--json", code=code).stdout)
+    check("pack", document)
     return document
 
 
@@ -81,18 +83,18 @@ def test_without_a_path_this_folder_is_packed(cache: Path, tree: Path, monkeypat
     assert paths(run_json(cache, "serve a port"))[0] == "src/server.py"
 
 
-def test_an_empty_folder_gives_nothing_and_ends_with_1(cache: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_gives_nothing_and_ends_with_3(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    result = run(cache, "anything", tmp_path / "empty", code=1)
+    result = run(cache, "anything", tmp_path / "empty", code=3)
     assert result.stdout.strip() == ""
     assert "Nothing was packed: no file was left to search" in result.stderr
 
 
 def test_nothing_that_matches_packs_nothing_and_says_so_u_b9(cache: Path, tree: Path) -> None:
-    result = run(cache, "xylophone", tree, code=1)
+    result = run(cache, "xylophone", tree, code=3)
     assert result.stdout.strip() == ""
     assert "none of 4 files has a word of the question" in result.stderr
-    assert "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=1).stderr
+    assert "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=3).stderr
 
 
 def test_the_number_of_files_is_limited(cache: Path, tree: Path) -> None:
@@ -156,7 +158,7 @@ def test_a_full_disk_behind_stdout_is_named(cache: Path, tree: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert result.returncode == 2
+    assert result.returncode == 1
     assert "stdout cannot be written" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -167,7 +169,7 @@ def test_a_reader_that_is_gone_ends_the_command_quietly(cache: Path, tree: Path)
     os.close(read)
     result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write_end)
-    assert result.returncode == 1
+    assert result.returncode == 141
     assert result.stderr == ""
 
 

@@ -15,7 +15,10 @@ SHAPES: dict[str, object] = {
     "a list of MCP": [WEATHER],
     "an MCP answer": {"jsonrpc": "2.0", "id": 1, "result": {"tools": [WEATHER]}},
     "chat completions": [
-        {"type": "function", "function": {"name": "get_weather", "description": WEATHER["description"], "parameters": CITY}}
+        {
+            "type": "function",
+            "function": {"name": "get_weather", "description": WEATHER["description"], "parameters": CITY},
+        }
     ],
     "an object of tools": {"tools": [{**WEATHER, "input_schema": CITY}]},
 }
@@ -37,7 +40,10 @@ def test_every_shape_of_definitions_is_read_alike(tmp_path: Path, shape: str) ->
 
 
 def many() -> list[dict[str, Any]]:
-    return [WEATHER, *({"name": f"tool_{n}", "description": f"Sells stock number {n}.", "inputSchema": CITY} for n in range(5))]
+    return [
+        WEATHER,
+        *({"name": f"tool_{n}", "description": f"Sells stock number {n}.", "inputSchema": CITY} for n in range(5)),
+    ]
 
 
 def test_tools_are_listed_page_by_page(tmp_path: Path) -> None:

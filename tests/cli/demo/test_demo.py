@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.cli.app import app
+from tests.cli.running import check
 from tests.folders.tree import PROGRAM
 
 STANDARD_JSON = Path(json.__file__).parent
@@ -44,6 +45,7 @@ def run(*arguments: str | Path, code: int = 0) -> str:
 
 def run_json(*arguments: str | Path, code: int = 0) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(run(*arguments, "--json", code=code))
+    check("demo", document)
     return document
 
 

@@ -1,0 +1,126 @@
+"""The frame that all commands share: their page, their documents, their codes, and how they behave in a shell."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from llm_common.cli.app import app
+from llm_common.cli.documents import documents
+from llm_common.cli.terminal import ExitCode
+from tests.cli.running import DOCS, run
+from tests.folders.tree import PROGRAM
+from tools import cli_reference
+
+DOCUMENTED_ELSEWHERE = {"trace", "gateway"}  # their rooms have schemas of their own
+REFRESH = "run python tools/cli_reference.py, and look at what changed"
+
+
+def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*names, name))
+    if not hasattr(command, "commands"):
+        yield " ".join(names), command
+
+
+COMMANDS = {
+    name: command
+    for name, command in commands(typer.main.get_command(app))
+    if name.split()[0] not in DOCUMENTED_ELSEWHERE
+}
+
+
+def test_the_page_is_made_from_the_help() -> None:
+    assert cli_reference.page() == (DOCS / "cli.md").read_text(encoding="utf-8"), REFRESH
+
+
+def test_the_schema_is_made_from_the_documents() -> None:
+    assert cli_reference.schema() == (DOCS / "cli.schema.json").read_text(encoding="utf-8"), REFRESH
+
+
+def test_every_command_prints_a_document_that_is_published() -> None:
+    with_json = {name for name, command in COMMANDS.items() if any("--json" in each.opts for each in command.params)}
+    assert with_json == {*documents()} == {*COMMANDS}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_is_explained(name: str) -> None:
+    assert COMMANDS[name].help
+    assert not [each.name for each in COMMANDS[name].params if not getattr(each, "help", None)]
+
+
+def test_exit_codes_are_told_on_the_page() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert all(f"| {code.value} | {code.meaning} |" in page for code in ExitCode)
+
+
+def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for folder in ("user;7~sales", "user;7~weather", "other"):
+        (store / folder).mkdir(parents=True)
+
+    def completed(words: str) -> set[str]:
+        variables = {"_LLM_COMMON_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
+        shown = CliRunner().invoke(app, [], env=variables, prog_name="llm-common").stdout.replace("\\:", ":")
+        return {
+            word for word in ("context", "memory", "verify", "user:7/sales", "user:7/weather", "other") if word in shown
+        }
+
+    assert completed("llm-common ") >= {"context", "memory"}
+    assert completed("llm-common context ver") == {"verify"}
+    assert completed(f"llm-common context list --store {store} user") == {"user:7/sales", "user:7/weather"}
+
+
+def test_no_color_leaves_colours_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLM_COMMON_TIMEOUT_S", "soon")
+    monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
+    coloured = CliRunner().invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm"}).stdout
+    plain = (
+        CliRunner()
+        .invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": "1"})
+        .stdout
+    )
+    assert "\x1b[31m" in coloured
+    assert "\x1b[3" not in plain
+    assert "Problem: " in plain
+
+
+def test_a_process_ends_quietly_when_its_reader_is_gone(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"query{number}").mkdir()
+    command = [sys.executable, "-c", PROGRAM, "context", "list", "--store", str(tmp_path)]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:
+    (tmp_path / "query").mkdir()
+    command = [sys.executable, "-c", PROGRAM, "context", "list", "--store", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == "stdout cannot be written (No space left on device).\n"
+
+
+def test_help_imports_no_model_and_no_store() -> None:
+    program = f"{PROGRAM.replace('main()', 'sys.argv = [chr(99), chr(45) + chr(104)]; atexit.register(tell); main()')}"
+    program = f"import atexit, sys\ndef tell(): sys.stderr.write(' '.join(sys.modules))\n{program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {*done.stderr.split()}
+    assert "llm_common.cli.app" in loaded
+    assert not loaded & {"httpx", "pydantic", "sqlite3", "llm_common.pointers.store", "llm_common.cli.documents"}
+
+
+def test_a_command_without_arguments_shows_its_help() -> None:
+    assert "verify" in run("context", code=2).output
