@@ -5,6 +5,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 from typer.cli import get_docs_for_click
@@ -34,8 +35,8 @@ what a pipe or a file gets is as it is.
 def page() -> str:
     """The page as it should be."""
     command = typer.main.get_command(app)
-    with command.make_context("llm-common", [], resilient_parsing=True) as context:
-        shown = get_docs_for_click(obj=command, ctx=context, name="llm-common", title="Commands", indent=1)
+    context: Any = command.make_context("llm-common", [], resilient_parsing=True)
+    shown = get_docs_for_click(obj=command, ctx=context, name="llm-common", title="Commands", indent=1)
     codes = "".join(f"| {code.value} | {code.meaning} |\n" for code in ExitCode)
     told = ", ".join(f"`{name}`" for name in documents())
     lines = (line.rstrip() for line in shown.replace(" INTEGER RANGE", "").splitlines())

@@ -43,6 +43,7 @@ _Memory = Annotated[
         "its password to PGPASSWORD or ~/.pgpass: others see the arguments of a command.",
     ),
 ]
+_Schema = Annotated[str, typer.Option(metavar="NAME", help="Where the tables of PostgreSQL are.")]
 _Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="A session.")]
 _User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose; none means sessions without a user.")]
 
@@ -53,6 +54,7 @@ def list_(
     *,
     session: _Session = None,
     user: _User = None,
+    schema: _Schema = "llm_common",
     limit: Limit = 50,
     offset: Offset = 0,
     json: AsJson = False,
@@ -65,11 +67,11 @@ def list_(
     from llm_common.memory.overview import list_events, list_sessions
 
     async def sessions() -> "tuple[list[SessionSummary], int]":
-        async with _opened(source, read_only=True) as opened:
+        async with _opened(source, schema, read_only=True) as opened:
             return await list_sessions(opened, user=user, limit=limit, offset=offset)
 
     async def events() -> "tuple[list[KeptEvent], int]":
-        async with _opened(source, read_only=True) as opened:
+        async with _opened(source, schema, read_only=True) as opened:
             return await list_events(opened, session_id=session, user=user, limit=limit, offset=offset)
 
     if session is None:
@@ -103,6 +105,7 @@ def search(
     user: _User = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="Only facts under this key.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Superseded and expired events too.")] = False,
+    schema: _Schema = "llm_common",
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
@@ -120,7 +123,7 @@ def search(
     )
 
     async def hits() -> "list[MemoryHit]":
-        async with _opened(source, read_only=True) as opened:
+        async with _opened(source, schema, read_only=True) as opened:
             return await opened.retrieve(words, limit, filters)
 
     found = asyncio.run(hits())
@@ -140,6 +143,7 @@ def forget(
     session: _Session = None,
     user: _User = None,
     event: Annotated[str | None, typer.Option("--id", metavar="ID", help="An event; list shows the ids.")] = None,
+    schema: _Schema = "llm_common",
     yes: Yes = False,
     dry_run: DryRun = False,
     json: AsJson = False,
@@ -155,11 +159,11 @@ def forget(
         raise typer.BadParameter("name a --session, a --user or an --id")
 
     async def count() -> int:
-        async with _opened(source, read_only=True) as opened:
+        async with _opened(source, schema, read_only=True) as opened:
             return (await list_events(opened, session_id=session, user=user, id=event, limit=1))[1]
 
     async def erase() -> int:
-        async with _opened(source, read_only=False) as opened:
+        async with _opened(source, schema, read_only=False) as opened:
             return await opened.forget(session_id=session, user=user, id=event)
 
     number = asyncio.run(count())
@@ -173,7 +177,9 @@ def forget(
     say(f"Would erase {number:,} events." if dry_run else f"Erased {number:,} events.")
 
 
-def _opened(source: str, *, read_only: bool) -> "AbstractAsyncContextManager[SqliteMemory | PostgresMemory]":
+def _opened(
+    source: str, schema: str, *, read_only: bool
+) -> "AbstractAsyncContextManager[SqliteMemory | PostgresMemory]":
     """The memory; a file has to be there.
 
     Raises:
@@ -184,7 +190,7 @@ def _opened(source: str, *, read_only: bool) -> "AbstractAsyncContextManager[Sql
     if "://" in source or ("=" in source and not path.exists()):
         from llm_common.memory import PostgresMemory
 
-        return PostgresMemory(source, read_only=read_only)
+        return PostgresMemory(source, schema=schema, read_only=read_only)
     if not path.is_file():
         end(f"There is no memory at {path}; name its file.", ExitCode.NOTHING)
     from llm_common.memory.sqlite import SqliteMemory

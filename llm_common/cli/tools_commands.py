@@ -2,6 +2,7 @@
 
 import asyncio
 import json as json_lib
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,8 +25,6 @@ from llm_common.cli.terminal import (
 from llm_common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from llm_common.tools.definitions import ToolDefinition
 
 # A command imports what only it needs when it runs: `--help` and completion answer at once.
@@ -146,7 +145,7 @@ def _read(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
     return read_definitions(document)
 
 
-def _of_servers(source: Path) -> "list[Mapping[str, Any]]":
+def _of_servers(source: Path) -> list[Mapping[str, Any]]:
     """What the servers of an `mcpServers` file answer when they are asked for their tools.
 
     Raises:

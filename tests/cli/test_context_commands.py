@@ -27,9 +27,9 @@ def store(tmp_path: Path) -> FileContextPointerStore:
 @pytest.fixture
 def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
     async def save() -> dict[str, ContextPointer]:
-        async def one(query_id: str, tool: str, result: object, **facts: float) -> ContextPointer:
+        async def one(query_id: str, tool: str, result: object, ttl_s: float | None = None) -> ContextPointer:
             args = {"query": f"{tool} of the year", "q": HOSTILE}
-            return await store.save(query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, **facts)
+            return await store.save(query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, ttl_s=ttl_s)
 
         return {
             "sales": await one("user:7/q", "sales_report", SALES),
@@ -117,14 +117,11 @@ def test_a_long_result_is_read_in_pieces_or_whole(at: tuple[str, str], saved: di
     arguments = ["user:7/q", saved["sales"].pointer_id, *at]
     whole = run("context", "read", *arguments, "--whole").stdout
     assert json.loads(whole) == SALES
-    pieces, cursor = "", None
-    while True:
-        more = ["--cursor", cursor] if cursor else []
-        document = run_json("context read", *arguments, "--limit-tokens", "300", *more)
+    document = run_json("context read", *arguments, "--limit-tokens", "300")
+    pieces = document["text"]
+    while document["cursor"]:
+        document = run_json("context read", *arguments, "--limit-tokens", "300", "--cursor", document["cursor"])
         pieces += document["text"]
-        cursor = document["cursor"]
-        if cursor is None:
-            break
     assert pieces == whole.rstrip("\n")
     assert "goes on" in run("context", "read", *arguments, "--limit-tokens", "300").stderr
 
@@ -225,7 +222,7 @@ def test_a_store_of_another_user_can_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    os.chmod(store.base_dir, 0o777)
+    store.base_dir.chmod(0o777)
     assert run_json("context list", *at)["total"] == 3
     assert "Snow" in run("context", "read", "user:7/q", saved["weather"].pointer_id, *at).stdout
     assert run_json("context verify", *at)["clean"] is True

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_common.core.models import MessageRole
 from llm_common.errors import StoreError
 from llm_common.memory import Event, SqliteMemory
 from tests.cli.running import run, run_json
@@ -23,7 +24,7 @@ def memory(tmp_path: Path) -> Path:
             await kept.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
             await kept.append_event("s1", Event(text="It is Rome now"), user="ann", key="address")
             await kept.append_event("s2", Event(text="I like tea", metadata={"mood": "calm"}), user="ann")
-            await kept.append_event("s1", Event(text=HOSTILE, role="assistant"))
+            await kept.append_event("s1", Event(text=HOSTILE, role=MessageRole.ASSISTANT))
 
     asyncio.run(fill())
     return path

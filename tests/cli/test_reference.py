@@ -67,7 +67,7 @@ def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
 
     def completed(words: str) -> set[str]:
         variables = {"_LLM_COMMON_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
-        shown = CliRunner().invoke(app, [], env=variables, prog_name="llm-common").stdout.replace("\\:", ":")
+        shown = CliRunner().invoke(app, [], env=variables, prog_name="llm-common").stdout.replace("\\", "")
         return {
             word for word in ("context", "memory", "verify", "user:7/sales", "user:7/weather", "other") if word in shown
         }

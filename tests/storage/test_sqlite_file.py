@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import LockTimeoutError, StoreError
-from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
+from llm_common.storage.sqlite_file import (
+    open_sqlite,
+    open_sqlite_to_read,
+    sqlite_errors_as_store_errors,
+    transaction,
+)
 
 FIRST = ("CREATE TABLE rain (day TEXT) STRICT",)
 SECOND = ("ALTER TABLE rain ADD COLUMN litres REAL NOT NULL DEFAULT 0",)
@@ -80,3 +85,32 @@ def test_damage_and_a_folder_are_store_errors_without_contents(tmp_path: Path) -
         opened(tmp_path, FIRST)
     with pytest.raises(StoreError, match="permissions"):
         opened(tmp_path / "text" / "below.db", FIRST)
+
+
+def read(path: Path, *, version: int) -> sqlite3.Connection:
+    return open_sqlite_to_read(path, application_id=7, version=version, lock_timeout_s=5.0)
+
+
+def test_a_file_opened_to_read_shows_what_its_log_holds(tmp_path: Path) -> None:
+    path = tmp_path / "a file?.db"
+    with closing(opened(path, FIRST)) as writer:
+        writer.execute("INSERT INTO rain VALUES ('monday')")
+        with closing(read(path, version=1)) as reader:
+            assert reader.execute("SELECT day FROM rain").fetchall() == [("monday",)]
+            with pytest.raises(sqlite3.OperationalError):
+                reader.execute("INSERT INTO rain VALUES ('tuesday')")
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    with closing(read(path, version=1)) as reader:
+        assert reader.execute("SELECT day FROM rain").fetchall() == [("monday",)]
+        assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+def test_reading_neither_makes_nor_migrates_a_file(tmp_path: Path) -> None:
+    opened(tmp_path / "rain.db", FIRST).close()
+    with pytest.raises(StoreError, match="older version 1"):
+        read(tmp_path / "rain.db", version=2)
+    with pytest.raises(StoreError, match="is not there"):
+        read(tmp_path / "absent.db", version=1)
+    with pytest.raises(StoreError, match="another kind"):
+        open_sqlite_to_read(tmp_path / "rain.db", application_id=8, version=1, lock_timeout_s=5.0)
+    assert [each.name for each in tmp_path.iterdir()] == ["rain.db"]

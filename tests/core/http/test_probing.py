@@ -37,7 +37,7 @@ async def able(wire: Wire) -> None:
                 }
                 await wire.send(response(200, json.dumps({"id": "1", "model": "m", "choices": [choice]}).encode()))
             case "stream":
-                parts = [
+                parts: list[dict[str, object]] = [
                     {"choices": [{"delta": {"content": "yes"}}]},
                     {"choices": [{"delta": {}, "finish_reason": "stop"}]},
                 ]
