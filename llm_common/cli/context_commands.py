@@ -84,7 +84,7 @@ _Pointer = Annotated[
 def list_(
     query: Annotated[
         str | None,
-        typer.Argument(metavar="[QUERY]", help="Lists the pointers of this query.", autocompletion=_complete_query),
+        typer.Argument(metavar="QUERY", help="Lists the pointers of this query.", autocompletion=_complete_query),
     ] = None,
     *,
     store: _Store = None,

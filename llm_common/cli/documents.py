@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from llm_common.core.http.probing import EndpointReport
 from llm_common.memory.overview import KeptEvent, SessionSummary
@@ -338,9 +338,23 @@ class PackDocument(Document):
 
 
 def documents() -> dict[str, TypeAdapter[Any]]:
-    """What each command prints, by its name."""
-    from llm_common.cli.demo.exploration_view import DemoDocument  # noqa: PLC0415 - the whole library
+    """What each command prints, by its name; needs the extra `mcp`."""
+    # The whole library; a command needs a part of it.
+    from llm_common.cli.demo.exploration_view import DemoDocument  # noqa: PLC0415
+    from llm_common.mcp.serving import GatewayReport  # noqa: PLC0415
+    from llm_common.trace.account import Unseen  # noqa: PLC0415
+    from llm_common.trace.differing import StepDiff  # noqa: PLC0415
+    from llm_common.trace.replaying import Replayed  # noqa: PLC0415
 
+    shown_trace = create_model(
+        "ShownTrace",
+        __base__=Document,
+        __doc__="`trace show`: what concerns the run, what was not seen, and the lines of docs/trace.schema.json.",
+        run=(str, ...),
+        notes=(tuple[str, ...], ...),
+        unseen=(tuple[Unseen, ...], ...),
+        lines=(tuple[dict[str, Any], ...], ...),
+    )
     kinds: dict[str, Any] = {
         "context list": QueryPage | PointersOfQuery,
         "context show": ShownPointer,
@@ -358,6 +372,11 @@ def documents() -> dict[str, TypeAdapter[Any]]:
         "doctor": Diagnosis,
         "pack": PackDocument,
         "demo": DemoDocument,
+        "trace show": shown_trace,
+        "trace diff": create_model("ComparedTraces", __base__=Document, steps=(tuple[StepDiff, ...], ...)),
+        "trace replay": create_model("ReplayedTrace", __base__=Document, choices=(tuple[Replayed, ...], ...)),
+        "gateway status": list[GatewayReport],
+        "gateway doctor": GatewayReport,
     }
     return {name: TypeAdapter(kind) for name, kind in kinds.items()}
 

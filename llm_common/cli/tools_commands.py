@@ -3,7 +3,6 @@
 import asyncio
 import json as json_lib
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,18 +151,17 @@ def _of_servers(source: Path) -> list[Mapping[str, Any]]:
         ConfigError: The extra is missing, or the file cannot be used.
     """
     try:
-        mcp: Any = import_module("llm_common.mcp")
-        config = mcp.GatewayConfig.from_files(source, threshold_tokens=None, memory_only=True)
-        opened = mcp.mcp_tools
+        from llm_common.mcp import GatewayConfig, mcp_tools
     except ImportError as exc:
         raise ConfigError(
             f"{source} names servers, and asking them needs {exc.name}: run pip install 'llm-common[mcp]', or name a "
             "file of definitions",
             variable="FILE",
         ) from exc
+    config = GatewayConfig.from_files(source, threshold_tokens=None, memory_only=True)
 
     async def ask() -> list[Mapping[str, Any]]:
-        async with opened(config) as registry:
+        async with mcp_tools(config) as registry:
             return [
                 {"name": one.name, "description": one.description, "parameters": one.parameters} for one in registry
             ]
