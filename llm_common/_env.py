@@ -6,7 +6,7 @@ Declares every variable once, with its default and its meaning; a test compares 
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -121,11 +121,8 @@ VARIABLES: tuple[Variable, ...] = (
 
 def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "default", "unset"]]:
     """The value of a variable and where it comes from, to show it; the value of a secret is None."""
-    text = read_text(variable)
-    source: Literal["environment", "default", "unset"] = "default" if text else "unset"
-    if os.environ.get(variable.name, "").strip():
-        source = "environment"
-    return (None if variable.secret else text), source
+    given, text = read_text(replace(variable, default="")), read_text(variable)
+    return None if variable.secret else text, "environment" if given else "default" if text else "unset"
 
 
 def read_text(variable: Variable) -> str | None:

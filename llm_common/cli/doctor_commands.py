@@ -44,7 +44,7 @@ def doctor(
     problems: list[str] = []
     with show_progress("Verifying the store", silent=json) as progress:
         store = _store_health(problems, quick=quick)
-        progress("Asking the endpoint", 0, 0)
+        progress("Calling the endpoint", 0, 0)
         endpoint = _endpoint(problems, offline=offline)
     found = _diagnosis(store, endpoint, problems)
     if json:

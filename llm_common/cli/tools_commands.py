@@ -139,7 +139,7 @@ def _read(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{source} is not JSON; correct it", variable="FILE") from exc
     if isinstance(document, dict) and any(isinstance(document.get(key), dict) for key in _SERVER_KEYS):
-        with show_progress("Asking the servers", silent=silent):
+        with show_progress("Starting the servers", silent=silent):
             return read_definitions(_of_servers(source))
     return read_definitions(document)
 
