@@ -104,7 +104,7 @@ def list_(
         if json:
             print_document(QueryPage(store=where, total=total, queries=shown))
         else:
-            rows = ((one.query_id, one.pointers, one.bytes, one.changed_at, one.problem) for one in shown)
+            rows = ((one.query_id, one.pointers, one.bytes, (one.changed_at or "")[:19], one.problem) for one in shown)
             print_rows({"Query": str, "Pointers": int, "Bytes": int, "Changed": str, "Problem": str}, rows)
     else:
         page = opened.newest(query_id=query, limit=limit, offset=offset)

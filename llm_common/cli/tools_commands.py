@@ -154,7 +154,7 @@ def _of_servers(source: Path) -> list[Mapping[str, Any]]:
         from llm_common.mcp import GatewayConfig, mcp_tools
     except ImportError as exc:
         raise ConfigError(
-            f"{source} names servers, and asking them needs {exc.name}: run pip install 'llm-common[mcp]', or name a "
+            f"{source} names servers, and their tools need {exc.name}: run pip install 'llm-common[mcp]', or name a "
             "file of definitions",
             variable="FILE",
         ) from exc

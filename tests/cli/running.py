@@ -11,6 +11,7 @@ from llm_common.cli.app import app
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 SCHEMA = json.loads((DOCS / "cli.schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
 
 
 def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Result:
@@ -31,5 +32,5 @@ def run_json(command: str, *arguments: str | Path, code: int = 0) -> dict[str, A
 def check(command: str, document: dict[str, Any]) -> None:
     """Fails unless the document fits the published schema of its command."""
     assert command in SCHEMA["properties"]
-    problems = [error.message for error in jsonschema_rs.validator_for(SCHEMA).iter_errors({command: document})]
+    problems = [error.message for error in VALIDATOR.iter_errors({command: document})]
     assert not problems

@@ -69,12 +69,20 @@ def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> 
     assert "LLM_COMMON_TIMEOUT_S\t12\tenvironment" in run("doctor").stdout
 
 
-@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "LLM_COMMON_MODEL", "LLM_COMMON_DECISION_MODEL"])
-def test_a_key_is_never_shown_also_where_none_belongs(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    monkeypatch.setenv(variable, KEY)
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("OPENAI_API_KEY", KEY),
+        ("LLM_COMMON_API_KEY", "correct-horse"),
+        ("LLM_COMMON_MODEL", KEY),
+        ("LLM_COMMON_DECISION_MODEL", KEY),
+    ],
+)
+def test_a_key_is_never_shown_also_where_none_belongs(monkeypatch: pytest.MonkeyPatch, variable: str, key: str) -> None:
+    monkeypatch.setenv(variable, key)
     monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
     result = run("doctor", "--offline")
-    assert KEY not in result.output + str(run_json("doctor", "--offline"))
+    assert key not in result.output + str(run_json("doctor", "--offline"))
     assert f"{variable}\t" in result.stdout
 
 

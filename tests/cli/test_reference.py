@@ -99,16 +99,6 @@ def test_a_process_ends_quietly_when_its_reader_is_gone(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, "")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:
-    (tmp_path / "query").mkdir()
-    command = [sys.executable, "-c", PROGRAM, "context", "list", "--store", str(tmp_path)]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == ExitCode.FAILED
-    assert done.stderr == "stdout cannot be written (No space left on device).\n"
-
-
 def test_help_imports_no_client_and_no_store() -> None:
     program = f"{PROGRAM.replace('main()', 'sys.argv = [chr(99), chr(45) + chr(104)]; atexit.register(tell); main()')}"
     program = f"import atexit, sys\ndef tell(): sys.stderr.write(' '.join(sys.modules))\n{program}"

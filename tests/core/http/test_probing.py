@@ -77,6 +77,7 @@ async def test_a_plain_endpoint_says_what_it_did_instead() -> None:
     assert report.answers
     assert works(report) == {"json_schema": False, "tools": False, "logprobs": False, "stream": True}
     assert all(one.note for one in report.formats if not one.works)
+    assert report.formats[0].note == "refused"
 
 
 @pytest.mark.parametrize("status", [401, 500])
