@@ -79,7 +79,7 @@ def open_sqlite_to_read(path: Path, *, application_id: int, version: int, lock_t
         if found == version:
             return connection
         connection.close()
-        raise StoreError(f"{path} is of the older version {found}; open it once to write, which migrates it")
+        raise StoreError(f"{path} is of the older version {found}; let a program write to it once, which migrates it")
 
 
 @contextmanager
