@@ -25,7 +25,7 @@ install: .venv/.installed ## set up .venv with everything that tests and the dem
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
 	@touch $@
 
-demo: .venv/.installed ## run the main job on this repository: choose tools, keep outputs, pack what matters
+demo: .venv/.installed ## ask an agent five questions over public data, and show its prompts; DEMO=path explores a folder
 	@$(BIN)/llm-common demo $(DEMO)
 
 test: .venv/.installed ## run the tests, about a minute on two cores; CASES=tests/core names some

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,9 +24,13 @@ from llm_common.cli.terminal import (
     print_text,
     show_progress,
     stderr_console,
+    stdout_console,
 )
 from llm_common.cli.tools_commands import tools
 from llm_common.cli.trace_commands import trace_app
+
+if TYPE_CHECKING:
+    from llm_common.cli.demo.five_questions_view import QuestionsDocument
 
 # Commands import what only they need when they run: `--help` answers at once.
 # ruff: noqa: PLC0415
@@ -88,36 +92,86 @@ _MinScore = Annotated[
 @app.command()
 def demo(
     folder: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="PATH",
+            metavar="[PATH]",
             exists=True,
             file_okay=False,
             readable=True,
-            help="Folder to explore.",
-            show_default="this one",
+            help="Folder to explore instead.",
+            show_default=False,
         ),
-    ] = Path(),
+    ] = None,
     *,
     query: Annotated[
         str, typer.Option(metavar="TEXT", help="Question about the folder.", show_default="what it is about")
     ] = "",
     budget: Annotated[
-        int, typer.Option(metavar="CHARS", min=0, max=1_000_000, help="Most characters of packed context.")
-    ] = 6_000,
+        int | None,
+        typer.Option(
+            metavar="CHARS", min=0, max=1_000_000, help="Most characters packed from the folder.", show_default="6000"
+        ),
+    ] = None,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            file_okay=False,
+            help="Where the pages and traces of the five questions go.",
+        ),
+    ] = Path("llm-common-demo"),
     json: AsJson = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")] = False,
 ) -> None:
-    """Explore a folder: choose tools, keep their outputs behind pointers, pack what answers the question.
+    """Ask an agent five questions over public data: what its tools return, and what of it a prompt needs.
 
-    Without a configured endpoint nothing leaves this machine: full-text ranking chooses. With LLM_COMMON_PROVIDER,
-    LLM_COMMON_BASE_URL or a provider's key set, the model chooses. Files are only read; outputs go to a temporary
-    folder that is removed at the end.
+    Each question shows the tokens of the prompt with and without this library, whether the data that the answer rests
+    on is in the prompt, and a page that says why. The command ends with 1 if something failed or is not in the prompt.
+
+    With PATH the agent explores that folder: chooses tools, keeps their outputs behind pointers, packs what answers the
+    question. Files are only read.
+
+    Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and nothing answers. With
+    LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key set, the model chooses and answers. Outputs go to a
+    temporary folder that is removed at the end.
     """
+    with _store_folder(keep=keep) as store:
+        if folder is None and not query and budget is None:
+            failed = _ask_five_questions(output, store, json=json, keep=keep)
+        else:
+            failed = _explore(folder or Path(), query, 6_000 if budget is None else budget, store, json=json, keep=keep)
+    if failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _ask_five_questions(output: Path, store: Path, *, json: bool, keep: bool) -> bool:
+    """Whether something failed, after it was shown."""
+    from llm_common.cli.demo.five_questions import agent_from_env, ask_questions
+    from llm_common.cli.demo.five_questions_view import questions_document, show_questions
+    from llm_common.cli.demo.public_data import QUESTIONS
+
+    async def asked() -> "QuestionsDocument":
+        async with agent_from_env() as agent:
+            done = await ask_questions(QUESTIONS, agent, folder=output, work_dir=store, progress=progress)
+            return questions_document(done, model=agent.label, folder=output, store=store if keep else None)
+
+    with show_progress("Starting the agent", silent=json) as progress:
+        document = asyncio.run(asked())
+    if json:
+        print_document(document)
+    else:
+        show_questions(document, stdout_console())
+    return any(each.failed for each in document.questions)
+
+
+def _explore(folder: Path, query: str, budget: int, store: Path, *, json: bool, keep: bool) -> bool:
+    """Whether something failed, after it was shown."""
     from llm_common.cli.demo.exploration import explore
     from llm_common.cli.demo.exploration_view import demo_document, show
 
-    with _store_folder(keep=keep) as store, show_progress("Reading the folder", silent=json) as progress:
+    with show_progress("Reading the folder", silent=json) as progress:
         exploration = asyncio.run(
             explore(folder, question=query.strip(), budget_chars=budget, store_dir=store, progress=progress)
         )
@@ -126,8 +180,7 @@ def demo(
         print_document(demo_document(exploration, store=kept_store))
     else:
         show(exploration, store=kept_store)
-    if exploration.failed:
-        raise typer.Exit(ExitCode.FAILED)
+    return exploration.failed
 
 
 @app.command()

@@ -341,6 +341,7 @@ def documents() -> dict[str, TypeAdapter[Any]]:
     """What each command prints, by its name; needs the extra `mcp`."""
     # The whole library; a command needs a part of it.
     from llm_common.cli.demo.exploration_view import DemoDocument  # noqa: PLC0415
+    from llm_common.cli.demo.five_questions_view import QuestionsDocument  # noqa: PLC0415
     from llm_common.mcp.serving import GatewayReport  # noqa: PLC0415
     from llm_common.trace.account import Unseen  # noqa: PLC0415
     from llm_common.trace.differing import StepDiff  # noqa: PLC0415
@@ -371,7 +372,7 @@ def documents() -> dict[str, TypeAdapter[Any]]:
         "tools check": CheckedTools,
         "doctor": Diagnosis,
         "pack": PackDocument,
-        "demo": DemoDocument,
+        "demo": QuestionsDocument | DemoDocument,
         "trace show": shown_trace,
         "trace diff": create_model("ComparedTraces", __base__=Document, steps=(tuple[StepDiff, ...], ...)),
         "trace replay": create_model("ReplayedTrace", __base__=Document, choices=(tuple[Replayed, ...], ...)),

@@ -270,11 +270,11 @@ def test_a_process_shows_replacements_where_the_terminal_lacks_characters(tmp_pa
     assert result.stderr == ""
 
 
-def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path) -> None:
+def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         process = subprocess.Popen(
-            [*RUN, "demo", str(STANDARD_JSON)],
+            [*RUN, "demo", "--output", str(tmp_path / "pages")],
             env=os.environ | {"LLM_COMMON_BASE_URL": f"http://127.0.0.1:{port}/v1", "LLM_COMMON_MODEL": "small"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
