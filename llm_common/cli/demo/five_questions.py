@@ -114,7 +114,7 @@ class PromptKeeper(LLMClient):
         self.prompts.append("\n".join(str(message.content) for message in messages))
         if self._client is not None:
             return await self._client.chat_completion(messages, model, temperature, max_tokens, **options)
-        tokens = count_prompt_tokens(PromptBundle(history=messages))
+        tokens = count_prompt_tokens(PromptBundle(history=messages, tools_json_schema=options.get("tools")))
         return LLMResponse(
             id="none",
             model=_NO_MODEL,
