@@ -94,7 +94,7 @@ def demo(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[PATH]",
+            metavar="PATH",
             exists=True,
             file_okay=False,
             readable=True,
