@@ -61,7 +61,7 @@ class Asked:
         missing: Those that no prompt held.
         known: What a right answer says.
         answer: What the model answered; None without a model, and if it failed.
-        says_known: Whether the answer says what is known to be right; None without an answer.
+        unnamed: What of it the answer does not say; None without an answer.
         problem: What failed; "" if nothing did.
         page: The page of the run's trace; None if there is none.
         trace: The trace; None if there is none.
@@ -77,7 +77,7 @@ class Asked:
     missing: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
     answer: str | None = None
-    says_known: bool | None = None
+    unnamed: tuple[str, ...] | None = None
     problem: str = ""
     page: str | None = None
     trace: str | None = None
@@ -217,7 +217,7 @@ async def _ask(question: Question, agent: Agent, registry: ToolRegistry, *, work
         missing=question.missing_from("\n".join(client.prompts)),
         known=question.known,
         answer=text,
-        says_known=None if text is None else all(each in text.replace(",", "") for each in question.known),
+        unnamed=None if text is None else question.unnamed_in(text),
         problem=answer.problem or "; ".join(answer.failures),
         page=page,
         trace=kept_trace,

@@ -142,7 +142,7 @@ def _calls(asked: Asked) -> str:
 def _show_sum(console: Console, document: QuestionsDocument) -> None:
     without, used = document.tokens_without, document.tokens_with
     too_large = sum(each.tokens_without > _WINDOW for each in document.questions)
-    if without and used:
+    if 0 < used < without:
         saved = f"{used:,} tokens are sent instead of {without:,}: {used / without:.1%}."
         rest = (
             f" Without, {too_large} of the prompts would not fit a window of {_WINDOW:,} tokens." if too_large else ""
@@ -153,12 +153,12 @@ def _show_sum(console: Console, document: QuestionsDocument) -> None:
 
 def _show_answer(console: Console, number: int, asked: Asked) -> None:
     if asked.answer is not None:
-        style, verdict = ("green", "says") if asked.says_known else ("red", "does not say")
-        head = Text(f"Answer {number}, which {verdict} what is known to be right: ", style=style)
+        names = f"does not name {', '.join(asked.unnamed)}" if asked.unnamed else f"names {_known(asked)}"
+        head = Text(f"Answer {number}, which {names}: ", style="red" if asked.unnamed else "green")
         console.print(head + safe_text(one_line(asked.answer, max_chars=_MAX_ANSWER_CHARS)))
     if asked.problem:
         console.print(safe_text(f"Question {number}: {asked.problem}", style="red"))
-    for piece in asked.missing:
+    for piece in () if asked.problem else asked.missing:
         console.print(safe_text(f"Question {number}: the prompt does not hold {piece}", style="red"))
 
 

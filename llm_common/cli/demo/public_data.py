@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +43,11 @@ class Question:
         """The pieces of evidence that the text does not hold."""
         found = _without_spaces(text)
         return tuple(each for each in self.evidence if _without_spaces(each) not in found)
+
+    def unnamed_in(self, answer: str) -> tuple[str, ...]:
+        """What a right answer says and this one does not; "1.5" is not in "11.5", and "1,000" is 1000."""
+        plain = answer.replace(",", "")
+        return tuple(each for each in self.known if not re.search(rf"(?<![\d.]){re.escape(each)}(?!\.?\d)", plain))
 
 
 QUESTIONS = (

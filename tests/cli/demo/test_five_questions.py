@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 import re
 import socket
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from llm_common.cli.demo.five_questions import Agent, agent_from_env, ask_questions
+from llm_common.cli.demo.five_questions import Agent, Asked, agent_from_env, ask_questions
+from llm_common.cli.demo.five_questions_view import questions_document, show_questions
 from llm_common.cli.demo.public_data import QUESTIONS, Question, get_earthquakes, public_tools
 from llm_common.testing import ScriptedClient
 from llm_common.tools.registry import ToolRegistry
@@ -99,11 +102,17 @@ async def asked(*questions: Question, folder: Path, agent: Agent | None = None, 
         )
 
 
-async def test_evidence_that_no_prompt_holds_is_missed(tmp_path: Path) -> None:
-    elsewhere = Question(RAIN.text, RAIN.steps[1:], RAIN.evidence, RAIN.known)
-    [done] = await asked(elsewhere, folder=tmp_path)
-    assert done.outputs
-    assert (done.missing, done.failed, done.problem) == (RAIN.evidence, True, "")
+@pytest.mark.parametrize(
+    ("steps", "evidence"),
+    [(RAIN.steps[1:], RAIN.evidence), (RAIN.steps, ("New York,2012-08-03,0.0,",))],
+    ids=["no tool returned it", "a tool returned it"],
+)
+async def test_evidence_that_no_prompt_holds_is_missed(
+    tmp_path: Path, steps: tuple[str, ...], evidence: tuple[str, ...]
+) -> None:
+    [done] = await asked(Question(RAIN.text, steps, evidence, RAIN.known), folder=tmp_path)
+    assert len(done.outputs) == len(steps)
+    assert (done.missing, done.failed, done.problem) == (evidence, True, "")
 
 
 async def test_a_failing_question_ends_no_other(tmp_path: Path) -> None:
@@ -126,12 +135,35 @@ async def test_a_failing_tool_is_a_problem_of_its_question(tmp_path: Path) -> No
     assert done.missing == RAIN.evidence
 
 
-@pytest.mark.parametrize(("answer", "is_right"), [("118.9 mm.", True), ("It did not rain.", False)])
-async def test_a_models_answer_is_compared_with_the_known_one(tmp_path: Path, answer: str, *, is_right: bool) -> None:
+@pytest.mark.parametrize(
+    ("answer", "unnamed"),
+    [("118.9 mm.", ()), ("Rain: 118.9", ()), ("It did not rain.", RAIN.known), ("2118.9 or 118.95", RAIN.known)],
+)
+async def test_a_models_answer_is_compared_with_the_known_one(
+    tmp_path: Path, answer: str, unnamed: tuple[str, ...]
+) -> None:
     async with agent_from_env() as lexical:
         client = ScriptedClient([], default=answer)
         [done] = await asked(RAIN, folder=tmp_path, agent=Agent(lexical.selector, client, "scripted"))
-    assert (done.answer, done.says_known) == (answer, is_right)
+    assert (done.answer, done.unnamed, done.missing) == (answer, unnamed, ())
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_answers_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) -> None:
+    hostile = "[bold]no[/bold] \x1b]0;title\x07 \x9b31m"
+    questions = [
+        Asked(hostile, answer=hostile, known=("1",), unnamed=("1",)),
+        Asked(hostile, missing=(hostile,), page=hostile, trace=hostile),
+        Asked(hostile, problem=hostile),
+    ]
+    document = questions_document(questions, model=hostile, folder=Path(hostile), store=None)
+    console = Console(file=io.StringIO(), force_terminal=is_terminal, no_color=True, markup=False, width=200)
+    show_questions(document, console)
+    assert isinstance(console.file, io.StringIO)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
+    assert text.count("[bold]no[/bold]") == 9
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+    assert "which does not name 1" in text
 
 
 def test_people_see_the_same_in_plain_text(shown: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
