@@ -17,7 +17,7 @@ from llm_common.cli.demo.public_data import Question, public_tools
 from llm_common.core.client import LLMClient
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import LLMCommonError, StoreError
 from llm_common.folders import ProgressCallback
@@ -90,7 +90,9 @@ class Asked:
 
 
 class PromptKeeper(LLMClient):
-    """A client that keeps the prompts it is given; without a model behind it, it answers that there is none.
+    """A client that keeps the prompts it is given, without what the model itself said in them.
+
+    Without a model behind it, it answers that there is none.
 
     Args:
         client: The model; None for none.
@@ -111,7 +113,8 @@ class PromptKeeper(LLMClient):
         **options: Any,
     ) -> LLMResponse:
         """The model's answer; see `LLMClient`."""
-        self.prompts.append("\n".join(str(message.content) for message in messages))
+        given = (message.content for message in messages if message.role != MessageRole.ASSISTANT)
+        self.prompts.append("\n".join(map(str, given)))
         if self._client is not None:
             return await self._client.chat_completion(messages, model, temperature, max_tokens, **options)
         tokens = count_prompt_tokens(PromptBundle(history=messages, tools_json_schema=options.get("tools")))
@@ -175,7 +178,7 @@ async def ask_questions(
     registry = registry or public_tools()
     asked: list[Asked] = []
     for number, question in enumerate(questions, start=1):
-        progress(f"Question {number}: {question.text}", number - 1, len(questions))
+        progress(f"Question {number}", number - 1, len(questions))
         started = time.perf_counter()
         try:
             done = await _ask(question, agent, registry, work_dir=work_dir / str(number), name=folder / str(number))

@@ -143,10 +143,8 @@ def _show_sum(console: Console, document: QuestionsDocument) -> None:
     without, used = document.tokens_without, document.tokens_with
     too_large = sum(each.tokens_without > _WINDOW for each in document.questions)
     if 0 < used < without:
-        saved = f"{used:,} tokens are sent instead of {without:,}: {used / without:.1%}."
-        rest = (
-            f" Without, {too_large} of the prompts would not fit a window of {_WINDOW:,} tokens." if too_large else ""
-        )
+        saved = f"The prompts take {used:,} tokens instead of {without:,}: {used / without:.1%}."
+        rest = f" Else {too_large} of them would not fit a window of {_WINDOW:,} tokens." if too_large else ""
         text = Text(f"{saved}{rest}", style="bold").append(f" Tokens are {document.counter}.\n", style="not bold")
         console.print(text, soft_wrap=False)
 
