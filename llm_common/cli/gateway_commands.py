@@ -56,6 +56,9 @@ def serve(
     lazy: Annotated[bool, typer.Option("--lazy", help="Start servers when they are needed first.")] = False,
     memory_only: Annotated[bool, typer.Option("--memory-only", help="Write nothing to disk.")] = False,
     folder: _Folder = None,
+    call_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.1, help="How long a call may take; else as the host waits.")
+    ] = None,
     ttl: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")] = 86_400,
     http: Annotated[
         int | None, typer.Option(metavar="PORT", min=0, help="Serve over HTTP on 127.0.0.1 instead of stdin.")
@@ -82,6 +85,7 @@ def serve(
         lazy=lazy,
         memory_only=memory_only,
         folder=folder,
+        call_timeout_s=call_timeout,
         ttl_s=ttl,
     )
     _run(lambda: asyncio.run(_serving(settings, http)))
@@ -118,7 +122,7 @@ def doctor(
         typer.echo(found.model_dump_json())
     else:
         _show(found, "checked")
-    if any(server.problem for server in found.servers):
+    if any(server.problem or server.left_out for server in found.servers):
         raise typer.Exit(1)
 
 
@@ -162,6 +166,8 @@ def _show(report: "GatewayReport", title: str) -> None:
     typer.echo(title)
     for server in report.servers:
         typer.echo(f"  {server.name}: {server.problem or f'{server.tools} tools'}")
+        for entry in server.left_out:
+            typer.echo(f"    left out: {entry}")
     typer.echo(f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed")
     if report.calls:
         typer.echo(

@@ -98,6 +98,7 @@ class GatewayConfig(BaseModel):
         host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name tools with it.
         lazy: Starts a server when it is needed first, not when a host connects.
         start_timeout_s: Seconds that a server has to start and to list its tools.
+        call_timeout_s: Seconds that a call may take; None waits as long as the host does.
         list_wait_s: Seconds that a list waits for servers that start; later ones are announced as a change.
         memory_only: Writes nothing to disk.
         folder: Where results are kept; None takes `llm-common/gateway` in the user's cache folder.
@@ -118,6 +119,7 @@ class GatewayConfig(BaseModel):
     host_prefix: str = ""
     lazy: bool = False
     start_timeout_s: float = Field(default=60.0, gt=0)
+    call_timeout_s: float | None = Field(default=None, gt=0)
     list_wait_s: float = Field(default=15.0, gt=0)
     memory_only: bool = False
     folder: Path | None = None

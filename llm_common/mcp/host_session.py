@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -19,11 +21,15 @@ from llm_common.mcp.server_connection import HostAbilities, HostContext, ServerC
 from llm_common.mcp.server_lists import ServerLists, tools_of
 from llm_common.mcp.tool_listing import TOOL_CALL, TOOL_SEARCH, ServerTool, ToolListing, shown_description
 from llm_common.pointers.store import ContextPointerStore
+from llm_common.text.display import one_line
 
 _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
     types.CallToolResult | types.InputRequiredResult
 )
 _ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}
+_OWN_META: Final = "llm-common/"
+_MAX_WAITING: Final = 100
+_MAX_TITLE_CHARS: Final = 200
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _INTENT: Final = {"type": "string", "description": "What you want from the result."}
 _SEARCH_TOOL: Final = types.Tool(
@@ -93,7 +99,10 @@ class HostSession:
             for name, server in config.servers.items()
         }
         self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
-        self._tasks: dict[str, asyncio.Task[tuple[ServerTool, ...]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._listed: dict[str, tuple[ServerTool, ...]] = {}
+        self._stale: set[str] = set()
+        self._waiting: Counter[tuple[str, type]] = Counter()
         self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
         self._found: frozenset[str] = frozenset()
         self._host: HostContext | None = None
@@ -120,21 +129,26 @@ class HostSession:
         return await in_thread(self._listing_of, self._lists())  # thousands of definitions take seconds to count
 
     def _list_missing(self) -> None:
-        for name, connection in self.connections.items():
+        for name in self.connections:
             task = self._tasks.get(name)
-            if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-                self._tasks[name] = asyncio.create_task(tools_of(connection))
+            if task is None or (task.done() and (name in self._stale or task.cancelled() or task.exception())):
+                self._stale.discard(name)
+                self._tasks[name] = asyncio.create_task(self._list(name))
+
+    async def _list(self, name: str) -> None:
+        """Lists a server's tools; those of before stay meanwhile."""
+        try:
+            self._listed[name] = await tools_of(self.connections[name])
+        except BaseException:
+            self._listed.pop(name, None)
+            raise
 
     def known(self) -> ToolListing:
         """The tools of the servers that have listed theirs."""
         return self._listing_of(self._lists())
 
     def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
-        return {
-            name: task.result()
-            for name, task in self._tasks.items()
-            if task.done() and not task.cancelled() and task.exception() is None
-        }
+        return {name: self._listed[name] for name in self.connections if name in self._listed}
 
     def _listing_of(self, lists: dict[str, tuple[ServerTool, ...]]) -> ToolListing:
         current = self._current
@@ -180,6 +194,8 @@ class HostSession:
 
     def _shown(self, name: str, tool: ServerTool) -> types.Tool:
         changes: dict[str, Any] = {"name": name, "description": shown_description(tool), "execution": None}
+        if tool.definition.title:
+            changes["title"] = one_line(tool.definition.title, max_chars=_MAX_TITLE_CHARS)
         if self._takes_intent(tool):
             properties = {**tool.parameters.get("properties", {}), "intent": _INTENT}
             changes["input_schema"] = {**tool.parameters, "properties": properties}
@@ -268,10 +284,16 @@ class HostSession:
                 meta=_passed_on(host),
             )
         )
-        progress = host.session.report_progress if host and "progress_token" in (host.meta or {}) else None
+        tells = host is not None and "progress_token" in (host.meta or {})
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            with self._room(tool.server, object) as free:
+                if free and host is not None:
+                    await host.session.report_progress(progress, total, message)
 
         async def send(session: ClientSession) -> CallResult:
-            return await session.send_request(request, _ANSWER, progress_callback=progress)
+            timeout_s = self._config.call_timeout_s
+            return await session.send_request(request, _ANSWER, timeout_s, progress_callback=report if tells else None)
 
         connection = self.connections[tool.server]
         try:
@@ -279,9 +301,12 @@ class HostSession:
         except MCPError as exc:
             if exc.code != types.HEADER_MISMATCH:
                 raise
-            self._tasks[tool.server] = asyncio.create_task(tools_of(connection))  # its schema has changed
+            self._stale.add(tool.server)  # its schema has changed
             await self.listing()
             result = await connection.use(send, host=host)
+        if result.meta:  # what only the gateway says
+            meta: Any = {key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)}
+            result = result.model_copy(update={"meta": meta or None})
         if isinstance(result, types.InputRequiredResult) or result.is_error:
             return result
         return await self._kept(result, name, arguments, intent)
@@ -301,17 +326,28 @@ class HostSession:
         """Ends the servers and removes the results."""
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*(connection.close() for connection in self.connections.values()))
-        await self.desk.close()
+        await asyncio.gather(self.desk.close(), *(connection.close() for connection in self.connections.values()))
 
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self._tasks.pop(server, None)
+            self._stale.add(server)
             if self._current is not None and self._current[1].searched:
                 return  # the host's list stays
-        await self._tell(message)
+        with self._room(server, type(message)) as free:
+            if free:
+                await self._tell(message)
 
-    def _announce_late(self, task: asyncio.Task[tuple[ServerTool, ...]]) -> None:
+    @contextmanager
+    def _room(self, server: str, kind: type) -> Iterator[bool]:
+        """Whether one more message may wait for the host; a flood is not kept."""
+        key = server, kind
+        self._waiting[key] += 1
+        try:
+            yield self._waiting[key] <= _MAX_WAITING
+        finally:
+            self._waiting[key] -= 1
+
+    def _announce_late(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is None:
             telling = asyncio.ensure_future(self._tell(types.ToolListChangedNotification()))
             self._telling = telling  # a task that nobody holds may be collected

@@ -2,20 +2,15 @@
 
 import asyncio
 import logging
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import httpx2
 import mcp_types as types
-from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
-from mcp.client import ClientRequestContext, Transport
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
+from mcp import Client, ClientSession, MCPError
+from mcp.client import ClientRequestContext
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import event_to_notification
@@ -25,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from llm_common import __version__
 from llm_common.errors import ServerDownError, ToolFailedError
 from llm_common.mcp.gateway_config import ServerConfig
+from llm_common.mcp.server_transport import Wire, streams_of
 
 _log = logging.getLogger(__name__)
 
@@ -34,9 +30,13 @@ ResultT = TypeVar("ResultT")
 
 _MIN_WAIT_S: Final = 1.0
 _MAX_WAIT_S: Final = 60.0
-_CLOSE_WAIT_S: Final = 8.0  # the client ends a server in six seconds at most
-_HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)  # a server may hold a stream open
+_CLOSE_WAIT_S: Final = 4.0  # a server is ended in two seconds at most
+_MAX_QUESTIONS: Final = 100
 _SESSION_ENDED: Final = "Session terminated"
+_NO_ANSWER: Final = {
+    types.PARSE_ERROR: "an answer that is no JSON-RPC",
+    types.REQUEST_TIMEOUT: "no answer in time; the call may have taken effect",
+}
 _PASSED_ON: Final = (
     types.LoggingMessageNotification,
     types.ToolListChangedNotification,
@@ -101,17 +101,23 @@ class ServerConnection:
         self.name: Final = name
         self._config = config
         self._abilities = abilities
-        self._start_timeout_s = start_timeout_s
+        self.start_timeout_s: Final = start_timeout_s
         self._on_notification = on_notification
         self._ready: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
+        self._wire = Wire()
         self._starting = asyncio.Lock()
         self._hosts: dict[object, HostContext] = {}
+        self._questions = 0
         self._failures = 0
         self._retry_at = 0.0
         self._problem = ""
         self._noted = False
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Entries of the server's lists that cannot be passed on, with what is wrong with each."""
+        return self._wire.left_out
 
     async def client(self) -> Client:
         """The server's client; starts the server if it does not run.
@@ -120,14 +126,14 @@ class ServerConnection:
             ServerDownError: It does not start, or is not to be started yet.
         """
         async with self._starting:
-            if self._ready is None or self._ended.is_set():
+            if self._ready is None or self._wire.ended.is_set():
                 wait_s = self._retry_at - time.monotonic()
                 if wait_s > 0:
                     raise self._down(f"{self._problem}; it is started again in {wait_s:.0f} s")
                 await self._finish()
-                self._ended, self._noted = asyncio.Event(), False
+                self._wire, self._noted = Wire(), False
                 self._ready = asyncio.get_running_loop().create_future()
-                self._task = asyncio.create_task(self._run(self._ready, self._ended))
+                self._task = asyncio.create_task(self._run(self._ready, self._wire))
             ready = self._ready
         return await asyncio.shield(ready)
 
@@ -142,18 +148,20 @@ class ServerConnection:
 
         Raises:
             ServerDownError: The server is not there, or ended meanwhile.
-            ToolFailedError: The answer is none of MCP.
+            ToolFailedError: The answer is none of MCP, or none came in time.
             MCPError: The server refused.
         """
-        client = await self.client()
+        client, wire = await self.client(), self._wire
         with self._serving(host):
             try:
                 answer = await work(client.session)
             except MCPError as exc:
                 if exc.code == types.CONNECTION_CLOSED or exc.message == _SESSION_ENDED:
-                    self._ended.set()
-                    self._note_failure("it ended during a call")
-                    raise self._down("it ended during the call, which may have taken effect") from exc
+                    wire.ended.set()
+                    self._note_failure(f"{wire.reason} during a call")
+                    raise self._down(f"{wire.reason} during the call, which may have taken effect") from exc
+                if exc.code in _NO_ANSWER:
+                    raise ToolFailedError(f"{self.name} gave {_NO_ANSWER[exc.code]}", tool="") from exc
                 raise
             except ValidationError as exc:
                 where = ", ".join(sorted({".".join(map(str, part["loc"][:3])) for part in exc.errors()[:3]}))
@@ -163,7 +171,7 @@ class ServerConnection:
 
     async def close(self) -> None:
         """Ends the server."""
-        self._ended.set()
+        self._wire.ended.set()
         await self._finish()
 
     async def _finish(self) -> None:
@@ -190,23 +198,25 @@ class ServerConnection:
         self._retry_at = time.monotonic() + min(_MIN_WAIT_S * 2**self._failures, _MAX_WAIT_S)
         self._failures = min(self._failures + 1, 10)
 
-    async def _run(self, ready: asyncio.Future[Client], ended: asyncio.Event) -> None:
+    async def _run(self, ready: asyncio.Future[Client], wire: Wire) -> None:
         """Keeps the server until it ends or is to end."""
         task = asyncio.current_task()
         assert task is not None
-        timer = asyncio.get_running_loop().call_later(self._start_timeout_s, task.cancel)
-        problem = f"it did not start within {self._start_timeout_s:g} s"
+        timer = asyncio.get_running_loop().call_later(self.start_timeout_s, task.cancel)
+        problem = f"it did not start within {self.start_timeout_s:g} s"
         try:
-            async with self._connected(ended) as client:
+            async with self._connected(wire) as client:
                 timer.cancel()
+                wire.version = client.protocol_version
                 ready.set_result(client)
-                await self._listen(client, ended)
+                await self._listen(client, wire.ended)
         except Exception as exc:  # noqa: BLE001 - starting a server fails in any way
-            problem = f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({_first(exc)})"
+            what = wire.reason if wire.ended.is_set() else _first(exc)
+            problem = f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({what})"
             _log.warning("server %s: %s", self.name, problem)
         finally:
             timer.cancel()
-            ended.set()
+            wire.ended.set()
             if not ready.done():
                 self._note_failure(problem)
                 ready.set_exception(self._down(problem))
@@ -232,10 +242,10 @@ class ServerConnection:
         finally:
             listening.cancel()
 
-    def _connected(self, ended: asyncio.Event) -> AbstractAsyncContextManager[Client]:
+    def _connected(self, wire: Wire) -> Client:
         able = self._abilities
         return Client(
-            _watched(self._transport(), ended),
+            streams_of(self._config, wire),
             mode=able.mode,
             cache=None,
             client_info=types.Implementation(name="llm-common", version=__version__),
@@ -245,17 +255,6 @@ class ServerConnection:
             list_roots_callback=self._list_roots if able.roots else None,
             message_handler=self._on_message,
         )
-
-    def _transport(self) -> Transport:
-        config = self._config
-        if config.command:
-            parameters = StdioServerParameters(
-                command=config.command, args=list(config.args), env=dict(config.env), cwd=config.cwd
-            )
-            return stdio_client(parameters, errlog=sys.stderr)
-        if config.type == "sse":
-            return sse_client(config.url, headers=dict(config.headers))
-        return _over_http(config)
 
     async def _on_message(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, _PASSED_ON):
@@ -276,11 +275,16 @@ class ServerConnection:
         host = next(reversed(self._hosts.values()), None)
         if host is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="no call is running that the host could answer")
+        if self._questions >= _MAX_QUESTIONS:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="too many questions wait for the host")
+        self._questions += 1
         related = ServerMessageMetadata(related_request_id=host.request_id)
         try:
             return await host.session.send_request(request, answer, metadata=related)
         except MCPError as exc:
             return exc.error
+        finally:
+            self._questions -= 1
 
     async def _sample(self, context: ClientRequestContext, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG002
         with_tools = params.tools is not None or params.tool_choice is not None
@@ -292,52 +296,6 @@ class ServerConnection:
 
     async def _list_roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002
         return await self._ask_host(types.ListRootsRequest(), types.ListRootsResult)
-
-
-@asynccontextmanager
-async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
-    async with (
-        httpx2.AsyncClient(headers=dict(config.headers), timeout=_HTTP_TIMEOUT) as http,
-        streamable_http_client(config.url, http_client=http) as streams,
-    ):
-        yield streams
-
-
-@asynccontextmanager
-async def _watched(transport: Transport, ended: asyncio.Event) -> AsyncIterator[Any]:
-    """The transport, which sets the event when its server says no more."""
-    async with transport as (read, write):
-        yield _WatchedStream(read, ended), write
-
-
-class _WatchedStream:
-    """A stream of messages that sets an event at its end."""
-
-    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
-        self._stream = stream
-        self._ended = ended
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self._stream.__anext__()
-        except StopAsyncIteration:
-            self._ended.set()
-            raise
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Any:
-        return await self._stream.__aexit__(kind, error, trace)
 
 
 def _first(error: BaseException) -> str:

@@ -8,12 +8,14 @@ from typing import Any, Final, TypeVar
 import mcp_types as types
 from mcp import ClientSession, MCPError
 
-from llm_common.errors import ToolError
+from llm_common.errors import ToolError, ToolFailedError
 from llm_common.mcp.server_connection import HostContext, ServerConnection
 from llm_common.mcp.tool_listing import ServerTool
+from llm_common.text.display import one_line
 
 MAX_PAGES: Final = 100
 MAX_ENTRIES: Final = 10_000
+MAX_LIST_BYTES: Final = 32_000_000
 
 EntryT = TypeVar("EntryT")
 AnswerT = TypeVar("AnswerT")
@@ -22,7 +24,7 @@ _Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
 
 
 async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> list[Any]:
-    """The entries of a server's list; at most 100 pages and 10,000 entries, and none after a cursor comes back.
+    """The entries of a server's list, without those after 100 pages, 10,000 entries, 32 MB or a cursor seen before.
 
     Args:
         connection: The server.
@@ -34,23 +36,45 @@ async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> 
         MCPError: It refused.
     """
     entries: list[Any] = []
-    cursor, seen = None, set()
-    for _ in range(MAX_PAGES):
+    cursor: str | None = None
+    seen: set[str] = set()
+    size = 0
+    while len(entries) < MAX_ENTRIES and size < MAX_LIST_BYTES:
         params = types.PaginatedRequestParams(cursor=cursor)
         page = await connection.use(lambda session, params=params: fetch(session, params))  # type: ignore[misc]
         entries.extend(getattr(page, field))
         cursor = page.next_cursor
-        if not cursor or cursor in seen or len(entries) >= MAX_ENTRIES:
+        if not cursor:
+            break
+        if cursor in seen or len(seen) + 1 == MAX_PAGES:
+            connection.left_out[f"the rest of its {field}"] = "its list does not end"
             break
         seen.add(cursor)
+        size += len(page.model_dump_json())
     return entries[:MAX_ENTRIES]
 
 
 async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
-    """A server's tools; raises as `all_pages`."""
-    listed = await all_pages(connection, lambda session, params: session.list_tools(params=params), "tools")
-    return tuple(
-        ServerTool(
+    """A server's tools, the first of each name.
+
+    Raises:
+        ToolError: The server is not there, gave no MCP, or is too slow.
+        MCPError: It refused.
+    """
+    await connection.client()
+    connection.left_out.clear()
+    try:
+        async with asyncio.timeout(connection.start_timeout_s):
+            listed = await all_pages(connection, lambda session, params: session.list_tools(params=params), "tools")
+    except TimeoutError as exc:
+        problem = f"it did not list its tools within {connection.start_timeout_s:g} s"
+        raise ToolFailedError(problem, tool="") from exc
+    tools: dict[str, ServerTool] = {}
+    for tool in listed:
+        if tool.name in tools:
+            connection.left_out[one_line(tool.name, max_chars=60)] = "another tool has its name"
+            continue
+        tools[tool.name] = ServerTool(
             server=connection.name,
             name=tool.name,
             description=tool.description or "",
@@ -58,8 +82,7 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
             read_only=tool.annotations.read_only_hint if tool.annotations else None,
             definition=tool,
         )
-        for tool in {tool.name: tool for tool in listed}.values()
-    )
+    return tuple(tools.values())
 
 
 class ServerLists:
@@ -121,11 +144,14 @@ class ServerLists:
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
         for server in servers:
             try:
-                return await self._connections[server].use(read, host=host)
+                async with asyncio.timeout(self._wait_s if known is None else None):
+                    return await self._connections[server].use(read, host=host)
             except MCPError as exc:
                 error = exc
             except ToolError as exc:
                 error = MCPError(types.INTERNAL_ERROR, exc.message)
+            except TimeoutError:
+                error = MCPError(types.INTERNAL_ERROR, f"{server} did not answer")
         raise error
 
     async def prompt(self, params: types.GetPromptRequestParams, host: HostContext) -> Any:

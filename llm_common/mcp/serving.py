@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import signal
+import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
@@ -35,7 +38,8 @@ class ServerReport(BaseModel):
     Attributes:
         name: Its name.
         tools: How many tools it gives.
-        problem: Why it gives none; "" if nothing is wrong.
+        problem: Why it gives none; "" if it does.
+        left_out: Entries of its lists that cannot be passed on, with what is wrong with each.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,6 +47,7 @@ class ServerReport(BaseModel):
     name: str
     tools: int = 0
     problem: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class GatewayReport(BaseModel):
@@ -79,11 +84,16 @@ def report_on(session: HostSession, figures: Figures) -> GatewayReport:
     """What a session sees, and the figures of its gateway."""
     listing = session.known()
     problems = session.problems()
-    counts = [sum(tool.server == name for tool in listing.tools.values()) for name in session.connections]
+    counts = Counter(tool.server for tool in listing.tools.values())
     return GatewayReport(
         servers=tuple(
-            ServerReport(name=name, tools=count, problem=problems.get(name, ""))
-            for name, count in zip(session.connections, counts, strict=True)
+            ServerReport(
+                name=name,
+                tools=counts[name],
+                problem=problems.get(name, ""),
+                left_out=tuple(f"{entry} ({problem})" for entry, problem in connection.left_out.items()),
+            )
+            for name, connection in session.connections.items()
         ),
         tokens_of_all=listing.tokens,
         tokens_listed=session.shown_tokens(),
@@ -96,7 +106,7 @@ def report_on(session: HostSession, figures: Figures) -> GatewayReport:
 
 async def examine(config: GatewayConfig) -> GatewayReport:
     """What a gateway of this configuration would see: starts every server, lists its tools, and ends it."""
-    patient = config.model_copy(update={"memory_only": True, "list_wait_s": config.start_timeout_s + 1})
+    patient = config.model_copy(update={"memory_only": True, "list_wait_s": 2 * config.start_timeout_s + 1})
     session = HostSession(patient, abilities=HostAbilities(), store=store_of(patient))
     try:
         await session.listing()
@@ -116,9 +126,34 @@ def reports(config: GatewayConfig) -> list[GatewayReport]:
 
 
 async def serve_stdio(config: GatewayConfig) -> None:
-    """Serves one host on stdin and stdout, until it closes them."""
-    async with Gateway(config) as gateway, _recorded(config, gateway), stdio_server() as (read, write):
-        await gateway.server.run(read, write, gateway.server.create_initialization_options())
+    """Serves one host on stdin and stdout, until it closes them or the process is told to end by SIGTERM."""
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    stdin: Any = _lines_of_stdin(lines)
+    async with Gateway(config) as gateway, _recorded(config, gateway):
+        _at_sigterm(lambda: lines.put_nowait(b""))
+        async with stdio_server(stdin=stdin) as (read, write):
+            await gateway.server.run(read, write, gateway.server.create_initialization_options())
+
+
+async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
+    """The lines, up to an empty one; a thread that waits for more of them does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        with suppress(RuntimeError), open(0, "rb", closefd=False) as stdin:  # the loop may be closed
+            for line in iter(stdin.readline, b""):
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            loop.call_soon_threadsafe(lines.put_nowait, b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    while line := await lines.get():
+        yield line.decode("utf-8", "replace")
+
+
+def _at_sigterm(act: Callable[[], None]) -> None:
+    """Does this at each SIGTERM, which would else end the process before its servers and results are gone."""
+    with suppress(NotImplementedError):  # Windows has no such signals
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, act)
 
 
 async def serve_http(config: GatewayConfig, *, tokens: Sequence[str], host: str = "127.0.0.1", port: int = 0) -> None:
@@ -141,6 +176,7 @@ async def serve_http(config: GatewayConfig, *, tokens: Sequence[str], host: str 
     async with Gateway(config) as gateway, _recorded(config, gateway):
         app = _guarded(gateway.server.streamable_http_app(host=host), known)
         settings = uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
+        _at_sigterm(lambda: None)  # uvicorn ends by itself, and then sends itself the signal again
         await uvicorn.Server(settings).serve()
 
 

@@ -25,7 +25,9 @@ MAX_DESCRIPTION_CHARS: Final = 2_047
 _FOUND_TOKENS: Final = 2_000
 _MAX_FOUND: Final = 20
 _MAX_SCHEMAS: Final = 3
-_UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE_PREFIX: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_./-]+")
+_MAX_NAME_CHARS: Final = 124  # MCP allows 128
 # ruff: noqa: SIM905 - a list would have a line for each word
 _READING: Final = frozenset(
     "browse check compare count describe diff explain fetch find get grep inspect list log lookup query read search "
@@ -79,8 +81,8 @@ def changes_nothing(tool: ServerTool) -> bool:
 class ToolListing:
     """The tools of all servers under the names that a host sees; a value, made anew when a server's tools change.
 
-    A name that only one server has stays. Equal names, and the names of the gateway's own tools, get their server's
-    prefix. A call may always name a tool as `server/name`.
+    A name that only one server has stays, with `_` for what MCP advises against. Equal names, and the names of the
+    gateway's own tools, get their server's prefix. A call may always name a tool as `server/name`.
 
     Args:
         config: Rules, mode and budget.
@@ -188,11 +190,12 @@ def shown_description(tool: ServerTool) -> str:
 
 
 def _named(tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
-    counts = Counter(tool.name for tool in tools)
+    names = [_UNSAFE_NAME.sub("_", tool.name)[:_MAX_NAME_CHARS] or "_" for tool in tools]
+    counts = Counter(names)
     named: dict[str, ServerTool] = {}
-    for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):
-        plain = counts[tool.name] == 1 and tool.name not in OWN_NAMES
-        wanted = tool.name if plain else f"{_UNSAFE_NAME.sub('_', tool.server)}_{tool.name}"
+    for own, tool in sorted(zip(names, tools, strict=True), key=lambda pair: (pair[1].server, pair[1].name)):
+        plain = counts[own] == 1 and own not in OWN_NAMES
+        wanted = own if plain else f"{_UNSAFE_PREFIX.sub('_', tool.server)}_{own}"[:_MAX_NAME_CHARS]
         name, number = wanted, 2
         while name in named or (not plain and counts[name]) or name in OWN_NAMES:
             name, number = f"{wanted}_{number}", number + 1

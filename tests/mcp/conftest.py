@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-MARKED = {"test_gateway.py", "test_gateway_servers.py", "test_gateway_http.py", "test_real_servers.py"}
+NOT_MARKED = {"test_gateway_config.py", "test_result_desk.py", "test_tool_listing.py"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    marked = collection_path.name in MARKED or collection_path.name == "test_gateway_docs.py"
+    marked = collection_path.name.startswith("test_") and collection_path.name not in NOT_MARKED
     return True if marked and "not mcp" in config.getoption("markexpr") else None

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -59,3 +60,20 @@ def id_in(text: str) -> str:
     found = re.search(r"\b[0-9a-f]{12,16}\b", text)
     assert found
     return found[0]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+async def is_open(port: int) -> None:
+    """Returns once somebody listens; the test's own limit ends the wait."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return

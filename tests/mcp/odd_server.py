@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -21,7 +21,7 @@ from mcp.types import (
     TextResourceContents,
     ToolAnnotations,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 server = MCPServer("odd")
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
@@ -150,6 +150,40 @@ async def more_tools(context: Context[Any, Any]) -> str:
 
 
 @server.tool()
+async def say_log(context: Context[Any, Any]) -> str:
+    """Writes to the host's log."""
+    await context.session.send_log_message("warning", "a word of warning", logger="odd")
+    return "said"
+
+
+@server.tool()
+def get_header(context: Context[Any, Any]) -> str:
+    """Gives a header of the request."""
+    return str((context.headers or {}).get("x-key"))
+
+
+def route(region: str) -> str:
+    """Gives the region."""
+    return f"from {region}"
+
+
+def route_by_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+    """Gives the region, which a header has to name too."""
+    return f"by header from {region}"
+
+
+server.add_tool(route)
+
+
+@server.tool()
+def want_header() -> str:
+    """Changes a tool and does not say so."""
+    server.remove_tool("route")
+    server.add_tool(route_by_header, name="route")
+    return "changed"
+
+
+@server.tool()
 def wrong_output() -> CallToolResult:
     """Gives what its own schema does not allow."""
     return CallToolResult(content=[TextContent(type="text", text="odd")], structured_content={"result": "no number"})
@@ -175,4 +209,7 @@ if __name__ == "__main__":
         sys.exit(3)
     if settings.get("hang"):
         signal.pause()
-    server.run()
+    if kind := settings.get("serve"):
+        server.run(kind, port=settings["port"])
+    else:
+        server.run()

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from llm_common.errors import ConfigError
 from llm_common.mcp.serving import serve_http
-from tests.mcp.hosts import ERAS, config_of, id_in, odd, text_of
+from tests.mcp.hosts import ERAS, config_of, free_port, id_in, is_open, odd, text_of
 
 pytestmark = pytest.mark.mcp
 TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
@@ -26,8 +25,7 @@ async def served(folder: Path) -> AsyncIterator[str]:
     config = folder / "mcp.json"
     entry = {"command": server.command, "args": list(server.args)}
     config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["gateway", "-c", str(config), "--http", str(port), "--memory-only"]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -37,14 +35,7 @@ async def served(folder: Path) -> AsyncIterator[str]:
         env={"LLM_COMMON_GATEWAY_TOKEN": " ".join(TOKENS), "PYTHONPATH": ":".join(sys.path)},
     )
     try:
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                break
+        await is_open(port)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()

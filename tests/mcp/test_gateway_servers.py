@@ -2,7 +2,6 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import anyio
 import mcp_types as types
@@ -116,28 +115,3 @@ async def test_a_server_gets_its_own_variables_and_no_others(monkeypatch: pytest
     for found in (first, second):
         assert "GATEWAY_SECRET" not in found
     assert ("TWO" in first, "ONE" in second) == (False, False)
-
-
-class _EndlessPages:
-    """A session whose list never ends."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    async def page(self, *_: Any) -> types.ListToolsResult:
-        self.asked += 1
-        tool = types.Tool(name=f"tool_{self.asked}", input_schema={"type": "object"})
-        return types.ListToolsResult(tools=[tool], next_cursor=str(self.asked))
-
-
-async def test_a_list_that_never_ends_is_cut() -> None:
-    from llm_common.mcp.server_lists import MAX_PAGES, all_pages
-
-    pages = _EndlessPages()
-
-    class Connection:
-        async def use(self, work: Any) -> Any:
-            return await work(None)
-
-    found = await all_pages(Connection(), pages.page, "tools")  # type: ignore[arg-type]
-    assert len(found) == pages.asked == MAX_PAGES
