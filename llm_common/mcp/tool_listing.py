@@ -25,6 +25,7 @@ MAX_DESCRIPTION_CHARS: Final = 2_047
 _FOUND_TOKENS: Final = 2_000
 _MAX_FOUND: Final = 20
 _MAX_SCHEMAS: Final = 3
+_MAX_INDEXED_CHARS: Final = 20_000  # a host sees less of a description, but its words find the tool
 _UNSAFE_PREFIX: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_./-]+")
 _MAX_NAME_CHARS: Final = 124  # MCP allows 128
@@ -141,7 +142,8 @@ class ToolListing:
         """The tools that fit a request, as text of at most 2,000 tokens, and their names, best first."""
         if self._index is None:
             self._index = ToolIndex(
-                _Named(name, shown_description(tool), tool.parameters) for name, tool in self.tools.items()
+                _Named(name, printable(tool.description[:_MAX_INDEXED_CHARS]), tool.parameters)
+                for name, tool in self.tools.items()
             )
         names = tuple(row.name for row in self._index.rank(query, k=_MAX_FOUND))
         if not names:
