@@ -187,7 +187,7 @@ def main() -> None:
                 say(id=id_, result=text_of("reads no more"))
                 time.sleep(60)
             case "tools/call":
-                say(id=id_, result=text_of(f"{params['name']} of {os.getpid()}"))
+                say(id=id_, result=text_of(f"{params['name']} of {os.getpid()} with {list(params['arguments'])}"))
             case method if method and id_ is not None:
                 say(id=id_, error={"code": -32_601, "message": "no such method"})
     if CASE == "an end that is refused":

@@ -16,11 +16,17 @@ from mcp import Client, StdioServerParameters
 from llm_common.mcp import Gateway, GatewayConfig, ServerConfig
 
 ODD = Path(__file__).parent / "odd_server.py"
+HOSTILE = Path(__file__).parent / "hostile_server.py"
 ERAS = ("legacy", "auto")
 
 
 def odd(**settings: Any) -> ServerConfig:
     return ServerConfig(command=sys.executable, args=(str(ODD), json.dumps(settings)))
+
+
+def hostile(case: str = "") -> ServerConfig:
+    """A server that does what none should; without a case a small one that names its arguments."""
+    return ServerConfig(command=sys.executable, args=("-S", str(HOSTILE), case))
 
 
 def config_of(**servers: Any) -> GatewayConfig:

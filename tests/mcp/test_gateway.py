@@ -14,7 +14,7 @@ from pydantic import FileUrl
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import ToolFailedError
 from llm_common.mcp import ToolRules, mcp_tools
-from tests.mcp.hosts import ERAS, config_of, host_of, host_of_process, id_in, odd, text_of, until
+from tests.mcp.hosts import ERAS, config_of, host_of, host_of_process, hostile, id_in, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 COUNTER = DefaultCounter()
@@ -39,6 +39,9 @@ async def test_an_intent_makes_the_preview_and_never_reaches_the_server() -> Non
     async with host_of(config_of(odd=odd())) as host:
         result = await host.call_tool("list_items", {"count": 6_000, "intent": "item 4321"})
         assert "item 4321" in text_of(result)
+    async with host_of(config_of(small=hostile())) as host:
+        assert "with ['text']" in text_of(await host.call_tool("ok", {"text": "a", "intent": "b"}))
+    async with host_of(config_of(odd=odd())) as host:
         schema = next(tool.input_schema for tool in (await host.list_tools()).tools if tool.name == "add_one")
         assert list(schema["properties"]) == ["number", "intent"]
         assert schema["required"] == ["number"]

@@ -1,27 +1,24 @@
 """A server that does what none should gets a clear error, and no other server notices."""
 
 import asyncio
+import json
 import resource
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from mcp import Client, MCPError
+from typer.testing import CliRunner
 
-from llm_common.mcp import Gateway, ServerConfig
+from llm_common.cli.app import app
+from llm_common.mcp import Gateway
 from llm_common.mcp.serving import report_on
-from tests.mcp.hosts import config_of
+from tests.mcp.hosts import config_of, hostile
 
 pytestmark = pytest.mark.mcp
-SERVER = Path(__file__).parent / "hostile_server.py"
 OWN = {"read_context", "search_context", "list_context"}
 START = {"start_timeout_s": 0.7, "list_wait_s": 3.0}
 MAX_GROWTH_KB = 400_000
-
-
-def hostile(case: str = "") -> ServerConfig:
-    return ServerConfig(command=sys.executable, args=("-S", str(SERVER), case))
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,11 @@ def test_a_prefixed_name_never_hides_another_tool() -> None:
     assert places(tools) == {"a_x": "c/a_x", "a_x_2": "a/x", "b_x": "b/x"}
 
 
+def test_names_have_only_the_signs_that_mcp_advises() -> None:
+    tools = listing(tool("a", "x\x1b[31m\ny"), tool("a", ""), tool("b", "é" * 3 + "n" * 300), tool("b", "a.b/c-d"))
+    assert list(tools.tools) == ["_", "_" + "n" * 123, "a.b/c-d", "x_31m_y"]
+
+
 def test_names_do_not_depend_on_the_order_of_servers() -> None:
     tools = [tool("a", "x"), tool("b", "x"), tool("b", "y"), tool("a", "b_x")]
     assert places(listing(*tools)) == places(listing(*reversed(tools)))
