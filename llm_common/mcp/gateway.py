@@ -2,9 +2,8 @@
 
 import asyncio
 import hashlib
-import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,18 +11,12 @@ from typing import Any, Final, Self
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ServerEvent,
-    ToolsListChanged,
-)
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import event_from_wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
-from llm_common.errors import ConfigError, StoreError
+from llm_common.errors import StoreError
 from llm_common.folders.index_cache import default_cache_dir
 from llm_common.mcp.gateway_config import GatewayConfig
 from llm_common.mcp.host_session import HostSession
@@ -34,11 +27,7 @@ from llm_common.pointers.store import ContextPointerStore, FileContextPointerSto
 
 _MAX_SESSIONS: Final = 64
 _IDLE_S: Final = 3_600.0
-_EVENTS: Final[dict[type, ServerEvent]] = {
-    types.ToolListChangedNotification: ToolsListChanged(),
-    types.ResourceListChangedNotification: ResourcesListChanged(),
-    types.PromptListChangedNotification: PromptsListChanged(),
-}
+_Answer = Callable[[HostSession, Any, HostContext], Awaitable[Any]]
 
 
 class Gateway:
@@ -59,13 +48,13 @@ class Gateway:
             "llm-common",
             version=__version__,
             instructions=_instructions(config),
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
-            on_list_prompts=self._list_prompts,
-            on_get_prompt=self._get_prompt,
+            on_list_tools=self._of_session(lambda session, _, __: session.list_tools()),
+            on_call_tool=self._of_session(HostSession.call),
+            on_list_resources=self._of_session(lambda session, _, __: session.lists.resources()),
+            on_list_resource_templates=self._of_session(lambda session, _, __: session.lists.templates()),
+            on_read_resource=self._of_session(lambda session, params, host: session.lists.read(params, host)),
+            on_list_prompts=self._of_session(lambda session, _, __: session.lists.prompts()),
+            on_get_prompt=self._of_session(lambda session, params, host: session.lists.prompt(params, host)),
             on_subscriptions_listen=ListenHandler(self._bus),
         )
         self.server.add_notification_handler(
@@ -118,36 +107,21 @@ class Gateway:
         if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             with suppress(MCPError):
                 await host.session.send_notification(message)
-        elif type(message) in _EVENTS:
-            await self._bus.publish(_EVENTS[type(message)])
+        elif event := event_from_wire(message.method, None):
+            await self._bus.publish(event)
 
     async def _on_initialized(self, host: HostContext, _: types.NotificationParams) -> None:
         session = self.session_of(host)
         if not self._config.lazy:
             await session.listing()
 
-    async def _list_tools(self, host: HostContext, _: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=await self.session_of(host).tools())
+    def _of_session(self, answer: _Answer) -> Any:
+        """A handler of the server, which answers for the session of the host that asks."""
 
-    async def _call_tool(
-        self, host: HostContext, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        return await self.session_of(host).call(params, host)
+        async def handle(host: HostContext, params: Any) -> Any:
+            return await answer(self.session_of(host), params, host)
 
-    async def _list_resources(self, host: HostContext, _: object) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=await self.session_of(host).lists.resources())
-
-    async def _list_templates(self, host: HostContext, _: object) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=await self.session_of(host).lists.templates())
-
-    async def _read_resource(self, host: HostContext, params: types.ReadResourceRequestParams) -> Any:
-        return await self.session_of(host).lists.read(params, host)
-
-    async def _list_prompts(self, host: HostContext, _: object) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=await self.session_of(host).lists.prompts())
-
-    async def _get_prompt(self, host: HostContext, params: types.GetPromptRequestParams) -> Any:
-        return await self.session_of(host).lists.prompt(params, host)
+        return handle
 
 
 class _GatewayServer(Server[Any]):
@@ -193,23 +167,6 @@ def store_of(config: GatewayConfig) -> ContextPointerStore:
         return InMemoryContextPointerStore(**limits)
     folder = config.folder or default_cache_dir() / "gateway"
     return FileContextPointerStore(folder / "results", **limits)
-
-
-def is_known_token(header: str, tokens: Sequence[str]) -> bool:
-    """Whether an `Authorization` header holds one of the tokens; takes the same time for any."""
-    given = header.removeprefix("Bearer ").encode()
-    return sum(hmac.compare_digest(given, token.encode()) for token in tokens) > 0
-
-
-def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    """The tokens, at least one, each of 16 characters or more.
-
-    Raises:
-        ConfigError: There is none, or one is too short.
-    """
-    if not tokens or any(len(token) < 16 for token in tokens):  # noqa: PLR2004
-        raise ConfigError("a token needs 16 characters or more; make one with openssl rand -hex 16", variable="token")
-    return tuple(tokens)
 
 
 def _instructions(config: GatewayConfig) -> str | None:

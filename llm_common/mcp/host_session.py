@@ -126,7 +126,7 @@ class HostSession:
                 task.add_done_callback(self._announce_late)
             if late:
                 break
-        return await in_thread(self._listing_of, self._lists())  # thousands of definitions take seconds to count
+        return await in_thread(self.known)  # thousands of definitions take seconds to count
 
     def _list_missing(self) -> None:
         for name in self.connections:
@@ -145,12 +145,7 @@ class HostSession:
 
     def known(self) -> ToolListing:
         """The tools of the servers that have listed theirs."""
-        return self._listing_of(self._lists())
-
-    def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
-        return {name: self._listed[name] for name in self.connections if name in self._listed}
-
-    def _listing_of(self, lists: dict[str, tuple[ServerTool, ...]]) -> ToolListing:
+        lists = {name: tools for name in self.connections if (tools := self._listed.get(name)) is not None}
         current = self._current
         if current is None or current[0] != lists:
             current = self._current = lists, ToolListing(self._config, lists, self._counter)
@@ -166,9 +161,9 @@ class HostSession:
                 found[name] = str(error)
         return found
 
-    async def tools(self) -> list[types.Tool]:
+    async def list_tools(self) -> types.ListToolsResult:
         """What the host lists: the gateway's own tools first, then those of the servers by name."""
-        return self._tools_of(await self.listing())
+        return types.ListToolsResult(tools=self._tools_of(await self.listing()))
 
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
         own = [

@@ -3,10 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import mcp_types as types
 from mcp import ClientSession, MCPError
+from pydantic import TypeAdapter
 
 from llm_common.errors import ToolError, ToolFailedError
 from llm_common.mcp.server_connection import HostContext, ServerConnection
@@ -17,9 +18,8 @@ MAX_PAGES: Final = 100
 MAX_ENTRIES: Final = 10_000
 MAX_LIST_BYTES: Final = 32_000_000
 
-EntryT = TypeVar("EntryT")
-AnswerT = TypeVar("AnswerT")
-
+_RESOURCE: Final = TypeAdapter[Any](types.ReadResourceResult | types.InputRequiredResult)
+_PROMPT: Final = TypeAdapter[Any](types.GetPromptResult | types.InputRequiredResult)
 _Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
 
 
@@ -102,27 +102,28 @@ class ServerLists:
         self._resources: dict[str, str] = {}
         self._prompts: dict[str, tuple[str, str]] = {}
 
-    async def resources(self) -> list[types.Resource]:
+    async def resources(self) -> types.ListResourcesResult:
         """Every resource."""
         found = await self._of_all("resources", lambda session, params: session.list_resources(params=params))
         for server, resource in reversed(found):
             self._resources[str(resource.uri)] = server
-        return [resource for _, resource in found]
+        return types.ListResourcesResult(resources=[resource for _, resource in found])
 
-    async def templates(self) -> list[types.ResourceTemplate]:
+    async def templates(self) -> types.ListResourceTemplatesResult:
         """Every template of resources."""
         found = await self._of_all(
             "resource_templates", lambda session, params: session.list_resource_templates(params=params)
         )
-        return [template for _, template in found]
+        return types.ListResourceTemplatesResult(resource_templates=[template for _, template in found])
 
-    async def prompts(self) -> list[types.Prompt]:
+    async def prompts(self) -> types.ListPromptsResult:
         """Every prompt, under the name that the host sees."""
         found = await self._of_all("prompts", lambda session, params: session.list_prompts(params=params))
         counts = Counter(prompt.name for _, prompt in found)
         names = [prompt.name if counts[prompt.name] == 1 else f"{server}_{prompt.name}" for server, prompt in found]
         self._prompts = {name: (server, prompt.name) for name, (server, prompt) in zip(names, found, strict=True)}
-        return [prompt.model_copy(update={"name": name}) for name, (_, prompt) in zip(names, found, strict=True)]
+        shown = [prompt.model_copy(update={"name": name}) for name, (_, prompt) in zip(names, found, strict=True)]
+        return types.ListPromptsResult(prompts=shown)
 
     async def read(self, params: types.ReadResourceRequestParams, host: HostContext) -> Any:
         """What the resource holds.
@@ -133,19 +134,14 @@ class ServerLists:
         known = self._resources.get(str(params.uri))
         servers = list(self._connections) if known is None else [known]
 
-        async def read(session: ClientSession) -> Any:
-            return await session.read_resource(
-                str(params.uri),
-                input_responses=params.input_responses,
-                request_state=params.request_state,
-                allow_input_required=True,
-            )
-
+        request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
         for server in servers:
             try:
                 async with asyncio.timeout(self._wait_s if known is None else None):
-                    return await self._connections[server].use(read, host=host)
+                    return await self._connections[server].use(
+                        lambda session: session.send_request(request, _RESOURCE), host=host
+                    )
             except MCPError as exc:
                 error = exc
             except ToolError as exc:
@@ -165,18 +161,11 @@ class ServerLists:
         if params.name not in self._prompts:
             raise MCPError(types.INVALID_PARAMS, "no server has this prompt")
         server, name = self._prompts[params.name]
-
-        async def get(session: ClientSession) -> Any:
-            return await session.get_prompt(
-                name,
-                params.arguments,
-                input_responses=params.input_responses,
-                request_state=params.request_state,
-                allow_input_required=True,
-            )
-
+        request = types.GetPromptRequest(params=params.model_copy(update={"name": name, "meta": None}))
         try:
-            return await self._connections[server].use(get, host=host)
+            return await self._connections[server].use(
+                lambda session: session.send_request(request, _PROMPT), host=host
+            )
         except ToolError as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
 

@@ -106,17 +106,17 @@ async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
 async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
     """Starts a server; the SDK's own way of doing so sets no limit to a line, and logs what it cannot read."""
     environment = {**get_default_environment(), **config.env}
-    process = await asyncio.create_subprocess_exec(
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(  # which gives the transport, that can be closed
+        lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_LINE_BYTES, loop=loop),
         shutil.which(config.command, path=environment.get("PATH")) or config.command,
         *config.args,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+        stderr=None,
         env=environment,
         cwd=config.cwd,
-        limit=MAX_LINE_BYTES,
         start_new_session=True,
     )
-    stdin, stdout = process.stdin, process.stdout
+    stdin, stdout = protocol.stdin, protocol.stdout
     assert stdin is not None
     assert stdout is not None
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -148,20 +148,21 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
                 group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await _end(process, stdin)
+            stdin.close()
+            await _end(asyncio.subprocess.Process(transport, protocol, loop))
+            transport.close()
 
 
-async def _end(process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter) -> None:
-    """Closes a server's stdin, then ends it and what it has started."""
-    stdin.close()
-    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Waits for a server whose stdin is closed, then ends it and what it has started."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), None):
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_WAIT_S):
                 await process.wait()
         try:
-            if hasattr(os, "killpg"):
+            if number and hasattr(os, "killpg"):
                 os.killpg(process.pid, number)
-            elif process.returncode is None:
+            elif number:
                 process.send_signal(number)
         except (ProcessLookupError, PermissionError):
             return

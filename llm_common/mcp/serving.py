@@ -1,24 +1,27 @@
 """Runs a gateway on stdin and stdout or over HTTP, keeps a record of what it did, and checks a configuration."""
 
 import asyncio
+import hmac
 import os
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from mcp import stdio_server
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from llm_common.errors import ConfigError
 from llm_common.folders.index_cache import default_cache_dir
-from llm_common.mcp.gateway import Gateway, checked_tokens, is_known_token, store_of
+from llm_common.mcp.gateway import Gateway, store_of
 from llm_common.mcp.gateway_config import GatewayConfig
 from llm_common.mcp.host_session import HostSession
 from llm_common.mcp.result_desk import Figures
@@ -26,10 +29,6 @@ from llm_common.mcp.server_connection import HostAbilities
 
 _RECORD_EVERY_S: Final = 2.0
 _KEPT_RECORDS: Final = 20
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class ServerReport(BaseModel):
@@ -120,7 +119,7 @@ def reports(config: GatewayConfig) -> list[GatewayReport]:
     found = []
     for path in _records(config):
         with suppress(OSError, ValueError):
-            report = GatewayReport.model_validate(orjson.loads(path.read_bytes()))
+            report = GatewayReport.model_validate_json(path.read_bytes())
             found.append(report.model_copy(update={"running": _is_running(report.pid)}))
     return found
 
@@ -180,19 +179,33 @@ async def serve_http(config: GatewayConfig, *, tokens: Sequence[str], host: str 
         await uvicorn.Server(settings).serve()
 
 
-def _guarded(app: Any, tokens: Sequence[str]) -> Any:
+def _guarded(app: ASGIApp, tokens: Sequence[str]) -> ASGIApp:
     """The application for those who send one of the tokens."""
 
-    async def guarded(scope: Message, receive: Receive, send: Send) -> None:
-        headers = dict(scope.get("headers", ()))
-        if scope["type"] == "http" and not is_known_token(headers.get(b"authorization", b"").decode("latin-1"), tokens):
-            head = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
-            await send({"type": "http.response.start", "status": 401, "headers": head})
-            await send({"type": "http.response.body", "body": b"send the gateway's token as a bearer\n"})
-            return
-        await app(scope, receive, send)
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = app
+        if scope["type"] == "http" and not is_known_token(Headers(scope=scope).get("authorization", ""), tokens):
+            answer = PlainTextResponse("send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"})
+        await answer(scope, receive, send)
 
     return guarded
+
+
+def is_known_token(header: str, tokens: Sequence[str]) -> bool:
+    """Whether an `Authorization` header holds one of the tokens; takes the same time for any."""
+    given = header.removeprefix("Bearer ").encode()
+    return sum(hmac.compare_digest(given, token.encode()) for token in tokens) > 0
+
+
+def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
+    """The tokens, at least one, each of 16 characters or more.
+
+    Raises:
+        ConfigError: There is none, or one is too short.
+    """
+    if not tokens or any(len(token) < 16 for token in tokens):  # noqa: PLR2004
+        raise ConfigError("a token needs 16 characters or more; make one with openssl rand -hex 16", variable="token")
+    return tuple(tokens)
 
 
 @asynccontextmanager
@@ -223,14 +236,10 @@ async def _record(path: Path, gateway: Gateway) -> None:
                 report = report_on(session, gateway.figures)
                 report = report.model_copy(update={"started_at": started_at})
                 if report != last:
-                    _write(path, report)
+                    new = path.with_suffix(".new")
+                    new.write_text(report.model_dump_json(exclude={"running"}), encoding="utf-8")
+                    new.replace(path)
                     last = report
-
-
-def _write(path: Path, report: GatewayReport) -> None:
-    new = path.with_suffix(".new")
-    new.write_bytes(orjson.dumps(report.model_dump(exclude={"running"})))
-    new.replace(path)
 
 
 def _records(config: GatewayConfig) -> list[Path]:
