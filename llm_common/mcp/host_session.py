@@ -155,9 +155,9 @@ class HostSession:
         """What is wrong with the servers that have listed no tools."""
         found = {}
         for name, task in self._tasks.items():
-            if not task.done():
+            if not task.done() and name not in self._listed:
                 found[name] = "it is still starting"
-            elif not task.cancelled() and (error := task.exception()):
+            elif task.done() and not task.cancelled() and (error := task.exception()):
                 found[name] = str(error)
         return found
 

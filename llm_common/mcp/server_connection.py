@@ -50,29 +50,19 @@ class HostAbilities:
     """What the host of a session can do; a server is offered nothing else.
 
     Attributes:
+        capabilities: Whether it samples for servers, asks its user and names its folders.
         mode: How a server is greeted: `legacy` for a host of that era, so that its requests reach the host; `auto`
             for others.
-        sampling: Whether it samples for servers.
-        elicitation: Whether it asks its user.
-        roots: Whether it names its folders.
     """
 
+    capabilities: types.ClientCapabilities = types.ClientCapabilities()
     mode: str = "auto"
-    sampling: types.SamplingCapability | None = None
-    elicitation: bool = False
-    roots: bool = False
 
     @classmethod
     def of(cls, context: HostContext) -> Self:
         """Those of the host behind a request."""
-        known = context.session.client_capabilities or types.ClientCapabilities()
-        modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-        return cls(
-            mode="auto" if modern else "legacy",
-            sampling=known.sampling,
-            elicitation=known.elicitation is not None,
-            roots=known.roots is not None,
-        )
+        mode = "auto" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
+        return cls(context.session.client_capabilities or types.ClientCapabilities(), mode)
 
 
 class ServerConnection:
@@ -243,10 +233,10 @@ class ServerConnection:
             listening.cancel()
 
     def _connected(self, wire: Wire) -> Client:
-        able = self._abilities
+        able = self._abilities.capabilities
         return Client(
             streams_of(self._config, wire),
-            mode=able.mode,
+            mode=self._abilities.mode,
             cache=None,
             client_info=types.Implementation(name="llm-common", version=__version__),
             sampling_callback=self._sample if able.sampling else None,
