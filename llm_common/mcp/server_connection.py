@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeVar
 
 import mcp_types as types
@@ -55,7 +55,7 @@ class HostAbilities:
             for others.
     """
 
-    capabilities: types.ClientCapabilities = types.ClientCapabilities()
+    capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
     mode: str = "auto"
 
     @classmethod
