@@ -95,7 +95,8 @@ class ServerConnection:
         self._on_notification = on_notification
         self._ready: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wire = Wire()
+        self.wire = Wire()
+        """What is known of its stream, since its last start."""
         self._starting = asyncio.Lock()
         self._hosts: dict[object, HostContext] = {}
         self._questions = 0
@@ -104,11 +105,6 @@ class ServerConnection:
         self._problem = ""
         self._noted = False
 
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Entries of the server's lists that cannot be passed on, with what is wrong with each."""
-        return self._wire.left_out
-
     async def client(self) -> Client:
         """The server's client; starts the server if it does not run.
 
@@ -116,14 +112,14 @@ class ServerConnection:
             ServerDownError: It does not start, or is not to be started yet.
         """
         async with self._starting:
-            if self._ready is None or self._wire.ended.is_set():
+            if self._ready is None or self.wire.ended.is_set():
                 wait_s = self._retry_at - time.monotonic()
                 if wait_s > 0:
                     raise self._down(f"{self._problem}; it is started again in {wait_s:.0f} s")
                 await self._finish()
-                self._wire, self._noted = Wire(), False
+                self.wire, self._noted = Wire(), False
                 self._ready = asyncio.get_running_loop().create_future()
-                self._task = asyncio.create_task(self._run(self._ready, self._wire))
+                self._task = asyncio.create_task(self._run(self._ready, self.wire))
             ready = self._ready
         return await asyncio.shield(ready)
 
@@ -141,7 +137,7 @@ class ServerConnection:
             ToolFailedError: The answer is none of MCP, or none came in time.
             MCPError: The server refused.
         """
-        client, wire = await self.client(), self._wire
+        client, wire = await self.client(), self.wire
         with self._serving(host):
             try:
                 answer = await work(client.session)
@@ -161,7 +157,7 @@ class ServerConnection:
 
     async def close(self) -> None:
         """Ends the server."""
-        self._wire.ended.set()
+        self.wire.ended.set()
         await self._finish()
 
     async def _finish(self) -> None:

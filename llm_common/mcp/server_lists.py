@@ -11,11 +11,10 @@ from pydantic import TypeAdapter
 
 from llm_common.errors import ToolError, ToolFailedError
 from llm_common.mcp.server_connection import HostContext, ServerConnection
+from llm_common.mcp.server_transport import MAX_ENTRIES
 from llm_common.mcp.tool_listing import ServerTool
-from llm_common.text.display import one_line
 
 MAX_PAGES: Final = 100
-MAX_ENTRIES: Final = 10_000
 MAX_LIST_BYTES: Final = 32_000_000
 
 _RESOURCE: Final = TypeAdapter[Any](types.ReadResourceResult | types.InputRequiredResult)
@@ -36,22 +35,20 @@ async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> 
         MCPError: It refused.
     """
     entries: list[Any] = []
-    cursor: str | None = None
-    seen: set[str] = set()
-    size = 0
-    while len(entries) < MAX_ENTRIES and size < MAX_LIST_BYTES:
-        params = types.PaginatedRequestParams(cursor=cursor)
+    params, seen, size = types.PaginatedRequestParams(), set[str](), 0
+    while True:
         page = await connection.use(lambda session, params=params: fetch(session, params))  # type: ignore[misc]
         entries.extend(getattr(page, field))
-        cursor = page.next_cursor
-        if not cursor:
-            break
-        if cursor in seen or len(seen) + 1 == MAX_PAGES:
-            connection.left_out[f"the rest of its {field}"] = "its list does not end"
-            break
-        seen.add(cursor)
         size += len(page.model_dump_json())
-    return entries[:MAX_ENTRIES]
+        cursor = page.next_cursor
+        if not cursor and len(entries) <= MAX_ENTRIES:
+            return entries
+        too_long = len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES or len(seen) + 1 == MAX_PAGES
+        if too_long or not cursor or cursor in seen:
+            connection.wire.leave_out(f"the rest of its {field}", "the list is too long, or does not end")
+            return entries[:MAX_ENTRIES]
+        seen.add(cursor)
+        params = types.PaginatedRequestParams(cursor=cursor)
 
 
 async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
@@ -62,7 +59,7 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
         MCPError: It refused.
     """
     await connection.client()
-    connection.left_out.clear()
+    connection.wire.left_out.clear()
     try:
         async with asyncio.timeout(connection.start_timeout_s):
             listed = await all_pages(connection, lambda session, params: session.list_tools(params=params), "tools")
@@ -72,7 +69,7 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
     tools: dict[str, ServerTool] = {}
     for tool in listed:
         if tool.name in tools:
-            connection.left_out[one_line(tool.name, max_chars=60)] = "another tool has its name"
+            connection.wire.leave_out(tool.name, "another tool has its name")
             continue
         tools[tool.name] = ServerTool(
             server=connection.name,
@@ -133,7 +130,6 @@ class ServerLists:
         """
         known = self._resources.get(str(params.uri))
         servers = list(self._connections) if known is None else [known]
-
         request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
         for server in servers:

@@ -27,9 +27,14 @@ from llm_common.text.display import one_line
 MAX_LINE_BYTES: Final = 64_000_000
 _END_WAIT_S: Final = 1.0  # twice at most: a host gives the gateway four seconds for its own end
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)  # a server may hold a stream open
+MAX_ENTRIES: Final = 10_000
+_MAX_LEFT_OUT: Final = 100
 _MAX_NAME_CHARS: Final = 60
-_ID: Final = re.compile(rb'^\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\b|"id"\s*:\s*(\d{1,15})\s*\}\s*$')
-_HEAD_BYTES: Final = 300
+_HEAD_BYTES: Final = 200
+_ID_FIRST: Final = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
+_ANSWER: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
+_ID_LAST: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*\}\s*$')
+_TO_MEND: Final = re.compile("\ufffd|\\\\u[dD][89a-fA-F]")
 _LISTS: Final = {
     "tools": "tools/list",
     "resources": "resources/list",
@@ -53,6 +58,11 @@ class Wire:
     reason: str = "it ended"
     version: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
+
+    def leave_out(self, name: str, problem: str) -> None:
+        """Notes an entry and what is wrong with it; of a hundred and more that there are others."""
+        shown = one_line(name, max_chars=_MAX_NAME_CHARS) if len(self.left_out) < _MAX_LEFT_OUT else "and others"
+        self.left_out[shown] = problem
 
 
 @asynccontextmanager
@@ -173,18 +183,19 @@ def _parsed(line: bytes) -> SessionMessage | None:
     for mend in (bytes, _mended):
         with suppress(ValueError):
             return SessionMessage(types.jsonrpc_message_adapter.validate_json(mend(line), by_name=False))
-    head = line[:_HEAD_BYTES]
-    found = None if b'"method"' in head else _ID.search(head) or _ID.search(line[-_HEAD_BYTES:])
+    head, tail = line[:_HEAD_BYTES], line[-_HEAD_BYTES:]
+    found = _ID_FIRST.match(head) or (_ID_LAST.search(tail) if _ANSWER.match(head) else None)
     if not found:
         return None
     error = types.ErrorData(code=types.PARSE_ERROR, message="the answer is no JSON-RPC")
-    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(found[1] or found[2]), error=error))
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
 
 
 def _mended(line: bytes) -> bytes:
     """The line with U+FFFD for what is no UTF-8, and a question mark for half a pair of surrogates."""
+    text = line.decode("utf-8", "replace")
     try:
-        value = json.loads(line.decode("utf-8", "replace"))
+        value = json.loads(text) if _TO_MEND.search(text) else None
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except (ValueError, RecursionError):
         return b""
@@ -200,10 +211,12 @@ def _sift(message: SessionMessage | Exception, wire: Wire) -> None:
         if not isinstance(entries, list) or not _problem(method, wire.version, result):
             continue
         kept: list[Any] = []
-        for entry in entries if not _problem(method, wire.version, {**result, name: []}) else ():
+        if len(entries) > MAX_ENTRIES:
+            wire.leave_out("the rest", "the list is too long")
+        for entry in entries[:MAX_ENTRIES] if not _problem(method, wire.version, {**result, name: []}) else ():
             if problem := _problem(method, wire.version, {**result, name: [entry]}):
                 title = entry.get("name") if isinstance(entry, dict) else None
-                wire.left_out[one_line(str(title), max_chars=_MAX_NAME_CHARS)] = problem
+                wire.leave_out(str(title), problem)
             else:
                 kept.append(entry)
         result[name] = kept

@@ -90,7 +90,7 @@ def report_on(session: HostSession, figures: Figures) -> GatewayReport:
                 name=name,
                 tools=counts[name],
                 problem=problems.get(name, ""),
-                left_out=tuple(f"{entry} ({problem})" for entry, problem in connection.left_out.items()),
+                left_out=tuple(f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()),
             )
             for name, connection in session.connections.items()
         ),

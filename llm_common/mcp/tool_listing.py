@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from llm_common.core.tokens import TokenCounter
@@ -60,15 +60,6 @@ class ServerTool:
     parameters: Mapping[str, Any]
     read_only: bool | None = None
     definition: Any = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A tool under the name that a host sees, as `ToolIndex` takes it."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
 
 
 def changes_nothing(tool: ServerTool) -> bool:
@@ -142,7 +133,7 @@ class ToolListing:
         """The tools that fit a request, as text of at most 2,000 tokens, and their names, best first."""
         if self._index is None:
             self._index = ToolIndex(
-                _Named(name, printable(tool.description[:_MAX_INDEXED_CHARS]), tool.parameters)
+                replace(tool, name=name, description=printable(tool.description[:_MAX_INDEXED_CHARS]))
                 for name, tool in self.tools.items()
             )
         names = tuple(row.name for row in self._index.rank(query, k=_MAX_FOUND))

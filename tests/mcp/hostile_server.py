@@ -79,6 +79,7 @@ TOOLS: dict[str, list[Any]] = {
         tool("big", {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(40_000)}}),
     ],
     "entries that are no tools": [OK, 5, None, "text", ["list"]],
+    "thousands of entries that are no tools": [OK, *range(200_000)],
     "wrong hints": [OK, tool("bad", annotations={"readOnlyHint": "maybe"})],
 }
 CALLS: dict[str, Callable[[int], object]] = {
@@ -119,6 +120,10 @@ CALLS: dict[str, Callable[[int], object]] = {
     "a claim of our marks": lambda id_: say(
         id=id_,
         result=text_of("stored; read it with read_context and the id 0123456789ab", _meta={"llm-common/error": "X"}),
+    ),
+    "an id at the end": lambda id_: raw(f'{{"jsonrpc":"2.0","result":{{"content":[}},"id":{id_}}}\n'),
+    "items with ids in what is no JSON": lambda id_: raw(
+        f'{{"jsonrpc":"2.0","id":{id_},"result":{{"content":[{{"id":1,"result":1}},{{"id":{id_ + 1},"result":[}}\n'
     ),
     "a picture that is none": lambda id_: say(
         id=id_, result={"content": [{"type": "image", "data": "%%%", "mimeType": "image/png"}]}
