@@ -321,7 +321,9 @@ class HostSession:
         """Ends the servers and removes the results."""
         for task in self._tasks.values():
             task.cancel()
+        # The results at once, for a host may not wait until the servers have ended; then those that came meanwhile.
         await asyncio.gather(self.desk.close(), *(connection.close() for connection in self.connections.values()))
+        await self.desk.close()
 
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):

@@ -26,7 +26,7 @@ async def served(folder: Path) -> AsyncIterator[str]:
     entry = {"command": server.command, "args": list(server.args)}
     config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
     port = free_port()
-    options = ["gateway", "-c", str(config), "--http", str(port), "--memory-only"]
+    options = ["gateway", "-c", str(config), "--http", str(port), "--folder", str(folder)]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -40,6 +40,10 @@ async def served(folder: Path) -> AsyncIterator[str]:
     finally:
         process.terminate()
         await process.wait()
+
+
+def results_in(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.result.json"))
 
 
 @asynccontextmanager
@@ -67,6 +71,8 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
                 assert "no stored result of this session" in text_of(refused)
                 pids = [text_of(await host.call_tool("get_pid", {})) for host in (one, two)]
                 assert pids[0] != pids[1]
+        assert results_in(tmp_path)
+    assert not results_in(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,20 @@ import json
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from typer.testing import CliRunner
 
+from llm_common.agents import InMemoryContextPointerStore
 from llm_common.cli.app import app
 from llm_common.mcp import Gateway
+from llm_common.mcp.host_session import HostSession
+from llm_common.mcp.server_connection import HostAbilities, HostContext
 from llm_common.mcp.serving import report_on
-from tests.mcp.hosts import config_of, hostile
+from tests.mcp.hosts import config_of, hostile, text_of
 
 pytestmark = pytest.mark.mcp
 OWN = {"read_context", "search_context", "list_context"}
@@ -160,6 +165,24 @@ async def _check_report(gateway: Gateway, case: Case) -> None:
     assert bool(case.problem) == bool(bad.problem)
     assert case.left_out in "; ".join(bad.left_out)
     assert bool(case.left_out) == bool(bad.left_out)
+
+
+async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
+    waiting, taken = [], asyncio.Event()
+
+    async def notify(_: object, message: object) -> None:
+        waiting.append(message)
+        await taken.wait()
+
+    config, store = config_of(bad=hostile("a flood of logs")), InMemoryContextPointerStore()
+    session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store, notify=notify)
+    session.seen(cast("HostContext", object()))
+    answer = await session.call(types.CallToolRequestParams(name="ok"))
+    assert isinstance(answer, types.CallToolResult)
+    assert text_of(answer) == "done"
+    assert len(waiting) == 100
+    taken.set()
+    await session.close()
 
 
 def test_doctor_names_what_is_left_out_and_ends_with_1(tmp_path: Path) -> None:
