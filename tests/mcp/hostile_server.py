@@ -82,6 +82,10 @@ TOOLS: dict[str, list[Any]] = {
     "thousands of entries that are no tools": [OK, *range(200_000)],
     "wrong hints": [OK, tool("bad", annotations={"readOnlyHint": "maybe"})],
 }
+LISTS: dict[str, dict[str, Any]] = {
+    "resources/list": {"resources": [{"name": "a", "uri": "bad://a"}, {"name": "no uri"}]},
+    "prompts/list": {"prompts": [{"name": "ask"}, {"title": "no name"}]},
+}
 CALLS: dict[str, Callable[[int], object]] = {
     "a result that is none": lambda id_: say(id=id_, result={"content": "text"}),
     "a result that is a number": lambda id_: say(id=id_, result=5),
@@ -172,7 +176,7 @@ def begin(id_: int, params: dict[str, Any]) -> None:
         case "an end that is refused":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
     info = {"name": "hostile", "version": "1"}
-    capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
+    capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}, "resources": {}, "prompts": {}}
     version = params["protocolVersion"]
     say(id=id_, result={"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
 
@@ -193,6 +197,8 @@ def main() -> None:
                 time.sleep(60)
             case "tools/call":
                 say(id=id_, result=text_of(f"{params['name']} of {os.getpid()} with {list(params['arguments'])}"))
+            case "resources/list" | "prompts/list" as method:
+                say(id=id_, result=LISTS[method])
             case method if method and id_ is not None:
                 say(id=id_, error={"code": -32_601, "message": "no such method"})
     if CASE == "an end that is refused":

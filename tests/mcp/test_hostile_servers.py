@@ -167,6 +167,15 @@ async def _check_report(gateway: Gateway, case: Case) -> None:
     assert bool(case.left_out) == bool(bad.left_out)
 
 
+async def test_resources_and_prompts_that_are_none_are_left_out() -> None:
+    async with Gateway(config_of(bad=hostile())) as gateway, Client(gateway.server, mode="legacy") as host:
+        await host.list_tools()
+        assert [resource.name for resource in (await host.list_resources()).resources] == ["a"]
+        assert [prompt.name for prompt in (await host.list_prompts()).prompts] == ["ask"]
+        (session,) = gateway.sessions
+        assert session.connections["bad"].wire.left_out == {"no uri": "uri", "None": "name"}
+
+
 async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
     waiting, taken = [], asyncio.Event()
 
