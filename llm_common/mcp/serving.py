@@ -139,9 +139,10 @@ async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        with suppress(RuntimeError), open(0, "rb", closefd=False) as stdin:  # the loop may be closed
-            for line in iter(stdin.readline, b""):
-                loop.call_soon_threadsafe(lines.put_nowait, line)
+        with suppress(RuntimeError):  # the loop may be closed
+            with suppress(OSError), open(0, "rb", closefd=False) as stdin:
+                for line in iter(stdin.readline, b""):
+                    loop.call_soon_threadsafe(lines.put_nowait, line)
             loop.call_soon_threadsafe(lines.put_nowait, b"")
 
     threading.Thread(target=read, daemon=True).start()
