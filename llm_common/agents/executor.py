@@ -6,13 +6,13 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llm_common._telemetry import record as record_line, span
+from llm_common._telemetry import operation, record as record_line
 from llm_common._threads import in_thread
 from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.call_failures import (
@@ -24,7 +24,7 @@ from llm_common.agents.call_failures import (
 )
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
-from llm_common.agents.run_state import DEFAULT_OUTPUTS_TOKENS, RunLimits, RunState, TaskRecord, reader_name_of
+from llm_common.agents.run_state import DEFAULT_OUTPUTS_TOKENS, ObservedRun, RunLimits, RunState, TaskRecord
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
@@ -38,7 +38,6 @@ from llm_common.tools.pointer_arguments import session_registry
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import ToolResult, third_party_code
-from llm_common.trace.sink import Run, begin_run
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +152,7 @@ class AgenticExecutor:
         self._max_rounds = max_rounds if self._tells_rounds else 1
         self._limits = limits or RunLimits()
         self._outputs_tokens = outputs_tokens
-        self._reader_name = reader_name_of(read_back)
+        self._reader_name = read_back if isinstance(read_back, str) else READER_NAME if read_back else None
         known = isinstance(context_manager, ToolContextManager)  # other managers have none
         self._redactor = context_manager.redactor if known else DEFAULT_REDACTOR
 
@@ -215,9 +214,8 @@ class AgenticExecutor:
         manager = self.context_manager
         query_id = getattr(manager, "query_id_of", manager.hash_query)(query)  # other managers have only the latter
         results: list[SubTaskResult] = []
-        traced, status = begin_run(query_id, query=query), "cut short"
-        try:
-            async with aclosing(self._run_plan(plan, query_id, query, resume=resume, traced=traced)) as items:
+        with ObservedRun.of(query_id, query, self.context_manager) as observed:
+            async with aclosing(self._run_plan(plan, query_id, query, resume=resume, observed=observed)) as items:
                 async for item in items:
                     if isinstance(item, StreamEvent):
                         yield item
@@ -228,16 +226,14 @@ class AgenticExecutor:
             parts = answering.stream(self.client, self.context_manager, query=query, results=results, deltas=deltas)
             async with aclosing(parts):
                 while True:
-                    with traced.active():  # never around a `yield`
+                    with observed.active():  # never around a `yield`
                         part = await anext(parts, None)
                         if isinstance(part, Answer):
                             record_line("answer", answer=part)
-                            status = part.status
+                            observed.status = part.status
                     if part is None:
                         break
                     yield StreamEvent(type="answer" if isinstance(part, Answer) else "answer_delta", data=part)
-        finally:
-            traced.end(status)
 
     async def run(
         self,
@@ -311,13 +307,13 @@ class AgenticExecutor:
         return RunState(self._limits, manager, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
 
     async def _run_plan(
-        self, plan: PlanLike, query_id: str, query: str | None, *, resume: bool = False, traced: Run | None = None
+        self, plan: PlanLike, query_id: str, query: str | None, *, resume: bool, observed: ObservedRun | None = None
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of the tasks, each task's result after its events, and then the sources."""
         tasks = ExecutionPlan.of(plan).tasks
         run = self._begin()
-        run.traced = traced or begin_run(query_id, query=query)
-        try:
+        opened = nullcontext(observed) if observed else ObservedRun.of(query_id, query, self.context_manager)
+        with opened as run.observed:
             if resume:
                 await run.resume(query_id)
             for number, task in enumerate(tasks):
@@ -336,9 +332,8 @@ class AgenticExecutor:
                     break
             if sources := self.context_manager.get_all_sources(query_id):
                 yield StreamEvent(type="sources", data=sources)
-        finally:
-            if traced is None:
-                run.traced.end()
+            if observed is None:
+                run.observed.status = "ok"
 
     async def _run_task(
         self, task: PlannedTask, query_id: str, query: str | None, run: RunState
@@ -348,7 +343,7 @@ class AgenticExecutor:
         asked = " ".join(filter(None, (query, task.description)))
         record = run.begin_task(task.id)
         for rounds_left in reversed(range(self._max_rounds)):
-            with run.traced.active():
+            with run.active():
                 selection = await self._choose(task, query, run, rounds_left)
             for facts in self._problems_of(selection, record):
                 yield StreamEvent(type="error", data=facts)
@@ -454,7 +449,7 @@ class AgenticExecutor:
             while waiting or running:
                 while waiting and len(running) < self._max_parallel:
                     index, call = waiting.popleft()
-                    with run.traced.active():
+                    with run.active():
                         running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn, run))] = index
                 done, _ = await asyncio.wait(running, timeout=run.seconds_left(), return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
@@ -490,7 +485,8 @@ class AgenticExecutor:
         if stored := await self._resumed(call, task_id, turn, run):
             return record | stored
         execute: Callable[..., Awaitable[Any]] = self.registry.execute
-        with span("llm_common.tool", tool=call.tool) as current:
+        facts = {"gen_ai.tool.name": call.tool, "gen_ai.tool.type": "function"}
+        with operation("execute_tool", call.tool, facts) as current:
             try:
                 with third_party_code(call.tool):
                     args = copy.deepcopy(call.args)  # the tool may change them; the call is saved with its own

@@ -2,12 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from llm_common._metrics import measure
+from llm_common._telemetry import INFERENCE_CALLS, TOOL_CALLS, Span, counting, operation
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import ResultParts, text_of
@@ -16,12 +19,12 @@ from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import StoreError, UnserialisableError
 from llm_common.plans import PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.pointer import digest_of
-from llm_common.pointers.reading import READER_NAME, ContextReading
+from llm_common.pointers.reading import ContextReading
 from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import ToolSelection
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
-from llm_common.trace.sink import Run
+from llm_common.trace.sink import Run, begin_run
 
 DEFAULT_OUTPUTS_TOKENS: Final = 2_000
 """What choosing sees of earlier outputs: about five small ones whole, or twenty lines."""
@@ -113,8 +116,48 @@ class TaskRecord:
         )
 
 
+class ObservedRun:
+    """A run as its trace and its `invoke_agent` span see it, both open around the yields of a generator.
+
+    Attributes:
+        status: How it ended; "cut short" until that is known.
+    """
+
+    def __init__(self, trace: Run, current: Span) -> None:
+        self.status = "cut short"
+        self.calls = Counter[str]()
+        self._trace, self._current = trace, current
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Records what happens in the block as the run's; not around a `yield`."""
+        with counting(self.calls), self._current.active(), self._trace.active():
+            yield
+
+    @classmethod
+    @contextmanager
+    def of(cls, query_id: str, query: str | None, manager: object) -> Iterator[Self]:
+        """The run of a manager's session for the duration of the block, which may yield."""
+        session_id = getattr(manager, "session_id", None)  # other managers have none
+        facts = {"gen_ai.conversation.id": session_id} if isinstance(session_id, str) else {}
+        trace = begin_run(query_id, query=query)
+        with operation("invoke_agent", attributes=facts, detached=True) as current:
+            run = cls(trace, current)
+            try:
+                yield run
+            finally:
+                trace.end(run.status)
+                for name in (INFERENCE_CALLS, TOOL_CALLS):
+                    measure(name, run.calls[name])
+            if run.status not in {"ok", "cut short"}:
+                current.fail(run.status)
+
+
 class RunState:
     """One run: what it may still do, and what it did.
+
+    Attributes:
+        observed: Its trace and its span, where it has them.
 
     Args:
         limits: Where it ends.
@@ -131,17 +174,21 @@ class RunState:
         outputs_tokens: int = DEFAULT_OUTPUTS_TOKENS,
         reader_name: str | None = None,
     ) -> None:
+        self.observed: ObservedRun | None = None
         self._limits = limits
         self._manager = manager
         self._outputs_tokens = outputs_tokens
         self._reader_name = reader_name
-        self.traced = Run(None, "")  # replaced where the run has a trace
         self._calls = 0
         self._tokens = 0
         self._cost_usd: float | None = 0.0
         self._started = asyncio.get_running_loop().time()
         self._stored: dict[tuple[str, str, str], ContextPointer] = {}
         self._tasks: list[TaskRecord] = []
+
+    def active(self) -> AbstractContextManager[None]:
+        """Records what happens in the block as this run's, if it is observed."""
+        return nullcontext() if self.observed is None else self.observed.active()
 
     @property
     def ends_at(self) -> float | None:
@@ -265,8 +312,3 @@ class RunState:
 
 def _tokens(counter: DefaultCounter, entry: dict[str, Any]) -> int:
     return counter.count(stable_json(entry))
-
-
-def reader_name_of(read_back: bool | str) -> str | None:
-    """The name under which the reader is offered; None if it is not."""
-    return read_back if isinstance(read_back, str) else READER_NAME if read_back else None

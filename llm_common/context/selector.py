@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import record, span
+from llm_common._metrics import measure
+from llm_common._telemetry import operation, record, set_found
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
@@ -122,7 +123,7 @@ class ContextSelector:
         self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
         now = request.now or datetime.now(UTC)
         asked = request.model_copy(update={"counter": self._metered(request.counter)})
-        with span("llm_common.context.select") as current:
+        with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
             scores = await in_thread(score_pool, pool, asked, now=now, strategies=self._strategies)
             strategy = self._strategies[request.strategy]
             account: JudgeAccount | None = None
@@ -132,7 +133,13 @@ class ContextSelector:
             scores, bundle = await in_thread(self._pack, asked, pool, allocation, scores, previous)
             if account is not None:
                 bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
-            current.set_attribute("tokens", bundle.metadata.total_tokens)
+                if account.note:
+                    status, model = account.status, account.model or "not known"
+                    _log.warning("no items were weighed: status %s, model %s: %s", status, model, account.note)
+            current.set_attribute("llm_common.context.tokens", bundle.metadata.total_tokens)
+            current.set_attribute("llm_common.context.budget_tokens", bundle.metadata.budget)
+            measure("llm_common.context.budget_use", bundle.metadata.budget_utilization)
+            set_found(current, {f"{item.kind}:{item.id}": item.score for item in bundle.kept})
             record(
                 "packing", request=request, pool=pool, bundle=bundle, allocation=allocation, now=now, first=not previous
             )

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from llm_common._telemetry import record, span
+from llm_common._telemetry import count_inference, record, span
 from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import AnswerFilter, extract_json, read_text_calls, without_thinking
 from llm_common.core.http.wire import as_messages
@@ -280,7 +280,8 @@ async def recorded(
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
-    with span("llm_common.ask", model=model or "default") as current:
+    count_inference()
+    with span("llm_common.ask", {"llm_common.model": model or "default"}) as current:
         try:
             answer = await _within(timeout_s, call)
             answered_by, usage, cost_usd = answer.model or model, answer.usage, answer.cost_usd
@@ -291,7 +292,7 @@ async def recorded(
             if isinstance(exc.usage, LLMUsage):
                 usage, cost_usd = exc.usage, exc.cost_usd
             exc.locate(model=model or _stored(client, "default_model"), host=_stored(client, "host"))
-            current.set_attribute("error.code", error)
+            current.set_attribute("llm_common.error.code", error)
             raise
         finally:
             latency_ms = round((time.perf_counter() - started) * 1000)

@@ -17,6 +17,7 @@ from llm_common.memory.entry import (
     no_such_event,
     scope_of,
 )
+from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
 from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
 from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, follows, shortlist
 from llm_common.ranking import query_terms
@@ -58,6 +59,7 @@ class InMemoryMemory:
         self._scopes: defaultdict[str, list[_Line]] = defaultdict(list)
         self._numbers = count(1)
 
+    @writes_memory
     async def append_event(
         self,
         session_id: str,
@@ -99,6 +101,7 @@ class InMemoryMemory:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
         return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
 
+    @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that contain words of the query, best first; see `MemoryReader.retrieve`."""
         lines, now = self._scopes.get(check_search(query, k, filters), []), datetime.now(UTC)
@@ -146,6 +149,7 @@ class InMemoryMemory:
             for line in [lines[position - 1]]
         ]
 
+    @forgets_memory
     async def forget(
         self,
         *,

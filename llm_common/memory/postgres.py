@@ -30,6 +30,7 @@ from llm_common.memory.entry import (
     no_such_event,
     scope_of,
 )
+from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
 from llm_common.memory.protocol import (
     SUMMARISED_EVENTS,
     Event,
@@ -289,6 +290,7 @@ class PostgresMemory:
         self._opening = asyncio.Lock()
         self._closed = False
 
+    @writes_memory
     async def append_event(
         self,
         session_id: str,
@@ -344,6 +346,7 @@ class PostgresMemory:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
         return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
 
+    @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
         scope = check_search(query, k, filters)
@@ -367,6 +370,7 @@ class PostgresMemory:
         # A fact may have been superseded between two statements.
         return sorted((hit for hit in hits if hit.current or filters.history), key=lambda hit: not hit.current)[:k]
 
+    @forgets_memory
     async def forget(
         self,
         *,

@@ -26,6 +26,7 @@ from llm_common.memory.entry import (
     no_such_event,
     scope_of,
 )
+from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
 from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
 from llm_common.memory.recall import (
     MAX_MATCHES,
@@ -147,6 +148,7 @@ class SqliteMemory:
         """The absolute path of the file."""
         return self._path
 
+    @writes_memory
     async def append_event(
         self,
         session_id: str,
@@ -175,6 +177,7 @@ class SqliteMemory:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
         return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
 
+    @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
         scope = check_search(query, k, filters)
@@ -182,6 +185,7 @@ class SqliteMemory:
             return []
         return await self._run(self._reader, lambda connection: _retrieve(connection, scope, query, k, filters))
 
+    @forgets_memory
     async def forget(
         self,
         *,

@@ -166,9 +166,9 @@ class ContextPointerStore:
         def save(given_up: Callable[[], bool]) -> ContextPointer:
             return self._save(call, result, urls, retention, keep_repeats=keep_repeats, given_up=given_up)
 
-        with span("pointers.save") as current:
+        with span("llm_common.pointers.save") as current:
             pointer = await self._in_thread(save)
-            current.set_attribute("result_bytes", pointer.result_bytes or 0)
+            current.set_attribute("llm_common.result_bytes", pointer.result_bytes or 0)
         return pointer
 
     async def as_stored(self, result: Any) -> Any:
@@ -195,13 +195,13 @@ class ContextPointerStore:
 
     def list_detailed(self, *, query_id: str) -> PointerListing:
         """The pointers of a query and how many files were skipped; otherwise as `list`."""
-        with span("pointers.list") as current:
+        with span("llm_common.pointers.list") as current:
             listing = self._index.read(checked_query_id(query_id, self._redactor))
             now = self._clock.now()
             if any(has_expired(pointer, now) for pointer in listing.pointers):
                 alive = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
                 listing = listing.model_copy(update={"pointers": alive})
-            current.set_attribute("pointers", len(listing.pointers))
+            current.set_attribute("llm_common.pointers", len(listing.pointers))
         return listing
 
     def queries(self) -> builtins.list[QuerySummary]:
@@ -303,7 +303,7 @@ class ContextPointerStore:
             UnsafePathError: `pointer_id` is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
-        with span("pointers.load") as current:
+        with span("llm_common.pointers.load") as current:
             query_id = checked_query_id(query_id, self._redactor)
             check_pointer_id(pointer_id)
             try:
@@ -312,7 +312,7 @@ class ContextPointerStore:
                 raise self._miss(query_id, pointer_id) from exc
             if has_expired(stored, self._clock.now()):
                 raise not_found("expired", query_id, pointer_id)
-            current.set_attribute("result_bytes", len(payload))
+            current.set_attribute("llm_common.result_bytes", len(payload))
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
         return stored, payload

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from llm_common._telemetry import record, span
+from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.decision import SelectionStatus
 from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
@@ -13,6 +13,7 @@ from llm_common.plans import PlannedTask
 from llm_common.ranking.lexical import identifier_words
 from llm_common.selection.argument_filling import filled_call
 from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, read_catalogue, tool_index
+from llm_common.selection.observing import retrieval
 from llm_common.selection.results import (
     ChoosesTools,
     ToolSelection,
@@ -93,7 +94,7 @@ class LexicalToolSelector(ChoosesTools):
         """
         check_question(task, query)
         offered: tuple[ToolDefinition, ...] = ()
-        with span("llm_common.select_tools"):
+        with retrieval("tools", max_selected=self.config.max_calls) as observed:
             try:
                 async with asyncio.timeout(self.config.total_s):
                     catalogue = await read_catalogue(tool_registry)
@@ -106,6 +107,7 @@ class LexicalToolSelector(ChoosesTools):
                 selection = ToolSelection(status="error", used="lexical", problem=exc.message)
             except TimeoutError:
                 selection = ToolSelection(status="timeout", used="lexical", problem=LATE)
+            observed.ends(selection)
             shown = [tool.name for tool in offered]
             record("tools", selection=selection, offered=offered, shown=shown, task=task, query=query)
         return selection

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
-from llm_common._telemetry import span
+from llm_common._telemetry import operation
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
 from llm_common.core.models import LLMMessage, MessageRole
@@ -114,7 +114,7 @@ class Planner:
         if catalogue.empty:
             return ExecutionPlan(tasks=[])
         messages = await in_thread(self._messages, query, catalogue)
-        with span("llm_common.plan") as current:
+        with operation("plan") as current:
             reply = await ask(
                 self._client,
                 messages,
@@ -123,7 +123,7 @@ class Planner:
                 timeout_s=self._timeout_s,
                 attempts=attempts,
             )
-            current.set_attribute("tasks", len(reply.tasks))
+            current.set_attribute("llm_common.tasks", len(reply.tasks))
         if len(reply.tasks) > self._max_tasks:
             text = f"the plan has {len(reply.tasks)} tasks; raise max_tasks, which is {self._max_tasks}"
             raise MalformedReplyError(text, reason="schema")

@@ -1,7 +1,6 @@
 """Which stored outputs a query needs: by a model, or by full-text ranking."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from llm_common._env import (
     read_float,
     read_text,
 )
-from llm_common._telemetry import record, span
+from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.client import is_decision_client
 from llm_common.core.decision import (
@@ -36,6 +35,7 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ModelNotFoundError, NoThreadError
 from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
+from llm_common.selection.observing import retrieval
 from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
     DEFAULT_CANDIDATES,
@@ -52,8 +52,6 @@ from llm_common.text.display import excerpt_text, fence_nonce, fenced, in_fence,
 if TYPE_CHECKING:
     from llm_common.core.questions import DecisionClient
     from llm_common.selection.weighing import Questions, Weight
-
-_log = logging.getLogger(__name__)
 
 _SYSTEM: Final = """\
 You choose which stored tool outputs are needed to answer a query.
@@ -118,15 +116,16 @@ class LexicalRelevanceSelector:
         candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
             return RelevanceSelection(status="no_candidates", used="lexical", choices=_explained(candidates, []))
-        with span("pointers.select", used="lexical", candidates=len(candidates)) as current:
+        with retrieval("tool_outputs", candidates=len(candidates), max_selected=self._max_selected) as observed:
             try:
                 ranked = await in_thread(rank_pointers, query, candidates, embedder=self._embedder)
             except NoThreadError as exc:
                 choices = _explained(candidates, [])
-                return RelevanceSelection(status="error", used="lexical", problem=exc.message, choices=choices)
+                selection = RelevanceSelection(status="error", used="lexical", problem=exc.message, choices=choices)
+                observed.ends(selection)
+                return selection
             related = [entry.pointer for entry in ranked] if any(entry.matches for entry in ranked) else []
             kept, over_the_cap = related[: self._max_selected], related[self._max_selected :]
-            current.set_attribute("selected", len(kept))
             selection = RelevanceSelection(
                 pointers=kept,
                 status="ok" if kept else "empty",
@@ -134,6 +133,7 @@ class LexicalRelevanceSelector:
                 choices=_explained(candidates, kept, over_the_cap=over_the_cap),
             )
             scores = {entry.pointer.pointer_id: entry.score for entry in ranked}
+            observed.ends(selection, scores)
             limits = {"max_selected": self._max_selected, "embedder": self._embedder is not None}
             record("outputs", selection=selection, candidates=candidates, query=query, scores=scores, limits=limits)
         return selection
@@ -236,10 +236,9 @@ class ContextRelevanceSelector:
         candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
             return RelevanceSelection(status="no_candidates", used="model", choices=_explained(candidates, []))
-        with span("pointers.select", used="model", candidates=len(candidates)) as current:
+        with retrieval("tool_outputs", candidates=len(candidates), max_selected=self._max_selected) as observed:
             selection = await self._select(query, candidates)
-            current.set_attribute("status", selection.status)
-            current.set_attribute("selected", len(selection.pointers))
+            observed.ends(selection)
             limits = {
                 "max_selected": self._max_selected,
                 "include_digest": self._include_digest,
@@ -263,7 +262,6 @@ class ContextRelevanceSelector:
         else:
             decision = await decide(self._client, prompt.question, self._options, ends_at=ends_at)
             return await self._selection(query, candidates, prompt, decision, ends_at=ends_at)
-        _log.warning("no pointers were chosen: status %s: %s", status, problem)
         choices = _explained(candidates, [], not_shown=candidates)
         return RelevanceSelection(
             status=status, used="model", problem=problem, choices=choices, not_shown=len(candidates)
@@ -292,7 +290,6 @@ class ContextRelevanceSelector:
         if failed:
             if isinstance(decision.error, ModelNotFoundError) and self._chosen_by:
                 decision.error.chosen_by = self._chosen_by
-            _log.warning("the model chose no pointers: status %s: %s", status, decision.problem)
             if not self._fail_closed:
                 used, chosen = "lexical", await _related(query, candidates, ends_at=ends_at)
         kept, over_the_cap = chosen[: self._max_selected], chosen[self._max_selected :]

@@ -1,7 +1,6 @@
 """`ToolSelector`: a chat model or a decision model chooses which tools to call for a task."""
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._env import TOOL_SELECTION_MODEL
-from llm_common._telemetry import record, span
+from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client, is_decision_client
 from llm_common.core.decision import (
@@ -35,6 +34,7 @@ from llm_common.selection.catalogue import (
     read_catalogue,
     section,
 )
+from llm_common.selection.observing import retrieval
 from llm_common.selection.results import (
     ChoiceReason,
     ChoosesTools,
@@ -50,8 +50,6 @@ from llm_common.text.canonical import stable_json
 if TYPE_CHECKING:
     from llm_common.core.questions import DecisionClient
     from llm_common.selection.weighing import Questions, Weight
-
-_log = logging.getLogger(__name__)
 
 _CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})
 _MAX_NAMED_DROPS = 5
@@ -163,18 +161,11 @@ class ToolSelector(ChoosesTools):
             TypeError: `task` is no `PlannedTask`, or `query` no text.
         """
         check_question(task, query)
-        with span("llm_common.select_tools") as current:
+        with retrieval("tools", max_selected=self.config.max_calls) as observed:
             asked = _Request(task, query, context, rounds_left)
             selection, offered, shown = await self._select(asked, tool_registry)
-            current.set_attribute("status", selection.status)
-            current.set_attribute("calls", len(selection.calls))
-            current.set_attribute("attempts", len(selection.attempts))
+            observed.ends(selection)
             record("tools", selection=selection, offered=offered, shown=shown, task=task, query=query)
-        if selection.failed:
-            attempts = len(selection.attempts)
-            _log.warning(
-                "tool selection failed: status %s, %d attempts: %s", selection.status, attempts, selection.problem
-            )
         return selection
 
     async def _select(

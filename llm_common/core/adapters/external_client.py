@@ -9,6 +9,7 @@ from typing import Any
 from llm_common.core.client import LLMClient
 from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
+from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import profile_of
 from llm_common.core.http.wire import ChatRequest, charged, raise_stated_error, read_response
 from llm_common.core.models import LLMMessage, LLMResponse
@@ -92,13 +93,15 @@ class ExternalClient(LLMClient):
         started = monotonic()
         bill = Bill()
         chosen_by = None if model else "the argument `model` of the client"
+        url = self.host and f"https://{self.host}"
         with (
+            chat_call(wanted, provider=self.provider, url=url, bill=bill) as call,
             bill.attached_to_errors(model=wanted.model, host=self.host, chosen_by=chosen_by),
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
             async with asyncio.timeout(self._timeout_s):
                 request, payload = await self._answer(wanted, bill)
-            return read_response(
+            response = read_response(
                 payload,
                 model=request.model,
                 usage=bill.usage,
@@ -107,6 +110,8 @@ class ExternalClient(LLMClient):
                 latency_ms=round((monotonic() - started) * 1000),
                 metadata=request.metadata,
             )
+            call.ends(response)
+        return response
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:

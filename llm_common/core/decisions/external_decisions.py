@@ -14,6 +14,7 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
+from llm_common._metrics import Attribute
 from llm_common._telemetry import span
 from llm_common.core.decisions.wire_formats import systemone_answers, systemone_questions
 from llm_common.core.external_errors import external_errors
@@ -84,7 +85,8 @@ class _ExternalDecisions(ABC):
         # A lone surrogate, which UTF-8 cannot hold, is sent as `?`.
         text = json.dumps([state, systemone_questions(questions)], ensure_ascii=False, allow_nan=False)
         sent_state, sent_questions = json.loads(text.encode(errors="replace"))
-        with span("llm.decide", model=model or self._model, wire=name, questions=len(questions)):
+        facts: dict[str, Attribute] = {"llm_common.model": model or self._model, "llm_common.questions": len(questions)}
+        with span("llm_common.decide", facts):
             with external_errors(name, timeout_s=timeout_s):
                 async with asyncio.timeout(timeout_s):
                     answered_by, answers, usage, cost_usd = await self._send(

@@ -15,10 +15,10 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from llm_common import _env
-from llm_common._telemetry import span
 from llm_common.core.decisions.wire_formats import WIRE_FORMATS
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals
 from llm_common.core.http.json_endpoint import JsonEndpoint, retried
+from llm_common.core.http.model_call import model_call
 from llm_common.core.http.providers import checked_base_url
 from llm_common.core.http.transport import deadline_at
 from llm_common.core.http.wire import raise_stated_error
@@ -114,8 +114,9 @@ class HttpDecisionClient:
         self._config = config
         self._wire = WIRE_FORMATS[config.wire]
         address = checked_base_url(config.url, variable="url")
+        self._url = address.removesuffix("/v1") + "/v1" + self._wire.path
         self._endpoint = JsonEndpoint(
-            address.removesuffix("/v1") + "/v1" + self._wire.path,
+            self._url,
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
             transport=transport,
@@ -188,7 +189,8 @@ class HttpDecisionClient:
         self._wire.check_sizes(questions)
         model, timeout_s = model or self._config.model, timeout_s or self._config.timeout_s
         bill = Bill()
-        with span("llm.decide", model=model, wire=self._wire.name, questions=len(questions)) as current:
+        facts = {"llm_common.questions": len(questions)}
+        with model_call("decide", model, facts, provider=self._wire.name, url=self._url, bill=bill) as call:
             try:
                 async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
                     decisions = await self._answer(state, questions, model, bill, timeout_s=timeout_s)
@@ -196,8 +198,8 @@ class HttpDecisionClient:
                 exc.usage, exc.cost_usd = bill.usage, bill.cost_usd
                 exc.locate(model=model, host=self._host)
                 raise
-            current.set_attribute("prompt_tokens", decisions.usage.prompt_tokens)
-            current.set_attribute("unanswered", len(decisions.unanswered))
+            call.answered_by(decisions.model)
+            call.span.set_attribute("llm_common.unanswered", len(decisions.unanswered))
         return decisions
 
     async def aclose(self) -> None:

@@ -9,6 +9,7 @@ from string import ascii_uppercase
 from time import monotonic
 from typing import Any, Final
 
+from llm_common._metrics import Attribute
 from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
 from llm_common.core.external_errors import external_errors
@@ -112,7 +113,11 @@ class LogprobDecisions:
             timeout_s=timeout_s,
             slots=asyncio.Semaphore(self._max_concurrency),
         )
-        with span("llm.decide", model=run.model or "default", wire="logprobs", questions=len(questions)) as current:
+        facts: dict[str, Attribute] = {
+            "llm_common.model": run.model or "default",
+            "llm_common.questions": len(questions),
+        }
+        with span("llm_common.decide", facts) as current:
             try:
                 decisions = await run.decisions(questions)
             except LLMError as exc:
@@ -121,8 +126,7 @@ class LogprobDecisions:
                     run.bill.add(exc.usage, cost_usd=exc.cost_usd)
                 exc.usage, exc.cost_usd = run.bill.usage, run.bill.cost_usd
                 raise
-            current.set_attribute("prompt_tokens", decisions.usage.prompt_tokens)
-            current.set_attribute("unanswered", len(decisions.unanswered))
+            current.set_attribute("llm_common.unanswered", len(decisions.unanswered))
         return decisions
 
 

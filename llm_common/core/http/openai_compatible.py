@@ -11,9 +11,9 @@ import httpx
 from pydantic import SecretStr
 
 from llm_common import __version__, _env
-from llm_common._telemetry import span
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
+from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import (
     checked_base_url,
     config_for_provider,
@@ -182,13 +182,12 @@ class OpenAICompatibleClient(LLMClient):
         request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
         with (
-            span("llm.chat_completion", model=request.model, provider=self._config.provider) as current,
+            chat_call(request, provider=self._config.provider, url=self._url, bill=bill) as call,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
         ):
             async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
                 response = await self._answer(request, bill, timeout_s=timeout_s)
-            current.set_attribute("prompt_tokens", response.usage.prompt_tokens)
-            current.set_attribute("completion_tokens", response.usage.completion_tokens)
+            call.ends(response)
         return response
 
     async def stream(
@@ -226,9 +225,16 @@ class OpenAICompatibleClient(LLMClient):
         request = self._request(messages, model, temperature, max_tokens, options | {"stream": True})
         request = request.with_optional(stream_options={"include_usage": True})
         bill, chosen_by = Bill(), None if model else _DEFAULT
-        with bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by):
+        with (
+            chat_call(request, provider=self._config.provider, url=self._url, bill=bill, streams=True) as call,
+            bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
+        ):
             async with aclosing(self._streamed(request, bill, timeout_s=timeout_s)) as deltas:
                 async for delta in deltas:
+                    if delta.response is None:
+                        call.begins()
+                    else:
+                        call.ends(delta.response)
                     yield delta
 
     async def _streamed(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> AsyncGenerator[LLMDelta, None]:

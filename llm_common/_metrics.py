@@ -1,0 +1,83 @@
+"""Measurements for opentelemetry's metrics; without opentelemetry, and without a meter provider, nothing happens.
+
+Names, units, buckets and attributes of `gen_ai.*` are those of OpenTelemetry's GenAI conventions; `_telemetry` names
+their version. Those of `llm_common.*` are ours.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+
+Attribute = str | bool | int | float | Sequence[str] | Sequence[float]
+
+_SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
+_RUN_SECONDS: Final = tuple(0.1 * 2**power for power in range(13))
+_TOKENS: Final = tuple(4**power for power in range(14))
+_CALLS: Final = tuple(2**power for power in range(8))
+_TENTHS: Final = tuple(tenth / 10 for tenth in range(1, 11))
+
+
+class Instrument(NamedTuple):
+    """What is measured; a counter if it has no buckets, else a histogram."""
+
+    unit: str
+    description: str
+    buckets: Sequence[float] = ()
+
+
+INSTRUMENTS: Final[Mapping[str, Instrument]] = MappingProxyType(
+    {
+        "gen_ai.client.inference.duration": Instrument("s", "A call of a chat model, its retries included.", _SECONDS),
+        "gen_ai.client.inference.time_to_first_chunk": Instrument(
+            "s", "From a streamed call to the first text of its answer.", _SECONDS
+        ),
+        "gen_ai.client.inference.usage.input_tokens": Instrument("{token}", "Input tokens, cached ones included."),
+        "gen_ai.client.inference.usage.output_tokens": Instrument("{token}", "Output tokens."),
+        "gen_ai.client.inference.usage.cache_read.input_tokens": Instrument(
+            "{token}", "Input tokens that the provider had in its cache."
+        ),
+        "gen_ai.client.inference.operation.input_tokens": Instrument("{token}", "Input tokens of a call.", _TOKENS),
+        "gen_ai.client.inference.operation.output_tokens": Instrument("{token}", "Output tokens of a call.", _TOKENS),
+        "gen_ai.client.operation.duration": Instrument(
+            "s", "A selection, a memory operation, or a call of a decision model.", _SECONDS
+        ),
+        "gen_ai.execute_tool.duration": Instrument("s", "A tool call.", _SECONDS),
+        "gen_ai.invoke_agent.duration": Instrument("s", "A run.", _RUN_SECONDS),
+        "gen_ai.invoke_agent.inference_calls": Instrument("{inference_call}", "Model calls of a run.", _CALLS),
+        "gen_ai.invoke_agent.tool_calls": Instrument("{tool_call}", "Tool calls of a run.", _CALLS),
+        "llm_common.cost": Instrument("{USD}", "Dollars of model calls, where their price is known."),
+        "llm_common.selections": Instrument("{selection}", "Selections, by status, by what chose, by fallback."),
+        "llm_common.context.budget_use": Instrument("1", "Packed tokens of a context, by its budget.", _TENTHS),
+    }
+)
+
+
+def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
+    """Adds to the counter of that name, or records in the histogram."""
+    take = _taker(name)
+    if take is not None:
+        take(amount, attributes or {})
+
+
+@cache
+def _taker(name: str) -> "Callable[[float, Mapping[str, Attribute]], None] | None":
+    meter = _meter()
+    if meter is None:
+        return None
+    unit, description, buckets = INSTRUMENTS[name]
+    if not buckets:
+        return meter.create_counter(name, unit, description).add
+    return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
+
+
+def _meter() -> "Meter | None":
+    """The meter, whose instruments pass on to a provider from the moment that the application sets one."""
+    try:
+        from opentelemetry import metrics  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        return None
+    return metrics.get_meter("llm_common")

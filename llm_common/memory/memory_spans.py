@@ -1,0 +1,67 @@
+"""The spans of memory operations, for every memory of this package.
+
+What a memory keeps and is asked never becomes an attribute. The conventions know no operation for reading the newest
+events of a session, so `recent` has no span.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from llm_common._metrics import Attribute
+from llm_common._telemetry import operation, set_found
+from llm_common.memory.protocol import MemoryHit
+
+P = ParamSpec("P")
+MemoryT = TypeVar("MemoryT")
+
+
+def writes_memory(
+    method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]],
+) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]]:
+    """A method that keeps an event, as `create_memory`, or as `upsert_memory` if it may replace another."""
+
+    @wraps(method)
+    async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        name = "upsert_memory" if kwargs.get("key") or kwargs.get("supersedes") else "create_memory"
+        with operation(name, attributes=_facts(memory) | {"gen_ai.memory.record.count": 1}) as current:
+            record_id = await method(memory, *args, **kwargs)
+            current.set_attribute("gen_ai.memory.record.id", record_id)
+        return record_id
+
+    return observed
+
+
+def searches_memory(
+    method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]],
+) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]]:
+    """A method that finds events, as `search_memory`."""
+
+    @wraps(method)
+    async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> list[MemoryHit]:
+        with operation("search_memory", attributes=_facts(memory)) as current:
+            hits = await method(memory, *args, **kwargs)
+            current.set_attribute("gen_ai.memory.record.count", len(hits))
+            set_found(current, {str(hit.id): hit.score for hit in hits})
+        return hits
+
+    return observed
+
+
+def forgets_memory(
+    method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, int]],
+) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, int]]:
+    """A method that drops events, as `delete_memory`."""
+
+    @wraps(method)
+    async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        with operation("delete_memory", attributes=_facts(memory)) as current:
+            forgotten = await method(memory, *args, **kwargs)
+            current.set_attribute("gen_ai.memory.record.count", forgotten)
+        return forgotten
+
+    return observed
+
+
+def _facts(memory: object) -> dict[str, Attribute]:
+    return {"llm_common.memory": type(memory).__name__}
