@@ -1,18 +1,12 @@
-"""Measurements for opentelemetry's metrics; without opentelemetry, and without a meter provider, nothing happens.
+"""The instruments that measure; `_telemetry.measure` uses them.
 
 Names, units, buckets and attributes of `gen_ai.*` are those of OpenTelemetry's GenAI conventions; `_telemetry` names
 their version. Those of `llm_common.*` are ours.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter
-
-Attribute = str | bool | int | float | Sequence[str] | Sequence[float]
+from typing import Final, NamedTuple
 
 _SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
 _RUN_SECONDS: Final = tuple(0.1 * 2**power for power in range(13))
@@ -54,30 +48,3 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = MappingProxyType(
         "llm_common.context.budget_use": Instrument("1", "Packed tokens of a context, by its budget.", _TENTHS),
     }
 )
-
-
-def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
-    """Adds to the counter of that name, or records in the histogram."""
-    take = _taker(name)
-    if take is not None:
-        take(amount, attributes or {})
-
-
-@cache
-def _taker(name: str) -> "Callable[[float, Mapping[str, Attribute]], None] | None":
-    meter = _meter()
-    if meter is None:
-        return None
-    unit, description, buckets = INSTRUMENTS[name]
-    if not buckets:
-        return meter.create_counter(name, unit, description).add
-    return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
-
-
-def _meter() -> "Meter | None":
-    """The meter, whose instruments pass on to a provider from the moment that the application sets one."""
-    try:
-        from opentelemetry import metrics  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
-        return None
-    return metrics.get_meter("llm_common")

@@ -1,8 +1,8 @@
-"""Spans and durations of what takes time, and the record of what was chosen.
+"""Spans and measurements of what takes time, and the record of what was chosen.
 
 Names and attributes follow OpenTelemetry's GenAI conventions: open-telemetry/semantic-conventions-genai, v0.1.0 (client
 inference, retrieval, memory, agent, plan and tool execution), which are in development and may change. What they have
-no name for begins with `llm_common.`. Without opentelemetry there are no spans.
+no name for begins with `llm_common.`. Without opentelemetry nothing happens.
 
 Attribute values are names, ids, counts, sizes and states. Queries, arguments, results and replies never become
 attributes: the attributes that the conventions leave to the user's choice, all of content, are not there.
@@ -12,7 +12,7 @@ variable. `llm_common.trace` has the recorder that writes files.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
@@ -21,10 +21,13 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
-from llm_common._metrics import Attribute, measure
+from llm_common._metrics import INSTRUMENTS
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
     from opentelemetry.trace import Span as RecordedSpan, Tracer
+
+Attribute = str | bool | int | float | Sequence[str] | Sequence[float]
 
 MAX_IDS: Final = 50
 """Most ids of what a retrieval found."""
@@ -198,6 +201,33 @@ def _tracer() -> "Tracer | None":
     except ImportError:
         return None
     return trace.get_tracer("llm_common")
+
+
+def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
+    """Adds to the counter of that name, or records in the histogram."""
+    take = _taker(name)
+    if take is not None:
+        take(amount, attributes or {})
+
+
+@cache
+def _taker(name: str) -> "Callable[[float, Mapping[str, Attribute]], None] | None":
+    meter = _meter()
+    if meter is None:
+        return None
+    unit, description, buckets = INSTRUMENTS[name]
+    if not buckets:
+        return meter.create_counter(name, unit, description).add
+    return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
+
+
+def _meter() -> "Meter | None":
+    """The meter, whose instruments pass on to a provider from the moment that the application sets one."""
+    try:
+        from opentelemetry import metrics  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        return None
+    return metrics.get_meter("llm_common")
 
 
 def set_found(current: Span, found: Mapping[str, float | None]) -> None:

@@ -29,6 +29,7 @@ FORBIDDEN_NAMES = {"utils", "helpers", "base", "types", "manager", "common", "mi
 # Modules that may be shorter than a room: nothing but names to import, a protocol, or data.
 SHORT_MODULES = {
     "_lazy.py": "the mechanism of the lazy exports, below everything",
+    "_metrics.py": "data: the instruments",
     "agents/context_pointers.py": "public names",
     "agents/schemas.py": "public names",
     "agents/tool_context.py": "public names",

@@ -10,7 +10,7 @@ from llm_common import _telemetry
 
 
 def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) -> None:
-    with _telemetry.span("llm_common.test", count=3) as span:
+    with _telemetry.span("llm_common.test", {"count": 3}) as span:
         span.set_attribute("state", "ok")
     (finished,) = exported.get_finished_spans()
     assert finished.name == "llm_common.test"
@@ -33,7 +33,7 @@ def test_a_cancelled_span_is_no_error(exported: InMemorySpanExporter) -> None:
     with pytest.raises(asyncio.CancelledError), _telemetry.span("llm_common.test"):
         raise asyncio.CancelledError
     (finished,) = exported.get_finished_spans()
-    assert dict(finished.attributes or {}) == {"error.type": "CancelledError"}
+    assert dict(finished.attributes or {}) == {"llm_common.ended_by": "CancelledError"}
     assert finished.status.status_code is StatusCode.UNSET
 
 
@@ -62,9 +62,11 @@ def test_a_span_does_nothing_without_opentelemetry() -> None:
     program = """
 import sys
 sys.modules["opentelemetry"] = None
-from llm_common._telemetry import span
-with span("llm_common.test", count=3) as current:
+from llm_common._telemetry import operation, span
+with span("llm_common.test", {"count": 3}) as current:
     current.set_attribute("state", "ok")
+with operation("execute_tool", "tool", detached=True) as current, current.active():
+    current.fail("ToolError")
 print("done")
 """
     ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

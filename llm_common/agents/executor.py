@@ -307,7 +307,13 @@ class AgenticExecutor:
         return RunState(self._limits, manager, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
 
     async def _run_plan(
-        self, plan: PlanLike, query_id: str, query: str | None, *, resume: bool, observed: ObservedRun | None = None
+        self,
+        plan: PlanLike,
+        query_id: str,
+        query: str | None,
+        *,
+        resume: bool = False,
+        observed: ObservedRun | None = None,
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of the tasks, each task's result after its events, and then the sources."""
         tasks = ExecutionPlan.of(plan).tasks

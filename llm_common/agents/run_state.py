@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, Self
 
-from llm_common._metrics import measure
-from llm_common._telemetry import INFERENCE_CALLS, TOOL_CALLS, Span, counting, operation
+from llm_common._telemetry import INFERENCE_CALLS, TOOL_CALLS, Span, counting, measure, operation
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import ResultParts, text_of

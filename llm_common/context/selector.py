@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._metrics import measure
-from llm_common._telemetry import operation, record, set_found
+from llm_common._telemetry import measure, operation, record, set_found
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items

@@ -8,8 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from llm_common._metrics import Attribute
-from llm_common._telemetry import operation, set_found
+from llm_common._telemetry import Attribute, operation, set_found
 from llm_common.memory.protocol import MemoryHit
 
 P = ParamSpec("P")

@@ -13,13 +13,13 @@ from llm_common.plans import PlannedTask
 from llm_common.ranking.lexical import identifier_words
 from llm_common.selection.argument_filling import filled_call
 from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, read_catalogue, tool_index
-from llm_common.selection.observing import retrieval
 from llm_common.selection.results import (
     ChoosesTools,
     ToolSelection,
     ToolSelectionConfig,
     check_question,
     checked_config,
+    retrieval,
 )
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.signature import properties_of

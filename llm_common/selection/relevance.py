@@ -35,7 +35,6 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ModelNotFoundError, NoThreadError
 from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
-from llm_common.selection.observing import retrieval
 from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
 from llm_common.selection.results import (
     DEFAULT_CANDIDATES,
@@ -46,6 +45,7 @@ from llm_common.selection.results import (
     DroppedId,
     PointerChoice,
     RelevanceSelection,
+    retrieval,
 )
 from llm_common.text.display import excerpt_text, fence_nonce, fenced, in_fence, one_line, printable, to_json
 

@@ -34,7 +34,6 @@ from llm_common.selection.catalogue import (
     read_catalogue,
     section,
 )
-from llm_common.selection.observing import retrieval
 from llm_common.selection.results import (
     ChoiceReason,
     ChoosesTools,
@@ -43,6 +42,7 @@ from llm_common.selection.results import (
     ToolSelectionConfig,
     check_question,
     checked_config,
+    retrieval,
 )
 from llm_common.selection.tool_calls import CheckedCalls, DroppedCall, check_calls, read_native_calls
 from llm_common.text.canonical import stable_json

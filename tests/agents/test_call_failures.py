@@ -108,7 +108,7 @@ async def test_the_reason_of_a_raised_error_reaches_everyone_u_b4(
         assert "filings raised ConnectionError: sec.example refused [ticker]: 503" in text
         assert KEY not in text
         assert WORDS not in text
-    [span] = [one for one in exported.get_finished_spans() if (one.attributes or {}).get("tool") == "filings"]
+    [span] = [one for one in exported.get_finished_spans() if one.name == "execute_tool filings"]
     assert span.status.status_code is StatusCode.ERROR
     assert [dict(event.attributes or {}) for event in span.events] == [{"exception.type": "ConnectionError"}]
     assert "sec.example" not in span.to_json()
@@ -125,7 +125,7 @@ async def test_the_error_of_a_result_is_shown_as_it_is_stored_a_27_u_b4(
     assert error["output"].data == [1]
     assert KEY not in repr(events) + repr(result) + caplog.text
     assert "'refusing' returned a failure: no access with token=" in str(result.error)
-    [span] = [one for one in exported.get_finished_spans() if one.name == "llm_common.tool"]
+    [span] = [one for one in exported.get_finished_spans() if one.name == "execute_tool refusing"]
     assert span.status.status_code is StatusCode.ERROR
 
 

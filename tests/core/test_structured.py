@@ -549,10 +549,10 @@ async def test_a_span_names_the_model_and_the_error_and_holds_no_text(exported: 
     with pytest.raises(MalformedReplyError):
         await asked(ScriptedClient([f"choose {SECRET}"]))
     good, bad = exported.get_finished_spans()
-    assert dict(good.attributes or {}) == {"model": "m"}
+    assert dict(good.attributes or {}) == {"llm_common.model": "m"}
     assert dict(bad.attributes or {}) == {
-        "model": "m",
-        "error.code": "malformed",
+        "llm_common.model": "m",
+        "llm_common.error.code": "malformed",
         "error.type": "MalformedReplyError",
     }
     assert {name for event in bad.events for name in event.attributes or {}} == {"exception.type"}

@@ -93,9 +93,8 @@ class ExternalClient(LLMClient):
         started = monotonic()
         bill = Bill()
         chosen_by = None if model else "the argument `model` of the client"
-        url = self.host and f"https://{self.host}"
         with (
-            chat_call(wanted, provider=self.provider, url=url, bill=bill) as call,
+            chat_call(wanted, provider=self.provider, host=self.host, bill=bill) as call,
             bill.attached_to_errors(model=wanted.model, host=self.host, chosen_by=chosen_by),
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
@@ -110,8 +109,7 @@ class ExternalClient(LLMClient):
                 latency_ms=round((monotonic() - started) * 1000),
                 metadata=request.metadata,
             )
-            call.ends(response)
-        return response
+            return call.ends(response)
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:

@@ -14,8 +14,7 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
-from llm_common._metrics import Attribute
-from llm_common._telemetry import span
+from llm_common._telemetry import Attribute, span
 from llm_common.core.decisions.wire_formats import systemone_answers, systemone_questions
 from llm_common.core.external_errors import external_errors
 from llm_common.core.models import LLMUsage

@@ -19,7 +19,7 @@ from llm_common.core.decisions.wire_formats import WIRE_FORMATS
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals
 from llm_common.core.http.json_endpoint import JsonEndpoint, retried
 from llm_common.core.http.model_call import model_call
-from llm_common.core.http.providers import checked_base_url
+from llm_common.core.http.providers import checked_base_url, host_of
 from llm_common.core.http.transport import deadline_at
 from llm_common.core.http.wire import raise_stated_error
 from llm_common.core.models import LLMUsage
@@ -114,14 +114,13 @@ class HttpDecisionClient:
         self._config = config
         self._wire = WIRE_FORMATS[config.wire]
         address = checked_base_url(config.url, variable="url")
-        self._url = address.removesuffix("/v1") + "/v1" + self._wire.path
         self._endpoint = JsonEndpoint(
-            self._url,
+            address.removesuffix("/v1") + "/v1" + self._wire.path,
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
             transport=transport,
         )
-        self._host = urlsplit(address).hostname or ""
+        self._host, self._server = urlsplit(address).hostname or "", host_of(address)
         self._ledger = CostLedger(config.cost_limit_usd)
         if config.cost_limit_usd is not None and self._price(config.model) is None:
             raise ConfigError(
@@ -190,7 +189,7 @@ class HttpDecisionClient:
         model, timeout_s = model or self._config.model, timeout_s or self._config.timeout_s
         bill = Bill()
         facts = {"llm_common.questions": len(questions)}
-        with model_call("decide", model, facts, provider=self._wire.name, url=self._url, bill=bill) as call:
+        with model_call("decide", model, facts, provider=self._wire.name, host=self._server, bill=bill) as call:
             try:
                 async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
                     decisions = await self._answer(state, questions, model, bill, timeout_s=timeout_s)

@@ -9,8 +9,7 @@ from string import ascii_uppercase
 from time import monotonic
 from typing import Any, Final
 
-from llm_common._metrics import Attribute
-from llm_common._telemetry import span
+from llm_common._telemetry import Attribute, span
 from llm_common.core.client import LLMClient
 from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill

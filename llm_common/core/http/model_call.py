@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
-from llm_common._metrics import Attribute, measure
-from llm_common._telemetry import Span, operation
+from llm_common._telemetry import Attribute, Span, measure, operation
 from llm_common.core.http.costs import Bill
 from llm_common.core.http.wire import ChatRequest
 from llm_common.core.models import LLMResponse, LLMUsage
 
 _MAX_CHARS: Final = 200  # of a text that an endpoint gave
+_HTTPS: Final = 443
 # Names that the conventions want in another form; those of zai, openrouter and local they do not know.
 _PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -64,12 +64,13 @@ class ModelCall:
             self.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
             measure("gen_ai.client.inference.time_to_first_chunk", seconds, self.span.dimensions())
 
-    def ends(self, response: LLMResponse) -> None:
-        """The answer is whole."""
+    def ends(self, response: LLMResponse) -> LLMResponse:
+        """The answer, which is whole."""
         self.answered_by(response.model)
         self.span.set_attribute("gen_ai.response.id", response.id[:_MAX_CHARS])
         if response.finish_reason:
             self.span.set_attribute("gen_ai.response.finish_reasons", [response.finish_reason[:_MAX_CHARS]])
+        return response
 
     def answered_by(self, model: str) -> None:
         """The model that answered, by its endpoint's account."""
@@ -78,7 +79,7 @@ class ModelCall:
 
 @contextmanager
 def chat_call(
-    request: ChatRequest, *, provider: str, url: str | None, bill: Bill, streams: bool = False
+    request: ChatRequest, *, provider: str, host: str | None, bill: Bill, streams: bool = False
 ) -> Iterator[ModelCall]:
     """A `chat` operation for the duration of the block; a streamed one may yield in it."""
     asked = {**request.core, **request.optional}
@@ -92,7 +93,7 @@ def chat_call(
         facts["gen_ai.output.type"] = "json" if str(wanted.get("type")).startswith("json") else "text"
     if streams:
         facts["gen_ai.request.stream"] = True
-    with model_call("chat", request.model, facts, provider=provider, url=url, bill=bill, detached=streams) as call:
+    with model_call("chat", request.model, facts, provider=provider, host=host, bill=bill, detached=streams) as call:
         yield call
 
 
@@ -103,7 +104,7 @@ def model_call(
     attributes: Mapping[str, Attribute],
     *,
     provider: str,
-    url: str | None,
+    host: str | None,
     bill: Bill,
     detached: bool = False,
 ) -> Iterator[ModelCall]:
@@ -114,14 +115,14 @@ def model_call(
         model: The one that is asked.
         attributes: Of this kind of call.
         provider: As our configuration names it.
-        url: The address of the endpoint, where it is known.
+        host: Of the endpoint, as `host_of` gives it, where it is known.
         bill: Of this call.
         detached: See `operation`.
     """
     facts: dict[str, Attribute] = {
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
         "gen_ai.request.model": model[:_MAX_CHARS],
-        **_server(url),
+        **_server(host),
         **attributes,
     }
     with operation(name, model, facts, client=True, detached=detached) as current:
@@ -151,8 +152,6 @@ def _account(current: Span, bill: Bill) -> None:
         current.set_attribute("llm_common.cost_usd", bill.cost_usd)
 
 
-def _server(url: str | None) -> dict[str, Attribute]:
-    parts = urlsplit(url or "")
-    if not parts.hostname:
-        return {}
-    return {"server.address": parts.hostname, "server.port": parts.port or (80 if parts.scheme == "http" else 443)}
+def _server(host: str | None) -> dict[str, Attribute]:
+    parts = urlsplit(f"//{host or ''}")
+    return {"server.address": parts.hostname, "server.port": parts.port or _HTTPS} if parts.hostname else {}

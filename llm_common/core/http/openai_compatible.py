@@ -182,13 +182,12 @@ class OpenAICompatibleClient(LLMClient):
         request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
         with (
-            chat_call(request, provider=self._config.provider, url=self._url, bill=bill) as call,
+            chat_call(request, provider=self._config.provider, host=self.host, bill=bill) as call,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
         ):
             async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
                 response = await self._answer(request, bill, timeout_s=timeout_s)
-            call.ends(response)
-        return response
+            return call.ends(response)
 
     async def stream(
         self,
@@ -226,7 +225,7 @@ class OpenAICompatibleClient(LLMClient):
         request = request.with_optional(stream_options={"include_usage": True})
         bill, chosen_by = Bill(), None if model else _DEFAULT
         with (
-            chat_call(request, provider=self._config.provider, url=self._url, bill=bill, streams=True) as call,
+            chat_call(request, provider=self._config.provider, host=self.host, bill=bill, streams=True) as call,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
         ):
             async with aclosing(self._streamed(request, bill, timeout_s=timeout_s)) as deltas:

@@ -181,6 +181,6 @@ async def test_the_spans_of_a_failed_call_are_errors(exported: InMemorySpanExpor
             with pytest.raises(LLMError):
                 await call(client)
     spans = exported.get_finished_spans()
-    assert {span.name for span in spans} == {"llm.chat_completion", "llm_common.ask"}
+    assert {span.name for span in spans} == {"chat test-model", "llm_common.ask"}
     assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
     assert {name for span in spans for event in span.events for name in event.attributes or {}} <= {"exception.type"}
