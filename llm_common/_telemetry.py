@@ -2,7 +2,7 @@
 
 Names and attributes follow OpenTelemetry's GenAI conventions: open-telemetry/semantic-conventions-genai, v0.1.0 (client
 inference, retrieval, memory, agent, plan and tool execution), which are in development and may change. What they have
-no name for begins with `llm_common.`. Without opentelemetry nothing happens.
+no name for begins with `llm_common.`. Without opentelemetry, and until a provider is set, nothing happens.
 
 Attribute values are names, ids, counts, sizes and states. Queries, arguments, results and replies never become
 attributes: the attributes that the conventions leave to the user's choice, all of content, are not there.
@@ -15,17 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 from llm_common._metrics import INSTRUMENTS
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter
-    from opentelemetry.trace import Span as RecordedSpan, Tracer
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span as RecordedSpan, Tracer, TracerProvider
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[float]
 
@@ -64,6 +64,9 @@ class Span(Protocol):
     def set_attribute(self, key: str, value: Attribute) -> None:
         """Adds one fact to the span."""
 
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
+        """Adds several."""
+
     def fail(self, error_type: str) -> None:
         """Marks the span as failed with an error of that class."""
 
@@ -84,6 +87,9 @@ class _NoSpan:
     def set_attribute(self, key: str, value: Attribute) -> None:
         pass
 
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
+        pass
+
     def fail(self, error_type: str) -> None:
         pass
 
@@ -95,25 +101,29 @@ class _NoSpan:
 
 
 class _Recorded:
-    def __init__(self, current: "RecordedSpan", attributes: Mapping[str, Attribute]) -> None:
-        self._current = current
+    def __init__(self, api: "_Api", current: "RecordedSpan", attributes: Mapping[str, Attribute]) -> None:
+        self._api, self._current = api, current
         self._attributes = dict(attributes)
 
     def set_attribute(self, key: str, value: Attribute) -> None:
-        self._attributes[key] = value
-        self._current.set_attribute(key, value)
+        self.set_attributes({key: value})
+
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
+        self._attributes |= attributes
+        self._current.set_attributes(attributes)
 
     def fail(self, error_type: str) -> None:
-        from opentelemetry.trace import StatusCode  # noqa: PLC0415 - optional
-
         self.set_attribute("error.type", error_type)
         self._current.add_event("exception", {"exception.type": error_type})
-        self._current.set_status(StatusCode.ERROR, error_type)
+        self._current.set_status(self._api.trace.StatusCode.ERROR, error_type)
 
-    def active(self) -> AbstractContextManager[object]:
-        from opentelemetry.trace import use_span  # noqa: PLC0415 - optional
-
-        return use_span(self._current, record_exception=False, set_status_on_exception=False)
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        token = self._api.context.attach(self._api.trace.set_span_in_context(self._current))
+        try:
+            yield
+        finally:
+            self._api.context.detach(token)
 
     def dimensions(self) -> dict[str, Attribute]:
         return {name: self._attributes[name] for name in _DIMENSIONS if name in self._attributes}
@@ -163,24 +173,25 @@ def _opened(
     detached: bool = False,
     duration: str = "",
 ) -> AbstractContextManager[Span]:
-    tracer = _tracer()
-    if tracer is None:
+    api = _api()
+    if api is None or not (
+        _is_set(api.trace.get_tracer_provider()) or (duration and _is_set(api.metrics.get_meter_provider()))
+    ):
         return _NoSpan()
-    return _recorded(tracer, name, attributes, client=client, detached=detached, duration=duration)
+    return _recorded(api, name, attributes, client=client, detached=detached, duration=duration)
 
 
 @contextmanager
 def _recorded(
-    tracer: "Tracer", name: str, attributes: Mapping[str, Attribute], *, client: bool, detached: bool, duration: str
+    api: "_Api", name: str, attributes: Mapping[str, Attribute], *, client: bool, detached: bool, duration: str
 ) -> Iterator[Span]:
-    from opentelemetry.trace import SpanKind  # noqa: PLC0415 - optional
-
     started = perf_counter()
-    current = tracer.start_span(name, kind=SpanKind.CLIENT if client else SpanKind.INTERNAL, attributes=attributes)
-    recorded = _Recorded(current, attributes)
+    kind = api.trace.SpanKind.CLIENT if client else api.trace.SpanKind.INTERNAL
+    current = _tracer(api.trace.get_tracer_provider()).start_span(name, kind=kind, attributes=attributes)
+    recorded = _Recorded(api, current, attributes)
+    token = None if detached else api.context.attach(api.trace.set_span_in_context(current))
     try:
-        with nullcontext() if detached else recorded.active():
-            yield recorded
+        yield recorded
     except Exception as exc:
         recorded.fail(type(exc).__name__)
         raise
@@ -188,59 +199,68 @@ def _recorded(
         recorded.set_attribute("llm_common.ended_by", type(exc).__name__)
         raise
     finally:
+        if token is not None:
+            api.context.detach(token)
         current.end()
         if duration:
             measure(duration, perf_counter() - started, recorded.dimensions())
 
 
-@cache
-def _tracer() -> "Tracer | None":
-    """The tracer, which passes spans to a provider from the moment that the application sets one."""
-    try:
-        from opentelemetry import trace  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
-        return None
-    return trace.get_tracer("llm_common")
-
-
 def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
     """Adds to the counter of that name, or records in the histogram."""
-    take = _taker(name)
-    if take is not None:
-        take(amount, attributes or {})
+    api = _api()
+    if api is not None and _is_set(provider := api.metrics.get_meter_provider()):
+        _taker(provider, name)(amount, attributes or {})
+
+
+class _Api(NamedTuple):
+    """The modules of opentelemetry, which is optional and slow to import."""
+
+    context: Any
+    metrics: Any
+    trace: Any
 
 
 @cache
-def _taker(name: str) -> "Callable[[float, Mapping[str, Attribute]], None] | None":
-    meter = _meter()
-    if meter is None:
+def _api() -> _Api | None:
+    try:
+        from opentelemetry import context, metrics, trace  # noqa: PLC0415 - see `_Api`
+    except ImportError:
         return None
+    return _Api(context, metrics, trace)
+
+
+def _is_set(provider: object) -> bool:
+    """Whether the application has set this provider; opentelemetry's API has placeholders alone."""
+    return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+
+
+@lru_cache(maxsize=4)
+def _tracer(provider: "TracerProvider") -> "Tracer":
+    return provider.get_tracer("llm_common")
+
+
+@lru_cache(maxsize=4 * len(INSTRUMENTS))
+def _taker(provider: "MeterProvider", name: str) -> "Callable[[float, Mapping[str, Attribute]], None]":
+    meter = provider.get_meter("llm_common")
     unit, description, buckets = INSTRUMENTS[name]
     if not buckets:
         return meter.create_counter(name, unit, description).add
     return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
 
 
-def _meter() -> "Meter | None":
-    """The meter, whose instruments pass on to a provider from the moment that the application sets one."""
-    try:
-        from opentelemetry import metrics  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
-        return None
-    return metrics.get_meter("llm_common")
-
-
-def set_found(current: Span, found: Mapping[str, float | None]) -> None:
-    """Sets how many items a retrieval found, and the ids of the first 50 with their scores, where there are any.
+def facts_of_found(found: Mapping[str, float | None]) -> dict[str, Attribute]:
+    """How many items a retrieval found, and the ids of the first 50 with their scores, where all have one.
 
     The conventions have a place for both, `gen_ai.retrieval.documents`, but for users who ask for it.
     """
-    current.set_attribute("llm_common.retrieval.count", len(found))
     ids = [*islice(found, MAX_IDS)]
-    current.set_attribute("llm_common.retrieval.ids", [each[:_MAX_ID_CHARS] for each in ids])
     scores = [score for each in ids if (score := found[each]) is not None]
-    if ids and len(scores) == len(ids):
-        current.set_attribute("llm_common.retrieval.scores", scores)
+    facts: dict[str, Attribute] = {
+        "llm_common.retrieval.count": len(found),
+        "llm_common.retrieval.ids": [each[:_MAX_ID_CHARS] for each in ids],
+    }
+    return facts | ({"llm_common.retrieval.scores": scores} if ids and len(scores) == len(ids) else {})
 
 
 INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"

@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from llm_common import _telemetry
 from llm_common._env import VARIABLES
 from tests.s3_server import s3_server
 
@@ -93,22 +92,19 @@ def blockbuster() -> Iterator[BlockBuster]:
 
 
 @pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """The spans that our code has ended, as opentelemetry exports them."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    _telemetry._tracer.cache_clear()
-    yield exporter
-    _telemetry._tracer.cache_clear()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    return exporter
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
     """What our code has measured, as opentelemetry exports it."""
     reader = InMemoryMetricReader()
-    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
-    _telemetry._taker.cache_clear()
-    yield reader
-    _telemetry._taker.cache_clear()
+    provider = MeterProvider([reader])
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
+    return reader

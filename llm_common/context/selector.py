@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import measure, operation, record, set_found
+from llm_common._telemetry import facts_of_found, measure, operation, record
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
@@ -135,10 +135,15 @@ class ContextSelector:
                 if account.note:
                     status, model = account.status, account.model or "not known"
                     _log.warning("no items were weighed: status %s, model %s: %s", status, model, account.note)
-            current.set_attribute("llm_common.context.tokens", bundle.metadata.total_tokens)
-            current.set_attribute("llm_common.context.budget_tokens", bundle.metadata.budget)
-            measure("llm_common.context.budget_use", bundle.metadata.budget_utilization)
-            set_found(current, {f"{item.kind}:{item.id}": item.score for item in bundle.kept})
+            figures = bundle.metadata
+            current.set_attributes(
+                {
+                    "llm_common.context.tokens": figures.total_tokens,
+                    "llm_common.context.budget_tokens": figures.budget,
+                    **facts_of_found({f"{item.kind}:{item.id}": item.score for item in bundle.kept}),
+                }
+            )
+            measure("llm_common.context.budget_use", figures.budget_utilization)
             record(
                 "packing", request=request, pool=pool, bundle=bundle, allocation=allocation, now=now, first=not previous
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from llm_common._telemetry import Attribute, operation, set_found
+from llm_common._telemetry import Attribute, facts_of_found, operation
 from llm_common.memory.protocol import MemoryHit
 
 P = ParamSpec("P")
@@ -40,8 +40,8 @@ def searches_memory(
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> list[MemoryHit]:
         with operation("search_memory", attributes=_facts(memory)) as current:
             hits = await method(memory, *args, **kwargs)
-            current.set_attribute("gen_ai.memory.record.count", len(hits))
-            set_found(current, {str(hit.id): hit.score for hit in hits})
+            found = facts_of_found({str(hit.id): hit.score for hit in hits})
+            current.set_attributes({"gen_ai.memory.record.count": len(hits), **found})
         return hits
 
     return observed

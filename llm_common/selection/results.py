@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
-from llm_common._telemetry import Attribute, Span, measure, operation, set_found
+from llm_common._telemetry import Attribute, Span, facts_of_found, measure, operation
 from llm_common.core.decision import CallOptions, SelectionCache, SelectionStatus
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt, cost_of, usage_of
@@ -310,23 +310,21 @@ class ObservedSelection:
             scores: Of a ranking, by id; a decision model's probabilities are taken from the selection.
         """
         if isinstance(selection, ToolSelection):
-            known = {choice.tool: choice.probability for choice in selection.choices}
+            weighed = {choice.tool: choice.probability for choice in selection.choices}
             ids = dict.fromkeys(call.tool for call in selection.calls)
             asked = len(selection.attempts) - bool(selection.choices)  # without the decision model
         else:
-            known = {choice.pointer_id: choice.probability for choice in selection.choices}
+            weighed = {} if scores else {each.pointer_id: each.probability for each in selection.choices}
             ids = dict.fromkeys(pointer.pointer_id for pointer in selection.pointers)
             asked = len(selection.attempts) + (selection.used == "lexical" and selection.failed)
-        known |= scores or {}
         facts: dict[str, Attribute] = {
             "gen_ai.data_source.id": self._source,
             "llm_common.selection.status": selection.status,
             "llm_common.selection.used": selection.used,
             "llm_common.selection.fallback": asked > 1,
         }
-        for name, value in facts.items():
-            self._current.set_attribute(name, value)
-        set_found(self._current, {each: known.get(each) for each in ids})
+        found = {each: (scores or weighed).get(each) for each in ids}
+        self._current.set_attributes({**facts, **facts_of_found(found)})
         measure("llm_common.selections", 1, facts)
         if selection.failed:
             self._current.fail(selection.status)

@@ -67,9 +67,10 @@ class ModelCall:
     def ends(self, response: LLMResponse) -> LLMResponse:
         """The answer, which is whole."""
         self.answered_by(response.model)
-        self.span.set_attribute("gen_ai.response.id", response.id[:_MAX_CHARS])
-        if response.finish_reason:
-            self.span.set_attribute("gen_ai.response.finish_reasons", [response.finish_reason[:_MAX_CHARS]])
+        reasons = [response.finish_reason[:_MAX_CHARS]] if response.finish_reason else []
+        self.span.set_attributes(
+            {"gen_ai.response.id": response.id[:_MAX_CHARS], "gen_ai.response.finish_reasons": reasons}
+        )
         return response
 
     def answered_by(self, model: str) -> None:
