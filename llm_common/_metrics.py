@@ -44,7 +44,6 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = MappingProxyType(
         "gen_ai.invoke_agent.inference_calls": Instrument("{inference_call}", "Model calls of a run.", _CALLS),
         "gen_ai.invoke_agent.tool_calls": Instrument("{tool_call}", "Tool calls of a run.", _CALLS),
         "llm_common.cost": Instrument("{USD}", "Dollars of model calls, where their price is known."),
-        "llm_common.selections": Instrument("{selection}", "Selections, by status, by what chose, by fallback."),
         "llm_common.context.budget_use": Instrument("1", "Packed tokens of a context, by its budget.", _TENTHS),
     }
 )

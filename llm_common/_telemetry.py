@@ -55,6 +55,9 @@ _DIMENSIONS: Final = (
     "server.address",
     "server.port",
     "error.type",
+    "llm_common.selection.status",
+    "llm_common.selection.used",
+    "llm_common.selection.fallback",
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
-from llm_common._telemetry import Attribute, Span, facts_of_found, measure, operation
+from llm_common._telemetry import Attribute, Span, facts_of_found, operation
 from llm_common.core.decision import CallOptions, SelectionCache, SelectionStatus
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt, cost_of, usage_of
@@ -318,14 +318,12 @@ class ObservedSelection:
             ids = dict.fromkeys(pointer.pointer_id for pointer in selection.pointers)
             asked = len(selection.attempts) + (selection.used == "lexical" and selection.failed)
         facts: dict[str, Attribute] = {
-            "gen_ai.data_source.id": self._source,
             "llm_common.selection.status": selection.status,
             "llm_common.selection.used": selection.used,
             "llm_common.selection.fallback": asked > 1,
         }
         found = {each: (scores or weighed).get(each) for each in ids}
         self._current.set_attributes({**facts, **facts_of_found(found)})
-        measure("llm_common.selections", 1, facts)
         if selection.failed:
             self._current.fail(selection.status)
             model = next((attempt.model for attempt in reversed(selection.attempts) if attempt.model), "not known")

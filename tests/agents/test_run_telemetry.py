@@ -52,7 +52,7 @@ class Endpoint:
         if not asked.get("stream"):
             choice = {"message": {"role": "assistant", "content": reply}, "finish_reason": "stop"}
             return httpx.Response(200, json=whole | {"choices": [choice]})
-        chunks = [{"delta": {"content": reply}}, {"delta": {}, "finish_reason": "stop"}]
+        chunks: list[dict[str, Any]] = [{"delta": {"content": reply}}, {"delta": {}, "finish_reason": "stop"}]
         lines = [f"data: {json.dumps(whole | {'choices': [chunk | {'index': 0}]})}\n\n" for chunk in chunks]
         return httpx.Response(200, content=sent([*lines, "data: [DONE]\n\n"]), headers={"content-type": EVENTS})
 

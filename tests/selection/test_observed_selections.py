@@ -76,8 +76,8 @@ def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
     data = measured.get_metrics_data()
     assert data is not None
     metrics = [one for each in data.resource_metrics for scope in each.scope_metrics for one in scope.metrics]
-    [selections] = [metric for metric in metrics if metric.name == "llm_common.selections"]
-    return [dict(point.attributes or {}) for point in selections.data.data_points]
+    [durations] = [metric for metric in metrics if metric.name == "gen_ai.client.operation.duration"]
+    return [dict(point.attributes or {}) for point in durations.data.data_points]
 
 
 @pytest.mark.parametrize(
