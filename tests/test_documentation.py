@@ -26,9 +26,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 
 # Pages whose programs have tests of their own, most of which need other makers' packages or servers.
-RUN_ELSEWHERE = {"gateway.md": "tests/mcp/test_gateway_docs.py", "trace.md": "tests/trace/test_docs.py"} | {
-    page: f"tests/integrations/test_{Path(page).stem}.py" for page in PAGES if page.startswith("integrations/")
-}
+RUN_ELSEWHERE = {
+    "gateway.md": "tests/mcp/test_gateway_docs.py",
+    "telemetry.md": "tests/test_telemetry.py",
+    "trace.md": "tests/trace/test_docs.py",
+} | {page: f"tests/integrations/test_{Path(page).stem}.py" for page in PAGES if page.startswith("integrations/")}
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<note>[^>]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL

@@ -1,6 +1,8 @@
 import asyncio
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -71,3 +73,16 @@ print("done")
 """
     ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert ran.stdout == "done\n"
+
+
+def test_the_program_of_the_page_switches_telemetry_on() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "telemetry.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    program += """
+from llm_common._telemetry import operation
+with operation("search_memory"):
+    pass
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert '"name": "search_memory"' in ran.stdout
+    assert '"name": "gen_ai.client.operation.duration"' in ran.stdout
