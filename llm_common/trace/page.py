@@ -1,14 +1,8 @@
 """`render_html`: a run as one page without script, which says why the model did not see something."""
 
-import base64
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from html import escape
-from importlib.resources import files
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from llm_common.text.display import inert
 from llm_common.trace.account import (
     Node,
     missing_tokens,
@@ -33,12 +27,23 @@ from llm_common.trace.lines import (
     SelectionLine,
     ToolCallLine,
 )
+from llm_common.trace.markup import (
+    bdi,
+    document,
+    facts_list,
+    long_text,
+    number_cell,
+    pair,
+    plain,
+    score_cell,
+    table,
+    yes_or_no,
+)
 from llm_common.trace.trace_file import RecordedRun
 
 SOURCES: Final = {"project": "Project", "file": "Files", "memory": "Memories", "output": "Outputs", "turn": "Turns"}
 FORMS: Final = {"left_out": "out", "passages": "passages", "excerpt": "head and tail", "pointer": "one line"}
 _BAR_WIDTH: Final = 1_000
-_MAX_SHOWN_CHARS: Final = 200_000
 _MAX_SHOWN_UNSEEN: Final = 500
 
 
@@ -47,50 +52,37 @@ def render_html(run: RecordedRun) -> str:
 
     Texts of others are shown as text: markup, control characters and marks that turn its direction have no effect.
     """
-    begin = run.begin
-    query = (begin.query if begin else None) or ""
-    name = f"Run {run.run_id}"
-    style, digest = _style()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'"
-    nodes = tree(run)
-    body = [
-        '<a class="skip" href="#unseen">To what the model did not see</a>',
-        f"<header><h1>{_text(name)}</h1>",
-        f"<p class=query>{_text(query)}</p>" if query else "",
-        _figures(run),
-        "</header><main>",
-        _notes(verdicts(run)),
-        _unseen(run),
-        f'<section aria-labelledby=tree><h2 id=tree>The run</h2><nav aria-label="Steps">{_tree(nodes)}</nav></section>',
-        "<section aria-labelledby=steps><h2 id=steps>Step by step</h2>",
-        *(_step(line, run) for line in run.lines if line.kind not in {"run_begin", "run_end"}),
-        "</section></main>",
-        "<footer><p>Made by llm-common from a trace. This page loads nothing and runs nothing.</p></footer>",
-    ]
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">',
-            f"<title>{_text(name)}</title><style>{style}</style></head><body>",
-            *body,
-            "</body></html>\n",
-        ]
+    skip = '<a class="skip" href="#unseen">To what the model did not see</a>'
+    footer = "<footer><p>Made by llm-common from a trace. This page loads nothing and runs nothing.</p></footer>"
+    return document(
+        f"Run {run.run_id}", skip, f"<header>{run_head(run)}</header><main>", *run_body(run), "</main>", footer
     )
 
 
-@cache
-def _style() -> tuple[str, str]:
-    """The style, and its digest as a policy names it."""
-    style = files("llm_common.trace").joinpath("page.css").read_text(encoding="utf-8")
-    return style, base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+def run_head(run: RecordedRun) -> str:
+    """The run's name, its question and its figures."""
+    query = (run.begin.query if run.begin else None) or ""
+    asked = f"<p class=query>{bdi(query)}</p>" if query else ""
+    return f"<h1>{bdi(f'Run {run.run_id}')}</h1>{asked}{_figures(run)}"
 
 
-def _text(value: object) -> str:
-    """Text of others, apart from its surroundings."""
-    return f"<bdi>{escape(inert(str(value)))}</bdi>"
+def run_body(run: RecordedRun, *, address_of: Callable[[Line], str] | None = None) -> list[str]:
+    """What the model did not see, the tree of the run, and its steps.
+
+    Args:
+        run: The run.
+        address_of: Where a step has a page of its own, which its heading then leads to.
+    """
+    nav = f'<nav aria-label="Steps">{_tree(tree(run))}</nav>'
+    steps = [line for line in run.lines if line.kind not in {"run_begin", "run_end"}]
+    return [
+        _notes(verdicts(run)),
+        _unseen(run),
+        f"<section aria-labelledby=tree><h2 id=tree>The run</h2>{nav}</section>",
+        "<section aria-labelledby=steps><h2 id=steps>Step by step</h2>",
+        *(step_article(line, run, address=address_of(line) if address_of else "") for line in steps),
+        "</section>",
+    ]
 
 
 def _figures(run: RecordedRun) -> str:
@@ -111,17 +103,13 @@ def _figures(run: RecordedRun) -> str:
         "Cost": f"${sum(known):.4f}" + ("" if len(known) == len(costs) else " and more"),
         "Tool calls": f"{len(tools):,}" + (f", {failed:,} failed" if failed else ""),
     }
-    return f"<dl class=figures>{''.join(_pair(name, value) for name, value in figures.items())}</dl>"
-
-
-def _pair(name: str, value: str) -> str:
-    return f"<div><dt>{escape(name)}</dt><dd>{_text(value)}</dd></div>"
+    return f"<dl class=figures>{''.join(pair(name, value) for name, value in figures.items())}</dl>"
 
 
 def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
-    listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
+    listed = "".join(f"<li>{bdi(note)}</li>" for note in notes)
     return f'<section class=notes aria-label="What concerns the whole run"><ul>{listed}</ul></section>'
 
 
@@ -133,33 +121,40 @@ def _unseen(run: RecordedRun) -> str:
     near = sum(one.is_near for one in missed)
     rows = [
         [
-            _text(one.source),
+            bdi(one.source),
             _named(one.id, one.name),
-            ("<strong class=near>near miss</strong> " if one.is_near else "") + _text(one.why),
-            _text(one.missing),
-            _score(one.score),
+            ("<strong class=near>near miss</strong> " if one.is_near else "") + bdi(one.why),
+            bdi(one.missing),
+            score_cell(one.score),
             f'<a href="#line-{one.seq}">line {one.seq}</a>',
         ]
         for one in missed[:_MAX_SHOWN_UNSEEN]
     ]
     caption = f"{len(missed):,} things were not seen, or not whole; {near:,} of them came close and stand first"
-    return f"{head}{_table(caption, ('What', 'Id', 'Why', 'Not shown', 'Score', 'Said by'), rows)}</section>"
+    return f"{head}{table(caption, ('What', 'Id', 'Why', 'Not shown', 'Score', 'Said by'), rows)}</section>"
 
 
 def _named(item_id: str, name: str) -> str:
-    return _text(item_id) + (f"<small>{_text(name)}</small>" if name not in {"", item_id} else "")
+    return bdi(item_id) + (f"<small>{bdi(name)}</small>" if name not in {"", item_id} else "")
 
 
 def _tree(nodes: Iterable[Node]) -> str:
     items = "".join(
-        f'<li class=k-{node.line.kind}><a href="#line-{node.line.seq}">{_text(title(node.line))}</a>'
+        f'<li class=k-{node.line.kind}><a href="#line-{node.line.seq}">{bdi(title(node.line))}</a>'
         f"{_tree(node.children)}</li>"
         for node in nodes
     )
     return f"<ol>{items}</ol>" if items else ""
 
 
-def _step(line: Line, run: RecordedRun) -> str:
+def step_article(line: Line, run: RecordedRun, *, address: str = "") -> str:
+    """A step of a run with its bar and its tables.
+
+    Args:
+        line: The step.
+        run: The run that it belongs to.
+        address: Where it has a page of its own; "" without one.
+    """
     match line:
         case SelectionLine():
             inner = _selection(line)
@@ -169,45 +164,40 @@ def _step(line: Line, run: RecordedRun) -> str:
             inner = _model_call(line)
         case FoldLine():
             rows = [
-                [_text(part.pointer_id), part.kind, f"{part.first} to {part.last}", _number(part.tokens)]
+                [bdi(part.pointer_id), part.kind, f"{part.first} to {part.last}", number_cell(part.tokens)]
                 for part in line.parts
             ]
-            inner = _table("Behind pointers", ("Pointer", "What", "Messages", "Tokens"), rows)
+            inner = table("Behind pointers", ("Pointer", "What", "Messages", "Tokens"), rows)
         case ToolCallLine():
             facts = {"Pointer": line.pointer_id, "Arguments": line.args or line.args_digest, "Seconds": line.seconds}
-            inner = _facts(facts)
+            inner = facts_list(facts)
         case AnswerLine():
             shown = ", ".join(line.shown) or "none"
-            inner = _facts({"Status": line.status, "Outputs shown": shown, "Characters": line.text_chars})
-            inner += _long("The answer", line.text)
+            inner = facts_list({"Status": line.status, "Outputs shown": shown, "Characters": line.text_chars})
+            inner += long_text("The answer", line.text)
         case _:
             inner = ""
-    head = f"<h3 id=line-{line.seq}><span class=seq>{line.seq}</span> {_text(title(line))}</h3>"
+    name = f'<a href="{plain(address)}">{bdi(title(line))}</a>' if address else bdi(title(line))
+    head = f"<h3 id=line-{line.seq}><span class=seq>{line.seq}</span> {name}</h3>"
     return f"<article class=k-{line.kind} aria-labelledby=line-{line.seq}>{head}{inner}</article>"
-
-
-def _facts(facts: Mapping[str, object]) -> str:
-    return (
-        f"<dl class=facts>{''.join(_pair(name, str(value)) for name, value in facts.items() if value is not None)}</dl>"
-    )
 
 
 def _selection(line: SelectionLine) -> str:
     def row(one: Candidate) -> list[str]:
         is_chosen = one.reason == "chosen"
-        size = _number(one.size_bytes) if line.of == "outputs" else _number(one.tokens)
-        why = "chosen" if is_chosen else _text(why_not_chosen(one, line))
+        size = number_cell(one.size_bytes) if line.of == "outputs" else number_cell(one.tokens)
+        why = "chosen" if is_chosen else bdi(why_not_chosen(one, line))
         score = one.score if one.probability is None else one.probability
-        return [_mark(is_chosen), _named(one.id, one.name), why, size, _score(score)]
+        return [yes_or_no(is_chosen), _named(one.id, one.name), why, size, score_cell(score)]
 
     unit = "Bytes" if line.of == "outputs" else "Tokens"
-    inner = _table(
+    inner = table(
         f"Candidates: {line.of}", ("Chosen", "Id", "Why", unit, "Score"), [row(one) for one in line.candidates]
     )
-    refused = [[_text(one.id), _text(one.reason), _text("; ".join(one.problems))] for one in line.dropped]
+    refused = [[bdi(one.id), bdi(one.reason), bdi("; ".join(one.problems))] for one in line.dropped]
     if refused:
-        inner += _table("Entries of the reply that do not count", ("Named", "Reason", "Problems"), refused)
-    return inner + _long("The question", line.query)
+        inner += table("Entries of the reply that do not count", ("Named", "Reason", "Problems"), refused)
+    return inner + long_text("The question", line.query)
 
 
 def _packing(line: PackingLine) -> str:
@@ -216,28 +206,28 @@ def _packing(line: PackingLine) -> str:
     near = {(item.source, item.id) for item in near_misses(line)}
 
     def row(item: PackedItem) -> list[str]:
-        why = _text(why_in(item) if item.form == "whole" else why_out(item, line))
+        why = bdi(why_in(item) if item.form == "whole" else why_out(item, line))
         badge = "<strong class=near>near miss</strong> " if (item.source, item.id) in near else ""
         shown = f" <small>{item.chars_shown / item.chars:.0%} shown</small>" if item.chars else ""
         parts = " ".join(f"{part} {value:.2f}" for part, value in item.parts.items() if value)
         return [
-            f"<span class=s-{item.source}>{_text(item.source)}</span>",
+            f"<span class=s-{item.source}>{bdi(item.source)}</span>",
             _named(item.id, item.name),
-            _text(FORMS.get(item.form, item.form)),
+            bdi(FORMS.get(item.form, item.form)),
             badge + why,
-            _number(item.tokens),
-            f"{_number(missing_tokens(item, line))}{shown}",
-            f"{_score(item.score)}<small>{_text(parts)}</small>",
+            number_cell(item.tokens),
+            f"{number_cell(missing_tokens(item, line))}{shown}",
+            f"{score_cell(item.score)}<small>{bdi(parts)}</small>",
         ]
 
     columns = ("Source", "Id", "Form", "Why", "Tokens", "Not shown, about", "Score")
     return (
         _bar(line)
-        + _table("In the prompt, in its order", columns, [row(item) for item in kept])
+        + table("In the prompt, in its order", columns, [row(item) for item in kept])
         + f"<details><summary>{len(out) + line.unlisted:,} left out</summary>"
-        + _table("Left out, best first", columns, [row(item) for item in out])
+        + table("Left out, best first", columns, [row(item) for item in out])
         + "</details>"
-        + _long("The text as it was rendered", line.text)
+        + long_text("The text as it was rendered", line.text)
     )
 
 
@@ -247,7 +237,7 @@ def _packing_difference(line: PackingLine, packings: Sequence[PackingLine]) -> s
     changes = [change for each in before for change in packing_changes(each, line)]
     if not before or not changes:
         return "<p>Nothing changed since the packing before.</p>" if before else ""
-    listed = "".join(f"<li>{_text(change)}</li>" for change in changes)
+    listed = "".join(f"<li>{bdi(change)}</li>" for change in changes)
     return f"<details><summary>{len(changes):,} changes since line {before[0].seq}</summary><ul>{listed}</ul></details>"
 
 
@@ -297,20 +287,20 @@ def _model_call(line: ModelCallLine) -> str:
     rows = [
         [
             str(number),
-            _text(message.role),
-            _number(message.bytes),
-            _number(round(tokens * message.bytes / total)) if tokens else "-",
+            bdi(message.role),
+            number_cell(message.bytes),
+            number_cell(round(tokens * message.bytes / total)) if tokens else "-",
         ]
         for number, message in enumerate(prompt.messages, 1)
     ]
     columns = ("Message", "Role", "Bytes", "Tokens, about")
     return (
-        _facts(facts)
+        facts_list(facts)
         + _difference(line)
         + f"<details><summary>{len(rows):,} messages</summary>"
-        + f"{_table('Messages of the prompt', columns, rows)}</details>"
-        + _long("The prompt", prompt.text)
-        + _long("The reply", line.reply)
+        + f"{table('Messages of the prompt', columns, rows)}</details>"
+        + long_text("The prompt", prompt.text)
+        + long_text("The reply", line.reply)
     )
 
 
@@ -323,48 +313,7 @@ def _difference(line: ModelCallLine) -> str:
         "nothing changed" if prompt.same_bytes == prompt.bytes else f"the first changed byte is {prompt.same_bytes:,}"
     )
     return (
-        f"<p>{share:.0%} begins like {_text(prompt.same_as)}: {changed} of {prompt.bytes:,}; a provider's cache "
+        f"<p>{share:.0%} begins like {bdi(prompt.same_as)}: {changed} of {prompt.bytes:,}; a provider's cache "
         f'can serve what comes before. <meter min="0" max="1" value="{share:.3f}" '
         'aria-label="share of the prompt that is the same"></meter></p>'
     )
-
-
-def _table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    names = [escape(column) for column in columns]
-    cells = [
-        "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names, row, strict=True)) for row in rows
-    ]
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return (
-        f'<div class=scroll role=group aria-label="{escape(caption)}" tabindex="0">'
-        f"<table><caption>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _long(name: str, text: str | None) -> str:
-    if not text:
-        return ""
-    rest = len(text) - _MAX_SHOWN_CHARS
-    note = f"<p>{rest:,} more characters are in the trace.</p>" if rest > 0 else ""
-    shown = _text(text[:_MAX_SHOWN_CHARS])
-    head = f"<details><summary>{escape(name)}: {len(text):,} characters</summary>"
-    return f'{head}<pre tabindex="0">{shown}</pre>{note}</details>'
-
-
-def _score(score: float | None) -> str:
-    if score is None:
-        return "-"
-    share = min(max(score, 0.0), 1.0)
-    return f'<span class=num>{score:.2f}</span> <meter min="0" max="1" value="{share:.3f}" aria-hidden="true"></meter>'
-
-
-def _number(value: int | None) -> str:
-    return "<span class=num>-</span>" if value is None else f"<span class=num>{value:,}</span>"
-
-
-def _mark(is_chosen: bool) -> str:
-    return "<span class=yes>yes</span>" if is_chosen else "<span class=no>no</span>"
