@@ -14,6 +14,7 @@ from llm_common import __version__
 from llm_common.cli.context_commands import context
 from llm_common.cli.doctor_commands import doctor
 from llm_common.cli.gateway_commands import gateway
+from llm_common.cli.inspect_commands import inspect
 from llm_common.cli.memory_commands import memory
 from llm_common.cli.terminal import (
     AsJson,
@@ -50,6 +51,7 @@ app.add_typer(tools)
 app.add_typer(trace_app)
 app.add_typer(gateway, name="gateway")
 app.command()(doctor)
+app.command()(inspect)
 _Paths = Annotated[
     list[Path] | None,
     typer.Argument(

@@ -50,6 +50,11 @@ def _step(name: str, before: Line | None, after: Line | None) -> StepDiff:
         assert only is not None
         said = f"only in the {'first' if before else 'second'} run: {title(only)}"
         return StepDiff(name, before.seq if before else None, after.seq if after else None, (said,))
+    return StepDiff(name, before.seq, after.seq, tuple(step_changes(before, after)))
+
+
+def step_changes(before: Line, after: Line) -> list[str]:
+    """What two steps chose or sent differently, in sentences."""
     changes: list[str] = []
     if title(before) != title(after):
         changes.append(f"{title(before)} → {title(after)}")
@@ -61,7 +66,7 @@ def _step(name: str, before: Line | None, after: Line | None) -> StepDiff:
         changes += packing_changes(before, after)
     elif isinstance(before, ModelCallLine) and isinstance(after, ModelCallLine):
         changes += _prompt_change(before.prompt, after.prompt)
-    return StepDiff(name, before.seq, after.seq, tuple(changes))
+    return changes
 
 
 def packing_changes(before: PackingLine, after: PackingLine) -> list[str]:

@@ -59,11 +59,12 @@ def render_html(run: RecordedRun) -> str:
     )
 
 
-def run_head(run: RecordedRun) -> str:
-    """The run's name, its question and its figures."""
+def run_head(run: RecordedRun, *, heading: bool = True) -> str:
+    """The run's name as the page's heading, its question and its figures."""
     query = (run.begin.query if run.begin else None) or ""
     asked = f"<p class=query>{bdi(query)}</p>" if query else ""
-    return f"<h1>{bdi(f'Run {run.run_id}')}</h1>{asked}{_figures(run)}"
+    name = f"<h1>{bdi(f'Run {run.run_id}')}</h1>" if heading else ""
+    return f"{name}{asked}{_figures(run)}"
 
 
 def run_body(run: RecordedRun, *, address_of: Callable[[Line], str] | None = None) -> list[str]:
@@ -222,7 +223,7 @@ def _packing(line: PackingLine) -> str:
 
     columns = ("Source", "Id", "Form", "Why", "Tokens", "Not shown, about", "Score")
     return (
-        _bar(line)
+        budget_bar(line)
         + table("In the prompt, in its order", columns, [row(item) for item in kept])
         + f"<details><summary>{len(out) + line.unlisted:,} left out</summary>"
         + table("Left out, best first", columns, [row(item) for item in out])
@@ -248,7 +249,8 @@ def by_source(line: PackingLine) -> dict[str, int]:
     return sums | {"free": max(line.budget - sum(sums.values()), 0)}
 
 
-def _bar(line: PackingLine) -> str:
+def budget_bar(line: PackingLine) -> str:
+    """The budget of a packing as a bar, with its parts named and counted."""
     sums, start, parts = by_source(line), 0.0, []
     total = max(sum(sums.values()), 1)
     for source, tokens in sums.items():
