@@ -23,10 +23,8 @@ def page(title: str, *body: str, place: str = "", above: Sequence[tuple[str, str
         above: Address and name of each page above it.
         words: What was searched for.
     """
-    links = "".join(
-        f'<a href="/{name}"{" aria-current=page" if name == place and not above else ""}>{shown}</a>'
-        for name, shown in _PLACES.items()
-    )
+    here = {place: f" aria-current={'true' if above else 'page'}"}
+    links = "".join(f'<a href="/{name}"{here.get(name, "")}>{shown}</a>' for name, shown in _PLACES.items())
     crumbs = "".join(f'<li><a href="{plain(address)}">{bdi(name)}</a></li>' for address, name in above)
     path = f'<nav class=crumbs aria-label="Pages above"><ol>{crumbs}</ol></nav>' if above else ""
     return document(
@@ -111,4 +109,4 @@ def moment(text: str | float | None, *, now: datetime | None = None) -> str:
     count = int(abs(apart_s) // length)
     distance = f"{count:,} {unit}{'' if count == 1 else 's'}"
     said = f"{distance} ago" if apart_s >= 0 else f"in {distance}"
-    return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}">{said}<small>{when:%Y-%m-%d %H:%M:%S}</small></time>'
+    return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}">{said} <small>{when:%Y-%m-%d %H:%M:%S}</small></time>'

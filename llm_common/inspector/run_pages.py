@@ -34,7 +34,7 @@ def runs_page(rows: list[RunRow], *, total: int, number: int, where: str) -> str
         cells.append(
             [
                 link(address_of("runs", row.folder, row.run_id), asked[:200] or row.run_id)
-                + f"<small class=id>{bdi(row.run_id)}</small>",
+                + f" <small class=id>{bdi(row.run_id)}</small>",
                 bdi(query),
                 bdi(ended[0]),
                 f"<span class=num>{ended[1]}</span>",
@@ -89,7 +89,7 @@ def step_page(run: RecordedRun, line: Line, others: Mapping[str, Sequence[Place]
     return page(
         _name(line),
         compare if groups else "",
-        step_article(line, run),
+        step_article(line, run, heading=False),
         _exact(line),
         place="runs",
         above=[_HOME, (address_of("runs", run.path.parent.name, run.run_id), f"Run {run.run_id}")],
@@ -185,10 +185,8 @@ def _first_change(before: Line, after: Line) -> tuple[int | None, str]:
     cut = " At least one of the texts is cut or redacted in its trace." if any(whole) else ""
     if old == new:
         return same, f"Both texts are the same {total:,} bytes.{cut}"
-    return (
-        same,
-        f"The first changed byte is {same:,} of {total:,}, counted from 0: {same / max(total, 1):.0%} begins alike.{cut}",
-    )
+    alike = f"{same / max(total, 1):.0%} begins alike."
+    return same, f"The first changed byte is {same:,} of {total:,}, counted from 0: {alike}{cut}"
 
 
 def _shared_bar(same: int | None, text: str | None) -> str:
@@ -241,7 +239,7 @@ def tools_page(costs: ToolCosts, stored: Mapping[str, tuple[int, int]], *, unrea
             number_cell(cost.definition_tokens or None),
             number_cell(cost.offered),
             _share(cost.offered_tokens, most),
-            number_cell(cost.calls) + (f"<small>{cost.failed:,} failed</small>" if cost.failed else ""),
+            number_cell(cost.calls) + (f" <small>{cost.failed:,} failed</small>" if cost.failed else ""),
             size(cost.bytes),
             number_cell(outputs),
             size(total),
@@ -249,10 +247,13 @@ def tools_page(costs: ToolCosts, stored: Mapping[str, tuple[int, int]], *, unrea
         for name, cost, outputs, total in rows[:500]
     ]
     columns = ("Tool", "Definition", "Offered", "Tokens in all", "Calls", "Returned", "Stored", "Stored bytes")
+    said = (
+        f"Definitions, calls and what they returned in the newest {costs.read:,} of {costs.total:,} runs; stored outputs "
+        "over the whole store. A definition has at most so many tokens, as a signature."
+    )
     return page(
         "Tools by their cost",
-        f"<p class=lead>Definitions, calls and what they returned in the newest {costs.read:,} of {costs.total:,} runs; "
-        "stored outputs over the whole store. A definition has at most so many tokens, as a signature.</p>",
+        f"<p class=lead>{said}</p>",
         note(f"{unread:,} queries are still being read: reload the page for the rest." if unread else ""),
         table("Tools, the dearest definitions first", columns, cells, kind="plain")
         or "<p>There are none: no trace names a tool, and the store is empty.</p>",

@@ -1,6 +1,7 @@
 """The pages of a store: its queries, the pointers of one, a pointer with its result, and what a search found."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from llm_common.inspector.layout import (
@@ -16,6 +17,7 @@ from llm_common.inspector.layout import (
 from llm_common.inspector.result_parts import MAX_WHOLE_BYTES, ShownPart, View
 from llm_common.inspector.stored_pointers import PointerRow, QueryRow
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.retention import time_text
 from llm_common.storage import query_id_of
 from llm_common.text.canonical import stable_json
 from llm_common.trace.markup import bdi, facts_list, long_text, number_cell, plain, table
@@ -29,7 +31,7 @@ def queries_page(rows: list[QueryRow], *, total: int, number: int, words: str, u
         [
             link(address_of("queries", row.folder), row.query_id)
             + (f"<small>{bdi(row.problem)}</small>" if row.problem else ""),
-            number_cell(row.pointers) + _unless(row.is_read, "<small>so far</small>"),
+            number_cell(row.pointers) + _unless(row.is_read, " <small>so far</small>"),
             size(row.bytes),
             moment(row.changed_s),
         ]
@@ -98,16 +100,17 @@ def pointer_page(pointer: ContextPointer, folder: str, part: ShownPart | None, *
     facts |= {"Pinned": "yes" if pointer.pinned else None, "SHA-256": pointer.result_sha256}
     times = (
         f"<dl class=facts><div><dt>Saved</dt><dd>{moment(pointer.created_at)}</dd></div>"
-        f"<div><dt>Expires</dt><dd>{moment(pointer.expires_at)}</dd></div></dl>"
+        f"<div><dt>Expires</dt><dd>{_expiry(None if pointer.pinned else pointer.expires_at)}</dd></div></dl>"
     )
     return page(
         pointer.summary,
-        f"<p class=lead>{bdi(pointer.digest)}</p>",
+        f"<p class=lead>{bdi(pointer.digest.partition('; ')[0])}</p>",
         note(problem),
         facts_list(facts),
         times,
+        long_text("How it begins", pointer.digest.partition("; ")[2]),
         long_text("Arguments", stable_json(pointer.args) if pointer.args else None),
-        f"<details><summary>{len(pointer.source_urls):,} sources</summary><ul>{sources}</ul></details>"
+        f"<details><summary>Sources: {len(pointer.source_urls):,}</summary><ul>{sources}</ul></details>"
         if sources
         else "",
         _content(part, address, view, is_large=(pointer.result_bytes or 0) > MAX_WHOLE_BYTES) if part else "",
@@ -138,17 +141,22 @@ def _pointers(caption: str, rows: Iterable[PointerRow], *, with_query: bool = Fa
     cells = [
         [
             link(address_of("queries", row.folder, row.pointer_id), row.summary or row.pointer_id)
-            + f"<small class=id>{row.pointer_id}</small>",
+            + f" <small class=id>{row.pointer_id}</small>",
             bdi(row.tool),
             size(row.bytes),
             bdi(row.shape),
             moment(row.created_at),
-            moment(row.expires_at),
+            _expiry(row.expires_at),
             *([link(address_of("queries", row.folder), query_id_of(row.folder))] if with_query else []),
         ]
         for row in rows
     ]
     return table(caption, [*columns, *(["Query"] if with_query else [])], cells, kind="plain")
+
+
+def _expiry(expires_at: str | None) -> str:
+    is_over = expires_at is not None and expires_at < time_text(datetime.now(UTC))
+    return f"<span class=no>expired</span> {moment(expires_at)}" if is_over else moment(expires_at)
 
 
 def _still_reading(unread: int) -> str:

@@ -44,6 +44,10 @@ CREATE VIRTUAL TABLE words USING fts5(text, tokenize = 'unicode61 remove_diacrit
 """
 _POINTER: Final = "folder, pointer_id, tool, summary, shape, bytes, created_at, expires_at"
 _QUERY: Final = "folder, query_id, pointers, bytes, changed, read IS changed, problem"
+_FOUND: Final = (
+    f"SELECT {_POINTER} FROM (SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ? OFFSET ?) found "  # noqa: S608 - our own text
+    "JOIN pointers ON pointers.id = found.rowid ORDER BY found.rank"
+)
 _GONE: Final = (
     "DELETE FROM words WHERE rowid IN (SELECT id FROM pointers WHERE folder = ? AND pointer_id = ?)",
     "DELETE FROM pointers WHERE folder = ? AND pointer_id = ?",
@@ -173,14 +177,7 @@ class StoredPointers:
         if not parts:
             return [], 0
         match = " ".join(f'"{part}"*' for part in parts)
-        columns = ", ".join(f"p.{name}" for name in _POINTER.split(", "))
-        rows = self._rows(
-            f"SELECT {columns} FROM (SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ? OFFSET ?) w "  # noqa: S608 - our own text
-            "JOIN pointers p ON p.id = w.rowid ORDER BY w.rank",
-            match,
-            limit,
-            offset,
-        )
+        rows = self._rows(_FOUND, match, limit, offset)
         [[total]] = self._rows("SELECT count(*) FROM words WHERE words MATCH ?", match)
         return [PointerRow(*row) for row in rows], total
 

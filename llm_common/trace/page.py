@@ -148,13 +148,14 @@ def _tree(nodes: Iterable[Node]) -> str:
     return f"<ol>{items}</ol>" if items else ""
 
 
-def step_article(line: Line, run: RecordedRun, *, address: str = "") -> str:
+def step_article(line: Line, run: RecordedRun, *, address: str = "", heading: bool = True) -> str:
     """A step of a run with its bar and its tables.
 
     Args:
         line: The step.
         run: The run that it belongs to.
         address: Where it has a page of its own; "" without one.
+        heading: Whether it is named above; a page of its own has the name as its heading.
     """
     match line:
         case SelectionLine():
@@ -180,6 +181,8 @@ def step_article(line: Line, run: RecordedRun, *, address: str = "") -> str:
             inner = ""
     name = f'<a href="{plain(address)}">{bdi(title(line))}</a>' if address else bdi(title(line))
     head = f"<h3 id=line-{line.seq}><span class=seq>{line.seq}</span> {name}</h3>"
+    if not heading:
+        return f'<article class=k-{line.kind} aria-label="Line {line.seq}">{inner}</article>'
     return f"<article class=k-{line.kind} aria-labelledby=line-{line.seq}>{head}{inner}</article>"
 
 
