@@ -26,20 +26,7 @@ from llm_common.text.canonical import encode_json
 MAX_PAGE_MS = 300
 MAX_MEMORY_MB = 150
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-WORDS = ("parcel", "storm", "harbour", "Nordpost", "delay", "customer", "refund", "label", "region", "carrier", "ticket")
-    "parcel",
-    "storm",
-    "harbour",
-    "Nordpost",
-    "delay",
-    "customer",
-    "refund",
-    "label",
-    "region",
-    "carrier",
-    "invoice",
-    "ticket",
-]
+WORDS = ("parcel", "storm", "harbour", "delay", "customer", "refund", "label", "region", "carrier", "invoice", "ticket")
 LARGE_ITEMS = 1_700_000
 
 
@@ -80,9 +67,7 @@ def fill(folder: Path, pointers: int, queries: int) -> None:
 def fill_large(folder: Path) -> str:
     """One result of about 100 MB in a query of its own; the address of its page."""
     call = Call.checked(query_id="large", task_id=None, tool_name="dump", args={}, redactor=DEFAULT_REDACTOR)
-    encoded = encode_json(
-        [f"the parcel {number} left the warehouse, says he" for number in range(LARGE_ITEMS)]
-    )
+    encoded = encode_json([f"the parcel {number} left the warehouse, says he" for number in range(LARGE_ITEMS)])
     made = describe(call, encoded, source_urls=(), redactor=DEFAULT_REDACTOR, created_at=NOW, expires_at=None)
     (folder / "large").mkdir(mode=0o700)
     (folder / "large" / f"{made.pointer_id}.meta.json").write_bytes(meta_bytes(made))
@@ -114,7 +99,7 @@ def measure(store: Path, pages: dict[str, str], label: str) -> bool:
             with httpx.Client(base_url=address.partition("/?")[0], follow_redirects=True, timeout=60) as client:
                 client.get(address).raise_for_status()
                 early = {name: ask(client, page)[0] for name, page in pages.items()}
-                while "still being read" in ask(client, "/queries")[1] and time.perf_counter() - started < 200:
+                while "ueries still being read" in ask(client, "/queries")[1] and time.perf_counter() - started < 200:
                     time.sleep(0.5)
                 print(f"  all is read after {time.perf_counter() - started:.0f} s")
                 late = {name: statistics.median(ask(client, page)[0] for _ in range(5)) for name, page in pages.items()}

@@ -58,7 +58,7 @@ class Inspector:
         self._store = ContextPointerStore(LockedRecords(self._files))
         self._where = str(self._files.base_dir)
         self._traces = str(traces) if traces else "no folder: give --traces"
-        self._runs = RecordedRuns(Path(traces or self._files.base_dir / "no-traces"))
+        self.runs = RecordedRuns(Path(traces or self._files.base_dir / "no-traces"))
         self._pointers = StoredPointers(self._files)
         self._pointers.start()
 
@@ -132,19 +132,19 @@ class Inspector:
 
     def _recorded(self, request: Request) -> str:
         number = _number(request)
-        rows, total = self._runs.rows(limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
+        rows, total = self.runs.rows(limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
         return runs_page(rows, total=total, number=number, where=self._traces)
 
     def _run(self, request: Request) -> str:
         folder = request.path_params["folder"]
-        run = self._runs.run(folder, request.path_params["run_id"])
+        run = self.runs.run(folder, request.path_params["run_id"])
         return run_page(run, stored=self._pointers.query(folder) is not None)
 
     def _step(self, request: Request) -> str:
         given = request.path_params
-        run, line = self._runs.step(given["folder"], given["run_id"], given["seq"])
-        rows, _ = self._runs.rows(limit=_MAX_OTHER_RUNS + 1, folder=given["folder"])
-        others = [self._runs.run(row.folder, row.run_id) for row in rows if row.run_id != run.run_id]
+        run, line = self.runs.step(given["folder"], given["run_id"], given["seq"])
+        rows, _ = self.runs.rows(limit=_MAX_OTHER_RUNS + 1, folder=given["folder"])
+        others = [self.runs.run(row.folder, row.run_id) for row in rows if row.run_id != run.run_id]
         return step_page(run, line, comparable(run, line, others[:_MAX_OTHER_RUNS]))
 
     def _comparison(self, request: Request) -> str:
@@ -154,10 +154,10 @@ class Inspector:
         match = _PLACE.fullmatch(request.query_params.get(name, ""))
         if match is None:
             raise PointerNotFoundError("The address names no two steps; choose them on the page of a step")
-        return self._runs.step(match[1], match[2], int(match[3]))
+        return self.runs.step(match[1], match[2], int(match[3]))
 
     def _tools(self, _: Request) -> str:
-        return tools_page(self._runs.tool_costs(), self._pointers.tools(), unread=self._pointers.unread())
+        return tools_page(self.runs.tool_costs(), self._pointers.tools(), unread=self._pointers.unread())
 
 
 def serve(inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[str], object]) -> None:

@@ -95,18 +95,31 @@ def size(count: int | None) -> str:
     return f"<span class=num>{shown} {_UNITS[unit]}</span>"
 
 
-def moment(text: str | float | None, *, now: datetime | None = None) -> str:
+def moment(text: str | float | None) -> str:
     """A time as the distance from now, with the time itself behind it; what is no time is shown as it is."""
     if text is None:
         return "never"
-    try:
-        when = datetime.fromtimestamp(text, UTC) if isinstance(text, float) else datetime.fromisoformat(text)
-        when = when.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
+    when = _time(text)
+    if when is None:
         return bdi(text)
-    apart_s = ((now or datetime.now(UTC)) - when).total_seconds()
+    apart_s = (datetime.now(UTC) - when).total_seconds()
     length, unit = next(((length, unit) for length, unit in _SPANS if abs(apart_s) >= length), (1, "second"))
     count = int(abs(apart_s) // length)
     distance = f"{count:,} {unit}{'' if count == 1 else 's'}"
     said = f"{distance} ago" if apart_s >= 0 else f"in {distance}"
     return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}">{said} <small>{when:%Y-%m-%d %H:%M:%S}</small></time>'
+
+
+def expiry(expires_at: str | None) -> str:
+    """When something expires, or that it has."""
+    when = None if expires_at is None else _time(expires_at)
+    has_expired = when is not None and when <= datetime.now(UTC)
+    return f"{'<span class=no>expired</span> ' if has_expired else ''}{moment(expires_at)}"
+
+
+def _time(text: str | float) -> datetime | None:
+    try:
+        when = datetime.fromtimestamp(text, UTC) if isinstance(text, float) else datetime.fromisoformat(text)
+        return when.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -248,13 +248,13 @@ def tools_page(costs: ToolCosts, stored: Mapping[str, tuple[int, int]], *, unrea
     ]
     columns = ("Tool", "Definition", "Offered", "Tokens in all", "Calls", "Returned", "Stored", "Stored bytes")
     said = (
-        f"Definitions, calls and what they returned in the newest {costs.read:,} of {costs.total:,} runs; stored outputs "
-        "over the whole store. A definition has at most so many tokens, as a signature."
+        f"Definitions, calls and what they returned in the newest {costs.read:,} of {costs.total:,} runs; stored "
+        "outputs over the whole store. A definition has at most so many tokens, as a signature."
     )
     return page(
         "Tools by their cost",
         f"<p class=lead>{said}</p>",
-        note(f"{unread:,} queries are still being read: reload the page for the rest." if unread else ""),
+        note(f"Queries still being read: {unread:,}. Reload the page for the rest." if unread else ""),
         table("Tools, the dearest definitions first", columns, cells, kind="plain")
         or "<p>There are none: no trace names a tool, and the store is empty.</p>",
         place="tools",

@@ -1,11 +1,11 @@
 """The pages of a store: its queries, the pointers of one, a pointer with its result, and what a search found."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Final
 
 from llm_common.inspector.layout import (
     address_of,
+    expiry,
     link,
     moment,
     note,
@@ -17,7 +17,6 @@ from llm_common.inspector.layout import (
 from llm_common.inspector.result_parts import MAX_WHOLE_BYTES, ShownPart, View
 from llm_common.inspector.stored_pointers import PointerRow, QueryRow
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.retention import time_text
 from llm_common.storage import query_id_of
 from llm_common.text.canonical import stable_json
 from llm_common.trace.markup import bdi, facts_list, long_text, number_cell, plain, table
@@ -100,7 +99,7 @@ def pointer_page(pointer: ContextPointer, folder: str, part: ShownPart | None, *
     facts |= {"Pinned": "yes" if pointer.pinned else None, "SHA-256": pointer.result_sha256}
     times = (
         f"<dl class=facts><div><dt>Saved</dt><dd>{moment(pointer.created_at)}</dd></div>"
-        f"<div><dt>Expires</dt><dd>{_expiry(None if pointer.pinned else pointer.expires_at)}</dd></div></dl>"
+        f"<div><dt>Expires</dt><dd>{expiry(None if pointer.pinned else pointer.expires_at)}</dd></div></dl>"
     )
     return page(
         pointer.summary,
@@ -146,7 +145,7 @@ def _pointers(caption: str, rows: Iterable[PointerRow], *, with_query: bool = Fa
             size(row.bytes),
             bdi(row.shape),
             moment(row.created_at),
-            _expiry(row.expires_at),
+            expiry(row.expires_at),
             *([link(address_of("queries", row.folder), query_id_of(row.folder))] if with_query else []),
         ]
         for row in rows
@@ -154,13 +153,8 @@ def _pointers(caption: str, rows: Iterable[PointerRow], *, with_query: bool = Fa
     return table(caption, [*columns, *(["Query"] if with_query else [])], cells, kind="plain")
 
 
-def _expiry(expires_at: str | None) -> str:
-    is_over = expires_at is not None and expires_at < time_text(datetime.now(UTC))
-    return f"<span class=no>expired</span> {moment(expires_at)}" if is_over else moment(expires_at)
-
-
 def _still_reading(unread: int) -> str:
-    return f"{unread:,} queries are still being read: reload the page for the rest." if unread else ""
+    return f"Queries still being read: {unread:,}. Reload the page for the rest." if unread else ""
 
 
 def _unless(done: bool, text: str) -> str:

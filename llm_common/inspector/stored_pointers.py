@@ -7,8 +7,10 @@ ends with the process. So a page reads fifty rows, not a folder, and little is i
 import os
 import re
 import sqlite3
+import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from llm_common.errors import CorruptPointerError, InvalidIdError, StoreError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import MAX_RECORD_BYTES, meta_name, parse_meta
 from llm_common.storage import FileBlobStore, query_id_of
+from llm_common.storage.sqlite_file import transaction
+from llm_common.text.display import printable
 
 _BATCH: Final = 200  # records between two chances for a page to read
 _FRESH_S: Final = 2.0
@@ -27,9 +31,10 @@ _WAIT_S: Final = 0.1
 _CLOCK_GRAIN_S: Final = 0.05  # a later change of the folder may bear the same time
 _MAX_TEXT_CHARS: Final = 1_500
 _MAX_WORDS: Final = 12
+_MAX_BYTES: Final = 1 << 50
 _META: Final = re.compile(r"([0-9a-f]{12,16})\.meta\.json")
 _TABLES: Final = """
-PRAGMA journal_mode = OFF;
+PRAGMA journal_mode = MEMORY;
 PRAGMA cache_size = -16000;
 CREATE TABLE queries (folder TEXT PRIMARY KEY, query_id TEXT, changed REAL, read REAL, seen INTEGER,
   pointers INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, problem TEXT NOT NULL DEFAULT '')
@@ -53,6 +58,7 @@ _GONE: Final = (
     "DELETE FROM pointers WHERE folder = ? AND pointer_id = ?",
 )
 _NEW: Final = f"INSERT INTO pointers ({_POINTER}, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own text
+_WORDS: Final = "INSERT INTO words (rowid, text) VALUES (?, ?)"
 _SEEN: Final = (
     "INSERT INTO queries (folder, query_id, changed, seen) VALUES (?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET changed = excluded.changed, seen = excluded.seen"
@@ -118,6 +124,7 @@ class StoredPointers:
         self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._database.executescript(_TABLES)
         self._wake, self._stopped = threading.Event(), threading.Event()
+        self._asked: deque[str] = deque(maxlen=8)
         self._pass, self._passed_s = 0, 0.0
         self._thread = threading.Thread(target=self._read_on, name="llm-common-inspect", daemon=True)
 
@@ -210,6 +217,8 @@ class StoredPointers:
                 for [folder] in self._rows(
                     "SELECT folder FROM queries WHERE read IS NOT changed ORDER BY changed DESC"
                 ):
+                    while self._asked:
+                        self._read(self._asked.popleft())
                     self._read(str(folder))
                     if self._stopped.is_set():
                         return
@@ -238,19 +247,27 @@ class StoredPointers:
         path = self._files.base_dir / folder
         try:
             query_id = query_id_of(folder)
-            changed = path.lstat().st_mtime
+            status = path.lstat()
         except (InvalidIdError, OSError):
             self._remove(folder)
             return
+        if not stat.S_ISDIR(status.st_mode):  # a link may lead anywhere
+            self._remove(folder)
+            return
+        changed = status.st_mtime
         self._rows(_SEEN, folder, query_id, changed, self._pass)
         if self._rows("SELECT 1 FROM queries WHERE folder = ? AND read IS ?", folder, changed):
             return
         try:
-            done = self._read_records(folder, query_id, _metas(path), until_s)
+            metas = _metas(path, until_s)
+            done = metas is not None and self._read_records(folder, query_id, metas, until_s)
         except (OSError, StoreError) as exc:
             problem = type(exc).__name__ if isinstance(exc, StoreError) else "unreadable"
             self._rows("UPDATE queries SET read = ?, problem = ? WHERE folder = ?", changed, problem, folder)
             return
+        if not done:
+            self._asked.append(folder)
+            self._wake.set()
         done = done and time.time() - changed > _CLOCK_GRAIN_S
         self._rows(_READ, done, changed, folder)
 
@@ -273,19 +290,14 @@ class StoredPointers:
 
     def _replace(self, folder: str, gone: Iterable[str], new: Iterable[tuple[ContextPointer, int]]) -> None:
         """Puts pointers in place of those with the same ids, as one."""
-        with self._lock:
-            self._database.execute("BEGIN")
+        with self._lock, transaction(self._database):
             for pointer_id in gone:
                 for statement in _GONE:
                     self._database.execute(statement, (folder, pointer_id))
             for one, changed in new:
-                shape = one.digest.partition("; ")[0]
-                expires_at = None if one.pinned else one.expires_at
-                call = (folder, one.pointer_id, one.tool_name, one.summary, shape, one.result_bytes, one.created_at)
-                added = self._database.execute(_NEW, (*call, expires_at, changed))
+                added = self._database.execute(_NEW, (folder, *_columns(one), changed))
                 text = f"{one.pointer_id} {one.tool_name} {one.summary} {one.digest}"[:_MAX_TEXT_CHARS]
-                self._database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (added.lastrowid, text))
-            self._database.execute("COMMIT")
+                self._database.execute(_WORDS, (added.lastrowid, printable(text)))
 
     def _remove(self, folder: str) -> None:
         gone = [str(one) for [one] in self._rows("SELECT pointer_id FROM pointers WHERE folder = ?", folder)]
@@ -294,21 +306,40 @@ class StoredPointers:
         self._rows("DELETE FROM queries WHERE folder = ?", folder)
 
 
+def _columns(one: ContextPointer) -> list[str | int | None]:
+    """The columns of a pointer, whose record may hold anything, as a database takes them."""
+    shape = one.digest.partition("; ")[0]
+    size = None if one.result_bytes is None else min(max(one.result_bytes, 0), _MAX_BYTES)
+    expires_at = None if one.pinned or one.expires_at is None else printable(one.expires_at)
+    return [
+        one.pointer_id,
+        *map(printable, (one.tool_name, one.summary, shape)),
+        size,
+        printable(one.created_at),
+        expires_at,
+    ]
+
+
 def _batches(values: Iterable[ValueT], size: int) -> Iterator[list[ValueT]]:
     rest = iter(values)
     return iter(lambda: [*islice(rest, size)], [])
 
 
-def _metas(path: Path) -> dict[str, int]:
-    """The pointers of a folder, and when each was written.
+def _metas(path: Path, until_s: float | None) -> dict[str, int] | None:
+    """The pointers of a folder, and when each was written; None if there was no time to list them all.
 
     Raises:
         OSError: It cannot be read, or is a link.
     """
+    found: dict[str, int] = {}
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         with os.scandir(descriptor) as entries:
-            found = ((_META.fullmatch(entry.name), entry) for entry in entries)
-            return {match[1]: entry.stat(follow_symlinks=False).st_mtime_ns for match, entry in found if match}
+            for number, entry in enumerate(entries):
+                if until_s is not None and number % _BATCH == 0 and time.monotonic() > until_s:
+                    return None
+                if match := _META.fullmatch(entry.name):
+                    found[match[1]] = entry.stat(follow_symlinks=False).st_mtime_ns
     finally:
         os.close(descriptor)
+    return found
