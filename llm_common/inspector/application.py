@@ -2,6 +2,7 @@
 
 import re
 import socket
+import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -86,7 +87,7 @@ class Inspector:
         }
         routes = [Route(path, partial(_respond, make)) for path, make in pages.items()]
         home = Route("/", lambda _: RedirectResponse("/queries", status_code=303))
-        handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem}
+        handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem, sqlite3.Error: _problem}
         return Guarded(Starlette(routes=[home, *routes], exception_handlers=handlers), token=token, port=port)
 
     def _queries(self, request: Request) -> str:

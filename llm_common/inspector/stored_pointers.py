@@ -28,7 +28,7 @@ from llm_common.text.display import printable
 _BATCH: Final = 200  # records between two chances for a page to read
 _FRESH_S: Final = 2.0
 _WAIT_S: Final = 0.1
-_CLOCK_GRAIN_S: Final = 0.05  # a later change of the folder may bear the same time
+_CLOCK_GRAIN_S: Final = 0.05
 _MAX_TEXT_CHARS: Final = 1_500
 _MAX_WORDS: Final = 12
 _MAX_BYTES: Final = 1 << 50
@@ -125,6 +125,7 @@ class StoredPointers:
         self._database.executescript(_TABLES)
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._asked: deque[str] = deque(maxlen=8)
+        self._recent = set[str]()  # changed just before they were read: a later change may bear the same time
         self._pass, self._passed_s = 0, 0.0
         self._thread = threading.Thread(target=self._read_on, name="llm-common-inspect", daemon=True)
 
@@ -211,7 +212,9 @@ class StoredPointers:
         """Reads what is new whenever a page was asked for; the thread."""
         while self._wake.wait() and not self._stopped.is_set():
             self._wake.clear()
-            with suppress(StoreError):
+            with suppress(StoreError, sqlite3.OperationalError):  # a full disk: the next page tries again
+                for recent in [*self._recent]:
+                    self._read(recent)
                 if self._pass and time.monotonic() - self._passed_s > _FRESH_S:
                     self._list_queries()
                 for [folder] in self._rows(
@@ -256,7 +259,8 @@ class StoredPointers:
             return
         changed = status.st_mtime
         self._rows(_SEEN, folder, query_id, changed, self._pass)
-        if self._rows("SELECT 1 FROM queries WHERE folder = ? AND read IS ?", folder, changed):
+        is_read = self._rows("SELECT 1 FROM queries WHERE folder = ? AND read IS ?", folder, changed)
+        if is_read and folder not in self._recent:
             return
         try:
             metas = _metas(path, until_s)
@@ -268,7 +272,8 @@ class StoredPointers:
         if not done:
             self._asked.append(folder)
             self._wake.set()
-        done = done and time.time() - changed > _CLOCK_GRAIN_S
+        is_recent = time.time() - changed < _CLOCK_GRAIN_S
+        (self._recent.add if is_recent else self._recent.discard)(folder)
         self._rows(_READ, done, changed, folder)
 
     def _read_records(self, folder: str, query_id: str, metas: dict[str, int], until_s: float | None) -> bool:
@@ -304,6 +309,7 @@ class StoredPointers:
         for some in _batches(gone, _BATCH):
             self._replace(folder, some, [])
         self._rows("DELETE FROM queries WHERE folder = ?", folder)
+        self._recent.discard(folder)
 
 
 def _columns(one: ContextPointer) -> list[str | int | None]:

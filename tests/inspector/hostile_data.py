@@ -14,6 +14,7 @@ from tests.trace.test_page import story_of
 
 TOKEN = "0123456789abcdef-token"
 HOST = "http://127.0.0.1:8321"
+_UNREAD = re.compile(r"<section class=notes.*?</section>| <small>so far</small>")
 _ID = re.compile(r"[0-9a-f]{12}|\d{8}T\d+Z-[0-9a-f]+")
 
 
@@ -56,6 +57,6 @@ def pages(client: TestClient, *addresses: str) -> Iterator[tuple[str, str]]:
     while todo:
         address = todo.pop(0)
         text = client.get(address).raise_for_status().text
-        yield _ID.sub("ID", address), re.sub(r"<section class=notes.*?</section>", "", text)
+        yield _ID.sub("ID", address), _UNREAD.sub("", text)
         if address == "/queries/q":
             todo += [link for link in Links(text).addresses if _ID.search(link)]
