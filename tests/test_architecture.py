@@ -70,6 +70,7 @@ EXTRAS = {
     "psycopg_pool",
     "rich",
     "safetensors",
+    "starlette",
     "tokenizers",
     "typer",
     "uvicorn",
