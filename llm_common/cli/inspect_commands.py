@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from llm_common._env import POINTER_STORE_DIR, TRACE_DIR, read_path
-from llm_common.errors import ConfigError, StoreError
+from llm_common.cli.terminal import say
 
 # The command imports what only it needs when it runs.
 # ruff: noqa: PLC0415
 
-_INTERRUPTED = 130
 _EXTRA = frozenset({"starlette", "uvicorn"})
 
 
@@ -49,20 +48,17 @@ def inspect(
     """
     try:
         from llm_common.inspector.application import Inspector, serve
-
-        inspector = Inspector(
-            store or read_path(POINTER_STORE_DIR) or POINTER_STORE_DIR.default, traces or read_path(TRACE_DIR)
-        )
-        serve(inspector, token=secrets.token_urlsafe(24), port=port, tell=_tell)
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in _EXTRA:
             raise
         raise typer.BadParameter(f"inspect needs {exc.name}: run pip install 'llm-common[inspect]'") from exc
-    except (ConfigError, StoreError) as exc:
-        raise typer.BadParameter(exc.message) from exc
-    except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
+    place = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
+    if not place.expanduser().is_dir():
+        say(f"There is no store in {place} yet; --store names another.")
 
+    def tell(address: str) -> None:
+        say(f"Open {address}")
+        say("Ctrl-C ends it.")
 
-def _tell(address: str) -> None:
-    typer.echo(f"Open {address}\nCtrl-C ends it.", err=True)
+    inspector = Inspector(place, traces or read_path(TRACE_DIR))
+    serve(inspector, token=secrets.token_urlsafe(24), port=port, tell=tell)

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from llm_common.errors import (
+    ConfigError,
     CorruptPointerError,
     InvalidIdError,
     LLMCommonError,
@@ -171,15 +172,16 @@ def serve(inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[st
         tell: Is given the address with the token, once the port is taken.
 
     Raises:
-        StoreError: The port is taken or not allowed.
+        ConfigError: The port is taken or not allowed.
         KeyboardInterrupt: Ctrl-C, after what was asked has been answered.
     """
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as exc:
-            raise StoreError(f"Port {port} cannot be used ({exc}); take another, or 0 for a free one") from exc
+        except OSError as exc:
+            reason = f"Port {port} cannot be used ({exc.strerror}); take another, or 0 for a free one"
+            raise ConfigError(reason, variable="port", value=str(port)) from exc
         taken = listening.getsockname()[1]
         config = uvicorn.Config(
             inspector.app(token=token, port=taken),

@@ -1,6 +1,10 @@
 """Parts of a stored result for a page: all of a small one in pages of lines, of a large one some bytes at a time."""
 
+import os
+import stat
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 import orjson
@@ -119,8 +123,8 @@ def _range(store: ContextPointerStore, files: FileBlobStore, pointer: ContextPoi
     count = -(-total // PART_CHARS)
     number = min(max(number, 1), count)
     start = (number - 1) * PART_CHARS
-    key = blob_key(pointer.query_id, store.records.result_names(pointer)[0])
-    data, found = files.get_range(key, start=start, length=PART_CHARS + 3)
+    path = files.base_dir / blob_key(pointer.query_id, store.records.result_names(pointer)[0])
+    data, found = _read_range(path, start=start, length=PART_CHARS + 3)
     if found != total:
         raise StoreError(
             f"The result of {pointer.pointer_id} has {found:,} bytes in place of {total:,}; verify the store"
@@ -129,6 +133,24 @@ def _range(store: ContextPointerStore, files: FileBlobStore, pointer: ContextPoi
     cut = data[_tail_bytes(data) if start else 0 : PART_CHARS + _tail_bytes(data[PART_CHARS:])]
     place = f"Bytes {start + 1:,} to {end:,} of {total:,}"
     return ShownPart(cut.decode("utf-8", "replace"), number, count, place, "as stored, not compared with its digest")
+
+
+def _read_range(path: Path, *, start: int, length: int) -> tuple[bytes, int]:
+    """Some bytes of a regular file, and how many it has; follows no link.
+
+    Raises:
+        StoreError: There is no such file, or it cannot be read.
+    """
+    try:
+        with ExitStack() as opened:
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            opened.callback(os.close, folder)
+            file = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            opened.callback(os.close, file)
+            status = os.fstat(file)
+            return (os.pread(file, length, start), status.st_size) if stat.S_ISREG(status.st_mode) else (b"", 0)
+    except OSError as exc:
+        raise StoreError(f"{path.name} cannot be read ({exc.strerror}); verify the store") from exc
 
 
 def _tail_bytes(data: bytes) -> int:

@@ -137,12 +137,6 @@ class FileBlobStore:
         with self._open(folder, "read") as opened:
             return opened.read(name, max_bytes)
 
-    def get_range(self, key: str, *, start: int, length: int) -> tuple[bytes, int]:
-        """Some bytes of a regular file, fewer or none at its end, and how many it has; errors as of `get`."""
-        folder, name = check_key(key)
-        with self._open(folder, "read") as opened:
-            return opened.read_range(name, start, length)
-
     def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
         """The bytes of each name in turn, None for one that is missing, too large or cannot be read.
 
@@ -406,15 +400,6 @@ class _Folder:
             raise CorruptPointerError(f"{self._path}/{name} has too many bytes; restore it from a copy") from exc
         else:
             return data
-        finally:
-            os.close(descriptor)
-
-    def read_range(self, name: str, start: int, length: int) -> tuple[bytes, int]:
-        """At most `length` bytes of a regular file, and how many it has."""
-        descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
-        try:
-            size = self._checked(descriptor, name).st_size
-            return os.pread(descriptor, length, start), size
         finally:
             os.close(descriptor)
 

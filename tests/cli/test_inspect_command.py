@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from http.client import HTTPConnection
@@ -37,7 +38,7 @@ def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
         finally:
             server.send_signal(signal.SIGINT)
         assert server.stdout is not None
-        assert (server.stdout.read(), server.stderr.read()) == ("", "Ctrl-C ends it.\n")
+        assert (server.stdout.read(), server.stderr.read()) == ("", "Ctrl-C ends it.\nInterrupted.\n")
     assert server.returncode == 130
     assert not [*tmp_path.iterdir()]
 
@@ -52,9 +53,16 @@ def test_wrong_options_end_with_2(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
-def test_a_port_in_use_ends_with_2(tmp_path: Path) -> None:
-    import socket
+def test_a_store_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
+    environment = {"LLM_COMMON_POINTER_STORE_DIR": str(tmp_path / "absent"), "COLUMNS": "300"}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        result = CliRunner().invoke(app, ["inspect", "--port", str(taken.getsockname()[1])], env=environment)
+    assert f"There is no store in {tmp_path / 'absent'} yet" in result.stderr
+    assert not [*tmp_path.iterdir()]
 
+
+def test_a_port_in_use_ends_with_2(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

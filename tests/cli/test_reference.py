@@ -29,7 +29,7 @@ def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, A
 
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
-WITHOUT_DOCUMENT = {"trace export"}  # it writes a page
+WITHOUT_DOCUMENT = {"inspect", "trace export"}  # they write pages
 
 
 def test_the_page_is_made_from_the_help() -> None:
