@@ -52,11 +52,11 @@ async def fill(folder: Path, texts: Sequence[str]) -> None:
 
 
 def pages(client: TestClient, *addresses: str) -> Iterator[tuple[str, str]]:
-    """The pages and those of the query's pointers, by their addresses without ids; notes on what is unread left out."""
+    """The pages and those of every fourth pointer, by their addresses without ids; notes on what is unread left out."""
     todo = [*addresses]
     while todo:
         address = todo.pop(0)
         text = client.get(address).raise_for_status().text
         yield _ID.sub("ID", address), _UNREAD.sub("", text)
         if address == "/queries/q":
-            todo += [link for link in Links(text).addresses if _ID.search(link)]
+            todo += [link for link in Links(text).addresses if _ID.search(link)][::4]

@@ -47,9 +47,9 @@ def test_a_hostile_search_is_shown_as_it_was_typed(tmp_path: Path) -> None:
     inspector = Inspector(tmp_path / "store")
     try:
         client = browser(inspector)
-        for address in ("/search", "/queries"):
+        for address, texts in (("/search", HOSTILE), ("/queries", HOSTILE[::5])):
             shape = Shape(client.get(address, params={"words": "zzz"}).text).tags
-            for text in HOSTILE:
+            for text in texts:
                 words = text.encode("utf-8", "replace").decode()
                 page = client.get(address, params={"words": words}).raise_for_status().text
                 assert Shape(page).tags == shape, text
