@@ -1,7 +1,4 @@
-"""`llm-common` itself: its version, its help, and what it says without its extras."""
-
-import subprocess
-import sys
+"""`llm-common` itself: its version, its help, and its options."""
 
 import pytest
 from typer.testing import CliRunner
@@ -26,18 +23,3 @@ def test_help_names_every_option_of_the_demo() -> None:
     shown = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "120"}).stdout
     for text in ("--query", "--budget", "--json", "--keep", "LLM_COMMON_PROVIDER"):
         assert text in shown
-
-
-@pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_its_extras_it_says_how_to_get_them(missing: str) -> None:
-    program = f"import sys; sys.modules[{missing!r}] = None; from llm_common.cli import main; main()"
-    result = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert result.stderr == f"llm-common needs {missing}: run pip install 'llm-common[cli]'\n"
-
-
-def test_a_broken_installation_is_not_taken_for_a_missing_extra() -> None:
-    program = "import sys; sys.modules['pydantic'] = None; from llm_common.cli import main; main()"
-    result = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)
-    assert result.returncode == 1
-    assert "ModuleNotFoundError" in result.stderr
