@@ -101,7 +101,7 @@ class Inspector:
         folder, number = request.path_params["folder"], _number(request)
         query = self._pointers.query(folder)
         if query is None:
-            raise PointerNotFoundError("The store has no such query; it may have been erased")
+            raise PointerNotFoundError("The store has no such query, or has erased it; choose one of the list")
         rows = self._pointers.pointers(folder, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
         return query_page(query, rows, number=number)
 
@@ -129,7 +129,7 @@ class Inspector:
         name = meta_name(check_pointer_id(pointer_id))
         [record] = self._files.get_many(folder, [name], max_bytes=MAX_RECORD_BYTES)
         if record is None:
-            raise PointerNotFoundError(f"The store has no pointer {pointer_id} in this query; it may have expired")
+            raise PointerNotFoundError(f"The store has no pointer {pointer_id} in this query; choose one of its list")
         return parse_meta(record, query_id=query_id_of(folder), pointer_id=pointer_id)
 
     def _recorded(self, request: Request) -> str:

@@ -105,7 +105,9 @@ class RecordedRuns:
         if not _RUN.fullmatch(run_id) or path not in self._paths(folder):
             raise PointerNotFoundError(f"There is no run {run_id[:40]!r}; take one of the list of runs")
         if path.stat().st_size > _MAX_RUN_BYTES:
-            raise StoreError(f"{path.name} has over {_MAX_RUN_BYTES:,} bytes; a Trace writes at most 8 MB by default")
+            raise StoreError(
+                f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, far over what a Trace writes; read it with another program"
+            )
         return read_trace(path)
 
     def step(self, folder: str, run_id: str, seq: int) -> tuple[RecordedRun, Line]:

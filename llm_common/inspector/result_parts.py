@@ -127,7 +127,7 @@ def _range(store: ContextPointerStore, files: FileBlobStore, pointer: ContextPoi
     data, found = _read_range(path, start=start, length=PART_CHARS + 3)
     if found != total:
         raise StoreError(
-            f"The result of {pointer.pointer_id} has {found:,} bytes in place of {total:,}; verify the store"
+            f"The result of {pointer.pointer_id} has {found:,} bytes in place of {total:,}; check the store with `llm-common context verify`"
         )
     end = min(start + PART_CHARS, total)
     cut = data[_tail_bytes(data) if start else 0 : PART_CHARS + _tail_bytes(data[PART_CHARS:])]
@@ -150,7 +150,9 @@ def _read_range(path: Path, *, start: int, length: int) -> tuple[bytes, int]:
             status = os.fstat(file)
             return (os.pread(file, length, start), status.st_size) if stat.S_ISREG(status.st_mode) else (b"", 0)
     except OSError as exc:
-        raise StoreError(f"{path.name} cannot be read ({exc.strerror}); verify the store") from exc
+        raise StoreError(
+            f"{path.name} cannot be read ({exc.strerror}); check the store with `llm-common context verify`"
+        ) from exc
 
 
 def _tail_bytes(data: bytes) -> int:
