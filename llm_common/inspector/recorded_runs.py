@@ -106,7 +106,7 @@ class RecordedRuns:
             raise PointerNotFoundError(f"There is no run {run_id[:40]!r}; take one of the list of runs")
         if path.stat().st_size > _MAX_RUN_BYTES:
             raise StoreError(
-                f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, far over what a Trace writes; read it with another program"
+                f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page; read it with another program"
             )
         return read_trace(path)
 

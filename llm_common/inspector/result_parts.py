@@ -127,7 +127,8 @@ def _range(store: ContextPointerStore, files: FileBlobStore, pointer: ContextPoi
     data, found = _read_range(path, start=start, length=PART_CHARS + 3)
     if found != total:
         raise StoreError(
-            f"The result of {pointer.pointer_id} has {found:,} bytes in place of {total:,}; check the store with `llm-common context verify`"
+            f"The result of {pointer.pointer_id} has {found:,} bytes in place of {total:,}; "
+            "check the store with `llm-common context verify`"
         )
     end = min(start + PART_CHARS, total)
     cut = data[_tail_bytes(data) if start else 0 : PART_CHARS + _tail_bytes(data[PART_CHARS:])]
