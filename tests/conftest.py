@@ -71,7 +71,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_INITIAL_S", 0.0)
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_JITTER_S", 0.0)
     monkeypatch.setattr("llm_common.storage.object_store._MAX_PAUSE_S", 0.0)
-    monkeypatch.setattr("llm_common.storage.object_store._PATIENCE_S", 1.0)
+    monkeypatch.setattr("llm_common.storage.object_store._PATIENCE_S", 0.4)
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,6 @@ def _figures(run: RecordedRun) -> str:
     calls = run.of(ModelCallLine)
     usages = [call.attempt.usage for call in calls if call.attempt.usage]
     costs = [call.attempt.cost_usd for call in calls]
-    known = [cost for cost in costs if cost is not None]
     sent = sum(usage.prompt_tokens for usage in usages)
     cached = sum(usage.cached_tokens for usage in usages)
     tools = run.of(ToolCallLine)
@@ -101,10 +100,17 @@ def _figures(run: RecordedRun) -> str:
         "Model calls": f"{len(calls):,}",
         "Tokens sent": f"{sent:,}" + (f", {cached / sent:.0%} from the cache" if sent else ""),
         "Tokens answered": f"{sum(usage.completion_tokens for usage in usages):,}",
-        "Cost": f"${sum(known):.4f}" + ("" if len(known) == len(costs) else " and more"),
+        "Cost": _cost(costs),
         "Tool calls": f"{len(tools):,}" + (f", {failed:,} failed" if failed else ""),
     }
     return f"<dl class=figures>{''.join(pair(name, value) for name, value in figures.items())}</dl>"
+
+
+def _cost(costs: Sequence[float | None]) -> str:
+    known = [cost for cost in costs if cost is not None]
+    if costs and not known:
+        return "unknown"
+    return f"{'' if len(known) == len(costs) else 'at least '}${sum(known):.4f}"
 
 
 def _notes(notes: Sequence[str]) -> str:

@@ -163,16 +163,6 @@ def test_a_full_disk_behind_stdout_is_named(cache: Path, tree: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_reader_that_is_gone_ends_the_command_quietly(cache: Path, tree: Path) -> None:
-    command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
-    read, write_end = os.pipe()
-    os.close(read)
-    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(write_end)
-    assert result.returncode == 141
-    assert result.stderr == ""
-
-
 def test_a_damaged_index_is_noted(cache: Path, tree: Path) -> None:
     expected = run(cache, "cookie jar", tree).stdout
     next((cache / "indexes").glob("*.sqlite")).write_bytes(b"damaged" * 1000)
@@ -182,7 +172,7 @@ def test_a_damaged_index_is_noted(cache: Path, tree: Path) -> None:
 
 
 def test_ctrl_c_ends_with_130_and_leaves_a_whole_index(cache: Path, tmp_path: Path) -> None:
-    tree = write(tmp_path / "large", {f"{number}.txt": FILLER[:4000] + f"word{number}" for number in range(2_000)})
+    tree = write(tmp_path / "large", {f"{number}.txt": FILLER[:4000] + f"word{number}" for number in range(800)})
     process = subprocess.Popen(
         [*RUN, "word7", str(tree), "--cache-dir", str(cache)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

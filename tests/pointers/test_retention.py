@@ -777,7 +777,7 @@ async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them")
 @pytest.mark.parametrize(
     "saves",
-    [pytest.param(500, id="L20-short"), pytest.param(1_000_000, id="L20", marks=pytest.mark.torture)],
+    [pytest.param(250, id="L20-short"), pytest.param(1_000_000, id="L20", marks=pytest.mark.torture)],
 )
 async def test_saves_with_collections_leave_nothing_behind_s0_21(tmp_path: Path, saves: int) -> None:
     assert not await temporaries_after_collections(tmp_path, saves)
