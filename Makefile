@@ -49,7 +49,7 @@ format: .venv/.installed ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-torture: .venv/.installed ## run the slow campaigns at full size, and each law with 200 cases instead of 25
+torture: .venv/.installed ## run the slow campaigns at full size, and each law with 200 cases instead of 15
 	@$(BIN)/python -m pytest -q -m $(CAMPAIGNS) --hypothesis-profile=torture -o faulthandler_timeout=3600
 
 bench: .venv/.installed ## measure speed, and quality on the sets in $$LLM_COMMON_EVAL_DATA

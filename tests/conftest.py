@@ -20,7 +20,7 @@ from llm_common._env import VARIABLES
 from tests.s3_server import s3_server
 
 # How many cases of each law are tried; `make torture` names the other profile.
-settings.register_profile("default", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("default", deadline=None, max_examples=15, derandomize=bool(os.environ.get("CI")))
 settings.register_profile("torture", deadline=None, max_examples=200)
 settings.load_profile("default")
 

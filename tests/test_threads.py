@@ -107,7 +107,7 @@ async def test_a_call_that_is_given_up_is_let_go_f_161(hung: Event) -> None:
     await asyncio.gather(waits, return_exceptions=True)
     del argument, waits
     await asyncio.sleep(0.01)  # the loop lets go of the exception
-    gc.collect()
+    gc.collect(1)
     assert seen() is None
     hung.set()
     await asyncio.gather(*calls)
