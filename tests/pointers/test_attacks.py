@@ -519,7 +519,7 @@ def check_flips(root: Path, flips: int, *, what: str, naive: bool = False) -> bo
 
 @pytest.mark.parametrize("what", ["folder", "result.json", "meta.json"])
 def test_links_swapped_in_while_reading_lead_nowhere_f_018(tmp_path: Path, what: str) -> None:
-    assert check_flips(tmp_path, 250, what=what)
+    assert check_flips(tmp_path, 500, what=what)
 
 
 @pytest.mark.torture
