@@ -63,7 +63,7 @@ class ContextRead(BaseModel):
         problem: Why nothing was read, as the model was told; else "".
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointer_id: str
     args: dict[str, Any]

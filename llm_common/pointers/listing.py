@@ -50,7 +50,7 @@ class QuerySummary(BaseModel):
         problem: `unreadable` or `unsafe` for a folder that could not be read, else "".
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     query_id: str
     pointers: int = 0
@@ -62,7 +62,7 @@ class QuerySummary(BaseModel):
 class PointerPage(BaseModel):
     """Some pointers of a query, newest first, and how many records the query has."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     pointers: tuple[ContextPointer, ...]
     total: int
@@ -71,7 +71,7 @@ class PointerPage(BaseModel):
 class PointerMatch(BaseModel):
     """A pointer that was found by words, and how well it matches; scores compare within one answer."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     score: float
     pointer: ContextPointer
