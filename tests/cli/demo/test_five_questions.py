@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rich.console import Console
 
 from llm_common.cli.demo.five_questions import Agent, Asked, agent_from_env, ask_questions
@@ -25,6 +26,7 @@ from tests.cli.running import run, run_json
 
 DATA = Path(str(files("llm_common.cli.demo"))) / "data"
 RAIN = QUESTIONS[1]
+MIN_PIECE_CHARS = 6  # a shorter one may stand in a time or an id by chance
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,17 @@ def test_each_question_has_a_page_and_a_trace(shown: tuple[dict[str, Any], Path]
         assert each["question"] in Path(each["page"]).read_text(encoding="utf-8")
         assert {"tools", "outputs"} & {getattr(line, "of", "") for line in read_trace(each["trace"]).lines}
     assert [path.name for path in folder.iterdir()] == ["pages"]
+
+
+def test_spans_name_the_steps_and_hold_nothing_that_was_said(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+    run_json("demo", "--output", tmp_path)
+    spans = exported.get_finished_spans()
+    kinds = {str((span.attributes or {}).get("gen_ai.operation.name")) for span in spans}
+    assert {"invoke_agent", "execute_tool", "retrieval"} <= kinds
+    told = "\n".join(span.to_json() for span in spans)
+    for question in QUESTIONS:
+        assert question.text not in told
+        assert all(piece not in told for piece in question.evidence if len(piece) > MIN_PIECE_CHARS)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.steps[0])
