@@ -21,7 +21,6 @@ from llm_common.trace.trace_file import RecordedRun
 
 NEAR_MISSES: Final = 5
 _CHARS_PER_TOKEN: Final = 4.0  # where nothing was counted
-_SOURCES: Final = {"turn": "turn", "file": "file", "memory": "memory", "project": "project", "output": "output"}
 _RULES: Final = {
     "excluded": "A pattern of the request excludes it.",
     "below_cut_off": "It scores {score:.2f}, less than the least that counts.",
@@ -226,13 +225,12 @@ def _said_by(line: Line) -> Iterator[tuple[tuple[str, str], Unseen | None]]:
         case PackingLine():
             near = {(item.source, item.id) for item in near_misses(line)}
             for item in line.items:
-                key = _SOURCES[item.source], item.id
+                key = item.source, item.id
                 is_whole = item.form == "whole" or item.chars_shown >= item.chars > 0
                 about = f"about {missing_tokens(item, line):,} tokens"
                 missing = about if item.form == "left_out" else f"{about} of it"
                 why = why_out(item, line)
-                is_near = (item.source, item.id) in near
-                one = Unseen(key[0], item.id, item.name, line.seq, why, missing, item.score, is_near)
+                one = Unseen(item.source, item.id, item.name, line.seq, why, missing, item.score, key in near)
                 yield key, None if is_whole else one
         case ToolCallLine(failure=str(failure)):
             why = f"The tool failed ({failure}), so there is no output."

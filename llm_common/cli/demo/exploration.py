@@ -20,6 +20,7 @@ from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.session import ToolContextManager
 from llm_common.cli.demo.demo_plan import default_question, plan_for
 from llm_common.cli.demo.workspace import Workspace, WorkspaceTools
+from llm_common.cli.documents import Document
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
 from llm_common.core.models import LLMConfig
@@ -56,8 +57,7 @@ class PointerRecord:
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exploration:
+class Exploration(Document):
     """What a run on a folder did; `seconds` is wall time by step, `selection` the status of the choice."""
 
     folder: str

@@ -1,41 +1,24 @@
 """An exploration for people and for programs: the same facts as tables and as one document."""
 
-from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.cli.demo.exploration import CallRecord, Exploration, PointerRecord
-from llm_common.cli.documents import Document
+from llm_common.cli.demo.exploration import Exploration
 from llm_common.cli.terminal import safe_text
-from llm_common.plans import ExecutionPlan
 
 _MAX_ARG_CHARS = 60
 
 
-class DemoDocument(Document):
+class DemoDocument(Exploration):
     """`demo`: what a run on a folder did; the fields are those of `Exploration`.
 
     Attributes:
         store: Folder of the stored outputs when they are kept, else None.
     """
 
-    folder: str
-    files: int
-    skipped: int
-    question: str
-    tool_selector: str
-    context_selector: str
-    plan: ExecutionPlan
-    calls: tuple[CallRecord, ...]
-    problems: tuple[str, ...]
-    pointers: tuple[PointerRecord, ...]
-    selection: str
-    budget_chars: int
-    packed: str
-    seconds: dict[str, float]
     store: str | None
 
 
@@ -46,8 +29,7 @@ def demo_document(exploration: Exploration, *, store: Path | None) -> DemoDocume
         exploration: What to print.
         store: Folder of the stored outputs when they are kept.
     """
-    facts = {field.name: getattr(exploration, field.name) for field in fields(exploration)}
-    return DemoDocument(**facts, store=str(store) if store else None)
+    return DemoDocument(**dict(exploration), store=str(store) if store else None)
 
 
 def show(exploration: Exploration, *, store: Path | None) -> None:
