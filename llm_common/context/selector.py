@@ -129,7 +129,7 @@ class ContextSelector:
             if isinstance(strategy, MeasuredStrategy) and strategy.judge is not None:
                 timeout_s = strategy.judge_timeout_s
                 scores, account = await judge_items(strategy.judge, pool, asked, scores, timeout_s=timeout_s)
-            scores, bundle = await in_thread(self._pack, asked, pool, allocation, scores, previous)
+            texts, bundle = await in_thread(self._pack, asked, pool, allocation, scores, previous)
             if account is not None:
                 bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
                 if account.note:
@@ -140,6 +140,8 @@ class ContextSelector:
                 {
                     "llm_common.context.tokens": figures.total_tokens,
                     "llm_common.context.budget_tokens": figures.budget,
+                    "llm_common.context.loaded": texts.loaded,
+                    "llm_common.context.load_s": texts.load_s,
                     **facts_of_found({f"{item.kind}:{item.id}": item.score for item in bundle.kept}),
                 }
             )
@@ -157,10 +159,9 @@ class ContextSelector:
         allocation: BudgetAllocation,
         scores: Scores,
         previous: ContextBundle | None,
-    ) -> tuple[Scores, ContextBundle]:
-        outputs = _best_outputs(pool, scores)[:_MAX_LOADED] if self._store else []
-        texts = _StoredTexts(self._store, outputs) if self._store else {}
-        return scores, pack(pool, scores, request, allocation, texts=texts, previous=previous)
+    ) -> tuple["_StoredTexts", ContextBundle]:
+        texts = _StoredTexts(self._store, _best_outputs(pool, scores)[:_MAX_LOADED])
+        return texts, pack(pool, scores, request, allocation, texts=texts, previous=previous)
 
     def _metered(self, counter: TokenCounter) -> Meter:
         """The counter with the counts of earlier selections, if they used the same or one that counts the same."""
@@ -212,18 +213,31 @@ class ContextSelector:
 
 
 class _StoredTexts(Mapping[str, str]):
-    """The texts of some outputs by pointer id, each loaded when it is asked for."""
+    """The texts of some outputs by pointer id, each loaded when it is asked for; none without a store.
 
-    def __init__(self, store: LoadsResults, outputs: Iterable[ContextPointer]) -> None:
+    Attributes:
+        loaded: How many were.
+        load_s: Seconds that this took. A span for each load would cost more than the load of a small output does.
+    """
+
+    def __init__(self, store: LoadsResults | None, outputs: Iterable[ContextPointer]) -> None:
         self._store = store
-        self._outputs = {output.pointer_id: output for output in outputs}
+        self._outputs = {output.pointer_id: output for output in outputs} if store else {}
+        self.loaded = 0
+        self.load_s = 0.0
 
     def __getitem__(self, pointer_id: str) -> str:
+        if self._store is None:
+            raise KeyError(pointer_id)
+        started = perf_counter()
         try:
             value = self._store.load_result(pointer=self._outputs[pointer_id])
         except StoreError as exc:
             _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
             raise
+        finally:
+            self.loaded += 1
+            self.load_s += perf_counter() - started
         return value if isinstance(value, str) else to_json(value)
 
     def __iter__(self) -> Iterator[str]:

@@ -303,16 +303,14 @@ class ContextPointerStore:
             UnsafePathError: `pointer_id` is none, or its files are links or otherwise not the store's own.
             StoreError: The files cannot be read.
         """
-        with span("llm_common.pointers.load") as current:
-            query_id = checked_query_id(query_id, self._redactor)
-            check_pointer_id(pointer_id)
-            try:
-                stored, payload = self.records.load(query_id, pointer_id)
-            except PointerNotFoundError as exc:
-                raise self._miss(query_id, pointer_id) from exc
-            if has_expired(stored, self._clock.now()):
-                raise not_found("expired", query_id, pointer_id)
-            current.set_attribute("llm_common.result_bytes", len(payload))
+        query_id = checked_query_id(query_id, self._redactor)
+        check_pointer_id(pointer_id)
+        try:
+            stored, payload = self.records.load(query_id, pointer_id)
+        except PointerNotFoundError as exc:
+            raise self._miss(query_id, pointer_id) from exc
+        if has_expired(stored, self._clock.now()):
+            raise not_found("expired", query_id, pointer_id)
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
         return stored, payload
