@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import facts_of_found, measure, operation, record
+from llm_common._telemetry import Attribute, facts_of_found, measure, operation, record
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
@@ -140,8 +140,7 @@ class ContextSelector:
                 {
                     "llm_common.context.tokens": figures.total_tokens,
                     "llm_common.context.budget_tokens": figures.budget,
-                    "llm_common.context.loaded": texts.loaded,
-                    "llm_common.context.load_s": texts.load_s,
+                    **texts.facts(),
                     **facts_of_found({f"{item.kind}:{item.id}": item.score for item in bundle.kept}),
                 }
             )
@@ -213,18 +212,13 @@ class ContextSelector:
 
 
 class _StoredTexts(Mapping[str, str]):
-    """The texts of some outputs by pointer id, each loaded when it is asked for; none without a store.
-
-    Attributes:
-        loaded: How many were.
-        load_s: Seconds that this took. A span for each load would cost more than the load of a small output does.
-    """
+    """The texts of some outputs by pointer id, each loaded when it is asked for; none without a store."""
 
     def __init__(self, store: LoadsResults | None, outputs: Iterable[ContextPointer]) -> None:
         self._store = store
         self._outputs = {output.pointer_id: output for output in outputs} if store else {}
-        self.loaded = 0
-        self.load_s = 0.0
+        self._loaded = 0
+        self._load_s = 0.0
 
     def __getitem__(self, pointer_id: str) -> str:
         if self._store is None:
@@ -236,8 +230,8 @@ class _StoredTexts(Mapping[str, str]):
             _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
             raise
         finally:
-            self.loaded += 1
-            self.load_s += perf_counter() - started
+            self._loaded += 1
+            self._load_s += perf_counter() - started
         return value if isinstance(value, str) else to_json(value)
 
     def __iter__(self) -> Iterator[str]:
@@ -245,6 +239,10 @@ class _StoredTexts(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._outputs)
+
+    def facts(self) -> dict[str, Attribute]:
+        """How many were loaded, and in how many seconds: a span for each costs more than a small output's load."""
+        return {"llm_common.context.loaded": self._loaded, "llm_common.context.load_s": self._load_s}
 
 
 def select_and_pack_context(
