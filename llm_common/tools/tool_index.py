@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from llm_common.ranking.embeddings import Embedder
-from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import query_terms, split_identifiers, split_request
 from llm_common.ranking.postings import Postings, stems_and_letters
 from llm_common.ranking.scan import folded, search_stems, stem
@@ -24,7 +23,6 @@ _MAX_LETTERS_TOOLS: Final = 300  # four letters of more tools say nothing, and c
 _PART_WEIGHT: Final = 0.5
 _VECTOR_WEIGHT: Final = 1.0
 _MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
-_K: Final = 1  # sub-queries need different tools: the first of each ranking outweighs agreement
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
 MIN_SCORE: Final = 0.25
@@ -36,7 +34,6 @@ _VECTOR_EVIDENCE: Final = 12.0
 _UNRELATED: Final = 0.25  # the cosine of texts that have nothing to do with each other
 _MIN_POOL: Final = 1_000  # in a pool of three tools every word is frequent
 
-_RANKED_PER_TEXT: Final = 100
 _MAX_WEIGHED: Final = 100  # of the best by words, and of the nearest in meaning; the rest is not among the first
 _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
@@ -156,9 +153,10 @@ class ToolIndex:
     def rank(self, query: str, k: int = 10, sub_queries: Sequence[str] = ()) -> tuple[RankedTool, ...]:
         """The tools for a request, best first; none if the best scores below `min_score`.
 
-        With sub-queries, such as the steps of a plan, each is ranked alone, and the rankings are fused by reciprocal
-        rank; the request itself then does not count. A sub-query whose best tool scores below `min_score` adds nothing.
-        A tool's score is that of the sub-query that it fits best.
+        With sub-queries, such as the steps of a plan, each is ranked alone; the request itself then does not count. The
+        order is by the sum of a tool's odds, `score / (1 - score)`, so a step that fits no tool well moves few up. A
+        sub-query whose best tool scores below `min_score` adds nothing. A tool's score is that of the sub-query that it
+        fits best.
 
         Args:
             query: What the user asked.
@@ -172,13 +170,14 @@ class ToolIndex:
         with self._lock:
             if len(texts) == 1:
                 return tuple(self._ranked(texts[0], max(k, 0)))
-            rankings = [self._ranked(text, _RANKED_PER_TEXT) for text in texts]
+            rows = [row for text in texts for row in self._ranked(text, _MAX_WEIGHED)]
         best: dict[str, RankedTool] = {}
-        for row in (row for rows in rankings for row in rows):
-            if row.name not in best or row.score > best[row.name].score:
-                best[row.name] = row
-        fused = reciprocal_rank_fusion([[row.name for row in rows] for rows in rankings], k=_K)
-        return tuple(best[hit.key] for hit in fused[: max(k, 0)])
+        odds: dict[str, list[float]] = {}
+        for row in rows:
+            best[row.name] = max(best.get(row.name, row), row, key=lambda each: each.score)
+            odds.setdefault(row.name, []).append(row.score / (1 - row.score))
+        names = heapq.nsmallest(k, odds, key=lambda name: (-math.fsum(odds[name]), name))
+        return tuple(best[name] for name in names)
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:
         """The first tools for one text, or none."""
@@ -232,7 +231,7 @@ class ToolIndex:
         if not self._abouts:
             self._abouts = tuple(self._about[name] for name in self._words.keys)
         cosines = self._embedder.similarities(text, self._abouts)
-        return [cosine if math.isfinite(cosine) else 0.0 for cosine in cosines]
+        return [min(cosine, 1.0) if math.isfinite(cosine) else 0.0 for cosine in cosines]
 
     def _score(self, name: str, share: float, cosine: float | None, stems: Sequence[str]) -> float:
         """How far the tool fits, from 0 to 1, whatever the other tools are."""
