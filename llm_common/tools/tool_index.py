@@ -5,7 +5,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 from llm_common.ranking.embeddings import Embedder
@@ -34,6 +34,7 @@ _VECTOR_EVIDENCE: Final = 12.0
 _UNRELATED: Final = 0.25  # the cosine of texts that have nothing to do with each other
 _MIN_POOL: Final = 1_000  # in a pool of three tools every word is frequent
 
+_FITS: Final = 0.5  # even odds; .5 to .65 are within .003 of each other on the requests in parts
 _MAX_WEIGHED: Final = 100  # of the best by words, and of the nearest in meaning; the rest is not among the first
 _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
@@ -153,10 +154,10 @@ class ToolIndex:
     def rank(self, query: str, k: int = 10, sub_queries: Sequence[str] = ()) -> tuple[RankedTool, ...]:
         """The tools for a request, best first; none if the best scores below `min_score`.
 
-        With sub-queries, such as the steps of a plan, each is ranked alone; the request itself then does not count. The
-        order is by the sum of a tool's odds, `score / (1 - score)`, so a step that fits no tool well moves few up. A
-        sub-query whose best tool scores below `min_score` adds nothing. A tool's score is that of the sub-query that it
-        fits best.
+        With sub-queries, such as the steps of a plan, each is ranked alone; the request itself then does not count. A
+        tool goes by the sum of its odds, `score / (1 - score)`, so a sub-query that fits no tool well moves few up; but
+        the best tool of each comes before all others if it scores .5. A sub-query whose best tool scores below
+        `min_score` adds nothing. A tool's score is that of the sub-query that it fits best.
 
         Args:
             query: What the user asked.
@@ -170,13 +171,14 @@ class ToolIndex:
         with self._lock:
             if len(texts) == 1:
                 return tuple(self._ranked(texts[0], max(k, 0)))
-            rows = [row for text in texts for row in self._ranked(text, _MAX_WEIGHED)]
+            rankings = [self._ranked(text, _MAX_WEIGHED) for text in texts]
+        firsts = {row.name for rows in rankings for row in rows[:1] if row.score >= _FITS}
         best: dict[str, RankedTool] = {}
         odds: dict[str, list[float]] = {}
-        for row in rows:
-            best[row.name] = max(best.get(row.name, row), row, key=lambda each: each.score)
+        for row in chain.from_iterable(rankings):
+            best[row.name] = max(best.get(row.name, row), row, key=lambda each: (each.score, each.why))
             odds.setdefault(row.name, []).append(row.score / (1 - row.score))
-        names = heapq.nsmallest(k, odds, key=lambda name: (-math.fsum(odds[name]), name))
+        names = heapq.nsmallest(k, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name))
         return tuple(best[name] for name in names)
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:

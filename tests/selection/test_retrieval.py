@@ -54,7 +54,7 @@ async def test_each_text_brings_its_own_best_tool_s2_14() -> None:
     others = [definition(f"other_{number}") for number in range(30)]
     tools = Offers(definition("send", "Sends a message."), *charts, *others)
     assert "send" not in await ranked(tools, "draw a chart and message it")
-    assert (await ranked(tools, "draw a chart and message it", "message it"))[0] == "send"
+    assert "send" in await ranked(tools, "draw a chart and message it", "message it", limit=2)
 
 
 async def test_the_best_tool_of_one_text_beats_what_all_texts_half_agree_on_s2_14() -> None:

@@ -68,6 +68,19 @@ def test_each_sub_query_brings_its_best_tool_and_the_whole_counts_no_more() -> N
     assert index.rank("x", sub_queries=["stock price"]) == index.rank("stock price")
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["stock price", "send the mail", "web pages", "rows, or a table", "and so on"]), min_size=2
+    )
+)
+def test_the_best_tool_of_each_sub_query_that_fits_comes_first_in_any_order(texts: list[str]) -> None:
+    index = ToolIndex(TOOLS)
+    best = {row.name for text in texts for row in index.rank(text, 1) if row.score >= 0.5}
+    assert set(names(index, "", len(best), texts)) == best
+    assert index.rank("", sub_queries=texts) == index.rank("", sub_queries=texts[::-1])
+
+
 @pytest.mark.parametrize("text", ["", "?!", "the of and", "Bake bread in spring", "\ud800"])
 def test_what_no_tool_fits_gets_none(text: str) -> None:
     assert ToolIndex(TOOLS).rank(text) == ()
@@ -96,6 +109,14 @@ def test_an_embedder_finds_what_means_the_same() -> None:
     [first, *_] = ToolIndex(TOOLS, Synonyms()).rank("quotation")
     assert (first.name, first.why) == ("getStockPrice", "meaning 0.90")
     assert names(ToolIndex(TOOLS), "quotation") == []
+
+
+def test_an_embedder_out_of_bounds_leaves_the_scores_within_one() -> None:
+    class Loud:
+        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+            return [1e300 for _ in texts]
+
+    assert all(row.score < 1 for row in ToolIndex(TOOLS, Loud()).rank("", sub_queries=["stock", "mail"]))
 
 
 def test_wrong_arguments_say_what_to_pass() -> None:
