@@ -18,12 +18,14 @@ from llm_common.ranking.lexical import query_terms, split_request
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
+MAX_WORD_CHARS: Final = 32
+"""A longer word is encoded data: it has no stem, and would fill the caches."""
+
 _MAX_CACHED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile("[\u0300-\u036f]+")
 _MIN_STEM_CHARS: Final = 4  # a shorter word counts only as a whole word
-_MAX_STEMMED_CHARS: Final = 32  # a longer word is encoded data, which would fill the cache
 _RARE_STEM_CHARS: Final = 6  # stems this long are hardly within other words by chance
 # Longest first. A stem finds all words that begin with it, so a short stem finds all forms of a word.
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
@@ -53,7 +55,7 @@ def stem(word: str) -> str:
     A stem is the beginning of its word, at least four letters long, so a search for the stem finds all forms. Other
     than ASCII letters, and words of over 32 characters, come back unchanged.
     """
-    if not (word.isascii() and word.isalpha()) or len(word) > _MAX_STEMMED_CHARS or word.endswith("ss"):
+    if not (word.isascii() and word.isalpha()) or len(word) > MAX_WORD_CHARS or word.endswith("ss"):
         return word
     for ending in _ENDINGS:
         start = word.removesuffix(ending)
