@@ -10,6 +10,7 @@ from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import is_binary, is_hidden, usually_holds_secrets
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 from llm_common.ranking.lexical import LexicalIndex, query_terms
+from llm_common.ranking.scan import stem
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
@@ -24,7 +25,6 @@ _MAX_LINES_PER_FILE = 5
 _MAX_LINE_CHARS = 100
 _MAX_SEARCHED_LINE_CHARS = 500  # a longer line is data, which holds any word
 _MAX_READ_CHARS = 1_700
-_ENDING = re.compile(r"(?<=\w{4})(?:ing|ed|es|e|s)$")
 _MIN_PASSAGE_LINES = 6
 _MAX_PASSAGE_LINES = 28
 
@@ -165,7 +165,7 @@ class WorkspaceTools:
 
 def word_beginnings(words: str) -> list[str]:
     """The words without English endings and stop words, so that "escaped" also finds "escape" and "ESCAPES"."""
-    return list(dict.fromkeys(_ENDING.sub("", word) for word in query_terms(words)))
+    return list(dict.fromkeys(map(stem, query_terms(words))))
 
 
 class Passage(NamedTuple):
