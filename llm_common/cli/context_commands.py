@@ -3,7 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,6 +28,7 @@ from llm_common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from llm_common.cli.documents import ErasedQuery
+    from llm_common.pointers.listing import PointerSearch
     from llm_common.pointers.reading import ResultPart
     from llm_common.pointers.store import ContextPointerStore
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 _RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")
 _EXCERPT_CHARS = 2_000
+_MAX_NAMED = 5  # names in one message
 
 context = typer.Typer(
     name="context", cls=InertErrorGroup, help="Stored tool outputs and their pointers.", no_args_is_help=True
@@ -63,6 +65,14 @@ def _checked_pointer_id(value: str) -> str:
 def _range(value: str | None) -> str | None:
     if value is not None and not _RANGE.fullmatch(value):
         raise typer.BadParameter(f"{value[:40]!r} is no range; write the first and the last number as 10:20")
+    return value
+
+
+def _searchable(value: str) -> str:
+    from llm_common.ranking import search_stems
+
+    if not search_stems(value):
+        raise typer.BadParameter(f"{value[:40]!r} has no word to look for; 'the', 'of' and the like do not count")
     return value
 
 
@@ -183,8 +193,16 @@ def read(
 
 @context.command()
 def search(
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.")],
+    words: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.", callback=_searchable)],
     *,
+    look_in: Annotated[
+        Literal["calls", "results"],
+        typer.Option(
+            "--in",
+            help="calls: tool, arguments and sources of each call, and the first 500 characters of its result; "
+            "results: all of each stored result too, which reads the whole store.",
+        ),
+    ] = "calls",
     query: Annotated[
         str | None,
         typer.Option(metavar="QUERY", help="Looks in this query alone.", autocompletion=_complete_query),
@@ -193,26 +211,45 @@ def search(
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
-    """Find pointers by words of their call and of the beginning of their result, best first.
+    """Find pointers that share a word with WORDS, best first; an English ending does not matter.
 
-    Ends with 3 where nothing matches.
+    Looks at calls and at the beginnings of results; --in results looks through the stored results too. Says what could
+    not be read and so was not searched. Ends with 3 where nothing matches.
     """
     from llm_common.cli.documents import FoundPointers
 
     opened, where = _opened(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
-        matches, searched = opened.find(
-            words, query_id=query, limit=limit, progress=lambda done: progress("Searching", done, 0)
+        found = opened.find(
+            words,
+            query_id=query,
+            limit=limit,
+            in_results=look_in == "results",
+            progress=lambda done: progress("Pointers searched", done, 0),
         )
     if json:
-        print_document(FoundPointers(words=words, searched=searched, matches=tuple(matches)))
+        print_document(FoundPointers(words=words, looked_in=look_in, **dict(found)))
     else:
         rows = (
-            (one.pointer.query_id, one.pointer.pointer_id, f"{one.score:.2f}", one.pointer.summary) for one in matches
+            (one.pointer.query_id, one.pointer.pointer_id, f"{one.score:.2f}", one.pointer.summary)
+            for one in found.matches
         )
         print_rows({"Query": str, "Pointer": str, "Score": int, "Output": str}, rows)
-    if not matches:
-        end(f"None of {searched:,} pointers in {where} has a word of that.", ExitCode.NOTHING)
+    if not json and found.matches:
+        say_more(len(found.matches), found.total, found.total, "matches, the best first; a larger --limit shows more")
+    _say_unread(found)
+    if not found.matches:
+        where_else = "; --in results looks through the stored results too" if look_in == "calls" else ""
+        end(f"None of {found.searched:,} pointers in {where} has a word of {words!r}{where_else}.", ExitCode.NOTHING)
+
+
+def _say_unread(found: "PointerSearch") -> None:
+    """Says what was not searched, and how to see why."""
+    if found.unreadable:
+        say(f"{found.unreadable:,} pointers cannot be read and were not searched; context verify names them")
+    if queries := found.unreadable_queries:
+        named = ", ".join(queries[:_MAX_NAMED]) + (" …" if len(queries) > _MAX_NAMED else "")
+        say(f"{len(queries):,} queries cannot be read and were not searched: {named}")
 
 
 @context.command()

@@ -69,12 +69,20 @@ class FoundPointers(Document):
 
     Attributes:
         words: What was looked for.
+        looked_in: `calls`: calls and the beginnings of results; `results`: all of each result too.
+        total: How many pointers match.
         searched: How many pointers were searched.
-        matches: The best of them.
+        unreadable: How many were not, because their record or result is damaged or cannot be read.
+        unreadable_queries: Queries whose folder cannot be read.
+        matches: The best of those that match.
     """
 
     words: str
+    looked_in: Literal["calls", "results"]
+    total: int
     searched: int
+    unreadable: int
+    unreadable_queries: tuple[str, ...]
     matches: tuple[PointerMatch, ...]
 
 

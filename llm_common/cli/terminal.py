@@ -8,10 +8,11 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _MAX_CELL_CHARS = 300
+_QUIET_S = 1.0
 _FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
 
@@ -136,7 +138,7 @@ def safe_text(value: str, *, style: str = "") -> Text:
     return Text(inert(value), style=style)
 
 
-def as_inert_json(document: Mapping[str, object]) -> str:
+def as_inert_json(document: Mapping[str, object] | Sequence[object]) -> str:
     """The document as indented JSON, in which every character that could drive a terminal is escaped."""
     text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -220,7 +222,7 @@ def say_more(shown: int, total: int, offset: int, noun: str) -> None:
 
 @contextmanager
 def show_progress(first_step: str, *, silent: bool = False) -> Iterator[Callable[[str, int, int], object]]:
-    """A progress callback that shows each step on a terminal's stderr, and shows nothing elsewhere.
+    """A progress callback that shows each step on a terminal's stderr after a second, and shows nothing elsewhere.
 
     Args:
         first_step: What is done until the callback is first called.
@@ -239,8 +241,16 @@ def show_progress(first_step: str, *, silent: bool = False) -> Iterator[Callable
     )
 
     columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(first_step, total=None)
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(first_step, total=None)
+    timer = Timer(_QUIET_S, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
         yield lambda step, done, total: bar.update(
             task, description=safe_text(step).plain, completed=done, total=total or None
         )
+    finally:
+        timer.cancel()
+        timer.join()  # a bar that is just starting would never be stopped
+        bar.stop()

@@ -19,8 +19,8 @@ from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreEr
 from llm_common.pointers.listing import (
     PointerIndex,
     PointerListing,
-    PointerMatch,
     PointerPage,
+    PointerSearch,
     QuerySummary,
     find_pointers,
     newest_pointers,
@@ -238,9 +238,10 @@ class ContextPointerStore:
         *,
         query_id: str | None = None,
         limit: int = 20,
+        in_results: bool = False,
         progress: Callable[[int], object] = lambda _: None,
-    ) -> tuple[builtins.list[PointerMatch], int]:
-        """The pointers whose call or digest shares a word with a text, best first, and how many were searched.
+    ) -> PointerSearch:
+        """The pointers that share a word with a text, best first, and how many could not be searched.
 
         Reads every record and changes nothing: a look of seconds at 100,000 pointers, for a person, not for a prompt.
 
@@ -248,15 +249,23 @@ class ContextPointerStore:
             words: What to look for; a blank text finds nothing.
             query_id: Where to look; None looks everywhere.
             limit: Most matches.
-            progress: Told how many were searched so far, after each query.
+            in_results: True looks through all of each stored result too, and so reads the whole store; False looks at
+                calls and at digests, which hold the first 500 characters of a result.
+            progress: Told how many were searched so far, after each few; what it raises ends the search.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
             StoreError: The queries cannot be listed.
         """
-        blobs = self.records.blobs
-        ids = map(query_id_of, blobs.folders()) if query_id is None else [checked_query_id(query_id, self._redactor)]
-        return find_pointers(blobs, words, ids, limit=limit, now=self._clock.now(), progress=progress)
+        records = self.records
+        ids = (
+            map(query_id_of, records.blobs.folders())
+            if query_id is None
+            else [checked_query_id(query_id, self._redactor)]
+        )
+        return find_pointers(
+            records, words, ids, limit=limit, in_results=in_results, now=self._clock.now(), progress=progress
+        )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
         """Whether the store still has a pointer: neither expired, nor evicted, nor erased, by any process.

@@ -11,7 +11,7 @@ from llm_common.ranking.lexical import (
     split_identifiers,
     split_request,
 )
-from llm_common.ranking.scan import TermScanner, folded, scan, search_stems, stem
+from llm_common.ranking.scan import StreamedScan, TermScanner, folded, scan, search_stems, stem
 
 __all__ = [
     "MAX_QUERY_TERMS",
@@ -19,6 +19,7 @@ __all__ = [
     "Hit",
     "LexicalIndex",
     "StaticVectors",
+    "StreamedScan",
     "TermScanner",
     "best_first",
     "folded",

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import add
 from typing import Final
 
-from llm_common.ranking.lexical import query_terms, split_request
+from llm_common.ranking.lexical import Hit, best_first, query_terms, split_request
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
@@ -121,6 +121,60 @@ def scan_columns(request: str, columns: Sequence[Sequence[str]], *, weights: Seq
     return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(request)
 
 
+class StreamedScan:
+    """Scores documents that come one by one and are not kept: BM25 as in `TermScanner`, without the parts of a request.
+
+    Takes some 300 bytes for each document that holds a word of the request, nothing for the others. The length of a
+    document counts beside those of the others that hold one. A number is found whole, not within another number. Not
+    safe to share between threads.
+
+    Args:
+        request: Any text; its first 64 words count.
+    """
+
+    def __init__(self, request: str) -> None:
+        self._stems = search_stems(request)
+        self._counters = [_number_counter(stem) if stem.isdecimal() else _counter(stem) for stem in self._stems]
+        self._held: dict[str, tuple[int, list[float]]] = {}
+
+    def may_hold(self, text: str) -> bool:
+        """Whether the characters of a word are in a `folded` text; True for each text that `add` finds a word in."""
+        return any(stem in text for stem in self._stems)
+
+    def add(self, key: str, fields: Iterable[tuple[str, float]]) -> None:
+        """Counts the words of a document.
+
+        Args:
+            key: A new one.
+            fields: `folded` texts, each with the weight of a word in it; read once and not kept.
+        """
+        chars, totals = 0, [0.0] * len(self._stems)
+        for text, weight in fields:
+            chars += len(text)
+            for place, count in enumerate(self._counters):
+                totals[place] += weight * count((text,)).get(0, 0)
+        if any(totals):
+            self._held[key] = chars, totals
+
+    def best(self, limit: int, *, among: int) -> tuple[list[Hit], int]:
+        """The best documents, 1 for the first, equal ones in the order of their keys; and how many hold a word.
+
+        Args:
+            limit: Most documents.
+            among: How many documents there are, with those that were not added.
+        """
+        average = sum(chars for chars, _ in self._held.values()) / max(len(self._held), 1) or 1.0
+        holders = [sum(map(bool, totals)) for totals in zip(*(each for _, each in self._held.values()), strict=True)]
+        rarities = [math.log1p((max(among, held) - held + 0.5) / (held + 0.5)) for held in holders]
+        scores = {}
+        for key, (chars, totals) in self._held.items():
+            burden = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * chars / average)
+            gains = (rarity * total / (total + burden) for rarity, total in zip(rarities, totals, strict=True))
+            scores[key] = sum(gains)
+        top = max(scores.values(), default=1.0)
+        return best_first(Hit(key, score / top) for key, score in scores.items())[:limit], len(scores)
+
+
 class _Searched:
     """Documents, and the places of the words that were searched for in them.
 
@@ -216,6 +270,12 @@ def _relative(stems: Iterable[str], gains: dict[str, Gains], size: int) -> list[
 
 def _without_marks(found: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", found[0])))
+
+
+def _number_counter(number: str) -> Callable[[Iterable[str]], dict[int, int]]:
+    """As `_counter`, for a number."""
+    find = re.compile(rf"{number}(?<![0-9]{number})(?![0-9])").findall
+    return lambda texts: {place: times for place, text in enumerate(texts) if (times := len(find(text)))}
 
 
 @lru_cache(maxsize=1_024)

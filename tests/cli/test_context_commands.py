@@ -133,7 +133,33 @@ def test_pointers_are_found_by_their_call_and_their_result(
     document = run_json("context search", "sales reports", "--query", "user:7/q", *at)
     assert document["matches"][0]["pointer"]["pointer_id"] == saved["sales"].pointer_id
     assert document["searched"] == 2
-    assert "xylophone" not in run("context", "search", "xylophone", *at, code=3).stdout
+    nothing = run("context", "search", "xylophone", *at, code=3)
+    assert nothing.stdout == ""
+    assert "None of 4 pointers" in nothing.stderr
+    assert "--in results looks through the stored results too" in nothing.stderr
+
+
+def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
+    store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    assert run_json("context search", "119", *at, code=3)["looked_in"] == "calls"
+    document = run_json("context search", "119", "--in", "results", *at)
+    assert [one["pointer"]["pointer_id"] for one in document["matches"]] == [saved["sales"].pointer_id]
+    assert (document["looked_in"], document["total"], document["unreadable"]) == ("results", 1, 0)
+    folder = store.base_dir / "user;7~q"
+    (folder / f"{saved['weather'].pointer_id}.result.json").write_text('"Snow"')
+    (folder / f"{saved['sales'].pointer_id}.meta.json").write_text('{"half":')
+    (store.base_dir / "linked").symlink_to(folder)
+    shown = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
+    assert "2 pointers cannot be read and were not searched; context verify names them" in shown
+    assert "1 queries cannot be read and were not searched: linked" in shown
+    document = run_json("context search", "snow sales", *at)
+    assert (document["unreadable"], document["unreadable_queries"]) == (1, ["linked"])
+    assert [one["pointer"]["tool_name"] for one in document["matches"]] == ["weather_forecast"]
+
+
+def test_a_search_shows_how_many_match(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    assert "1 of 3 matches" in run("context", "search", "year", "-n", "1", *at).stderr
 
 
 def test_verify_names_damage_and_repairs_it_when_asked(
@@ -249,6 +275,7 @@ def test_hostile_outputs_are_inert_in_lists(at: tuple[str, str], saved: dict[str
         (["read", "q", "aaaaaaaaaaaa", "--lines", "3:1", "--store", "."], 2, "the last line comes before the first"),
         (["erase", "q", "--pointer", "zz", "--store", "."], 2, "is no pointer id"),
         (["list", "--limit", "0", "--store", "."], 2, "--limit"),
+        (["search", "the of", "--store", "."], 2, "'the of' has no word to look for"),
         (["list", "--store", "nowhere://bucket"], 1, "object store could not be opened"),
     ],
 )

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import obstore.store
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from llm_common.pointers.object_records import ObjectContextPointerStore
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.text.display import to_json
 
 MAKERS: dict[str, Callable[[Path], ContextPointerStore]] = {
     "files": lambda folder: FileContextPointerStore(folder, durability="rename"),
@@ -53,14 +56,60 @@ def test_pages_hold_every_pointer_once(store: ContextPointerStore) -> None:
 
 def test_words_of_a_call_or_a_result_find_its_pointer(store: ContextPointerStore) -> None:
     told: list[int] = []
-    for words in ("snowy days", "Oslo", "weather"):
-        matches, searched = store.find(words, progress=told.append)
-        assert [one.pointer.query_id for one in matches] == ["b"]
-        assert searched == 6
+    for words in ("snowing days", "Oslo", "weather"):
+        found = store.find(words, progress=told.append)
+        assert [one.pointer.query_id for one in found.matches] == ["b"]
+        assert (found.total, found.searched, found.unreadable) == (1, 6, 0)
     assert max(told) == 6
-    assert store.find("weather", query_id="a") == ([], 5)
-    assert len(store.find("prices", limit=2)[0]) == 2
-    assert store.find(" ")[0] == []
+    elsewhere = store.find("weather", query_id="a")
+    assert (elsewhere.matches, elsewhere.searched) == ((), 5)
+    prices = store.find("prices", limit=2)
+    assert (len(prices.matches), prices.total) == (2, 5)
+    assert store.find(" ").matches == ()
+
+
+@pytest.mark.parametrize("words", ["xylophone", "CAFÉ", "cafe", "flute", "drum", "4711", "xylophones 4711"])
+def test_words_deep_in_a_result_are_found_when_asked_for(store: ContextPointerStore, words: str) -> None:
+    end = "a\nxylophone\tin the Cafe\u0301\ndrum C:\\flute"
+    deep = {"text": ["filler " * 400, end, 4711, "14711"]}
+    for result in (deep, to_json(deep), f"{'filler ' * 400}{end} 4711 14711"):
+        saved = asyncio.run(store.save(query_id="deep", task_id=1, tool_name="dump", args={}, result=result))
+        assert store.find(words, query_id="deep").matches == ()
+        found = store.find(words, query_id="deep", in_results=True)
+        assert [one.pointer for one in found.matches] == [saved]
+
+
+def word(number: int) -> str:
+    return f"{number:07}".translate(str.maketrans("0123456789", "bcfghjkmnp"))
+
+
+@cache
+def large_store() -> ContextPointerStore:
+    """A store with one result of 1 MB, whose words differ."""
+    made = InMemoryContextPointerStore()
+    text = "".join(f"{word(number)}{'é,'[number % 1_000 :][:1] or ' '}" for number in range(130_000))
+    asyncio.run(made.save(query_id="q", task_id=1, tool_name="dump", args={}, result=text))
+    return made
+
+
+@given(st.integers(0, 129_999))
+@settings(max_examples=10)
+def test_a_word_is_found_wherever_it_stands_in_a_large_result(number: int) -> None:
+    assert large_store().find(word(number), in_results=True).total == 1
+    assert large_store().find(word(number + 130_000), in_results=True).total == 0
+
+
+def test_the_better_match_comes_first_and_the_same_each_time(store: ContextPointerStore) -> None:
+    async def fill() -> None:
+        for number in range(40):
+            await store.save(query_id="c", task_id=1, tool_name="mail", args={"q": f"order {number}"}, result="sent")
+        await store.save(query_id="c", task_id=1, tool_name="mail", args={"q": "refund of order 17"}, result="sent")
+
+    asyncio.run(fill())
+    found = store.find("refund order 17", query_id="c")
+    assert [one.pointer.args["q"] for one in found.matches[:2]] == ["refund of order 17", "order 17"]
+    assert (found.matches[0].score, found.total) == (1.0, 41)
+    assert store.find("refund order 17", query_id="c") == found
 
 
 def test_a_dry_run_tells_what_gc_then_removes(store: ContextPointerStore) -> None:
