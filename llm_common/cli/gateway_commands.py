@@ -2,14 +2,27 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from llm_common._env import GATEWAY_TOKEN, read_text
-from llm_common.errors import ConfigError, StoreError
+from llm_common.cli.terminal import (
+    AsJson,
+    ExitCode,
+    InertErrorGroup,
+    as_inert_json,
+    end,
+    print_document,
+    print_text,
+    safe_text,
+    say,
+)
+from llm_common.errors import ConfigError
+from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
     from llm_common.mcp.gateway_config import GatewayConfig
@@ -18,7 +31,14 @@ if TYPE_CHECKING:
 # A command imports what only it needs when it runs.
 # ruff: noqa: PLC0415
 
-gateway = typer.Typer(invoke_without_command=True, help="Stand in front of MCP servers: `llm-common gateway -c FILE`.")
+_EXTRA = frozenset({"mcp", "mcp_types", "starlette", "uvicorn"})
+_MAX_CHARS = 300  # of what a server says of itself
+
+gateway = typer.Typer(
+    cls=InertErrorGroup,
+    invoke_without_command=True,
+    help="Stand in front of MCP servers: `llm-common gateway -c FILE`.",
+)
 
 _Config = Annotated[
     list[Path] | None,
@@ -28,7 +48,6 @@ _Folder = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Where results are kept.", show_default="in the user's cache folder"),
 ]
-T = TypeVar("T")
 _Globs = list[str] | None
 
 
@@ -88,42 +107,40 @@ def serve(
         call_timeout_s=call_timeout,
         ttl_s=ttl,
     )
-    _run(lambda: asyncio.run(_serving(settings, http)))
+    with _extra():
+        asyncio.run(_serving(settings, http))
 
 
 @gateway.command()
-def status(
-    *, folder: _Folder = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-) -> None:
-    """Say what the gateways did: servers, tools, tokens not sent and tokens read back."""
+def status(*, folder: _Folder = None, json: AsJson = False) -> None:
+    """Say what the gateways did: servers, tools, tokens not sent and tokens read back. Ends with 3 if none has run."""
     settings = _configured([], folder=folder)
-    from llm_common.mcp.serving import reports
+    with _extra():
+        from llm_common.mcp.serving import reports
 
     found = reports(settings)
     if json:
-        typer.echo(f"[{','.join(report.model_dump_json() for report in found)}]")
-        return
-    for report in found:
+        print_text(as_inert_json([report.model_dump(mode="json") for report in found]))
+    for report in () if json else found:
         _show(report, f"pid {report.pid}, {'running' if report.running else 'ended'}")
     if not found:
-        typer.echo("No gateway has run.")
+        end("No gateway has run.", ExitCode.NOTHING)
 
 
 @gateway.command()
-def doctor(
-    *, config: _Config = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-) -> None:
+def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     """Start every server once and say what it gives, or what is wrong with it; ends with 1 if something is."""
     settings = _configured(config)
-    from llm_common.mcp.serving import examine
+    with _extra():
+        from llm_common.mcp.serving import examine
 
-    found = _run(lambda: asyncio.run(examine(settings)))
+        found = asyncio.run(examine(settings))
     if json:
-        typer.echo(found.model_dump_json())
+        print_document(found)
     else:
         _show(found, "checked")
     if any(server.problem or server.left_out for server in found.servers):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 async def _serving(config: "GatewayConfig", http: int | None) -> None:
@@ -135,42 +152,43 @@ async def _serving(config: "GatewayConfig", http: int | None) -> None:
     tokens = (read_text(GATEWAY_TOKEN) or "").split()
     if not tokens:
         tokens = [secrets.token_hex(16)]
-        typer.echo(f"token: {tokens[0]}", err=True)
+        say(f"token: {tokens[0]}")
     await serve_http(config, tokens=tokens, port=http)
 
 
 def _configured(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
-    try:
+    with _extra():
         from llm_common.mcp.gateway_config import GatewayConfig
-    except ModuleNotFoundError as exc:
-        raise typer.BadParameter(f"the gateway needs {exc.name}: run pip install 'llm-common[mcp]'") from exc
     if paths is None:
-        raise typer.BadParameter("name the file with your servers: --config FILE")
-    return _run(lambda: GatewayConfig.from_files(*paths, **settings))
+        raise ConfigError("name the file with your servers: --config FILE", variable="config")
+    return GatewayConfig.from_files(*paths, **settings)
 
 
-def _run(work: Callable[[], T]) -> T:
+@contextmanager
+def _extra() -> Iterator[None]:
     try:
-        return work()
-    except (ConfigError, StoreError) as exc:
-        raise typer.BadParameter(str(exc)) from exc
+        yield
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in {"mcp", "mcp_types", "uvicorn"}:
+        if (exc.name or "").partition(".")[0] not in _EXTRA:
             raise
-        raise typer.BadParameter(f"the gateway needs {exc.name}: run pip install 'llm-common[mcp]'") from exc
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        reason = f"the gateway needs {exc.name}: run pip install 'llm-common[mcp]'"
+        raise ConfigError(reason, variable="mcp") from exc
 
 
 def _show(report: "GatewayReport", title: str) -> None:
-    typer.echo(title)
+    """Prints a report, each fact on a line; the texts are those of servers."""
+    lines = [title]
     for server in report.servers:
-        typer.echo(f"  {server.name}: {server.problem or f'{server.tools} tools'}")
-        for entry in server.left_out:
-            typer.echo(f"    left out: {entry}")
-    typer.echo(f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed")
+        lines.append(f"  {_inert(server.name)}: {_inert(server.problem) or f'{server.tools} tools'}")
+        lines += [f"    left out: {_inert(entry)}" for entry in server.left_out]
+    lines.append(f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed")
     if report.calls:
-        typer.echo(
+        lines.append(
             f"  {report.calls:,} calls, {report.results_kept:,} results kept, {report.tokens_not_sent:,} tokens not "
             f"sent, {report.tokens_read_back:,} tokens read back"
         )
+    typer.echo("\n".join(lines))
+
+
+def _inert(text: str) -> str:
+    return safe_text(one_line(text, max_chars=_MAX_CHARS)).plain

@@ -1,47 +1,55 @@
 """`llm-common trace`: shows, exports, compares and replays what a run chose."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from llm_common.cli.terminal import InertErrorGroup, as_inert_json, print_text
-from llm_common.errors import StoreError
+from llm_common.cli.terminal import (
+    AsJson,
+    ExitCode,
+    InertErrorGroup,
+    as_inert_json,
+    print_text,
+    safe_text,
+    say,
+    stdout_console,
+)
 
 # Commands import what only they need when they run: `--help` answers at once.
 # ruff: noqa: PLC0415
-
-_CHANGED = 1
 
 trace_app = typer.Typer(
     name="trace", cls=InertErrorGroup, help="What a run chose and why, from its trace.", no_args_is_help=True
 )
 _Run = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="A .jsonl file, or a folder: its newest run.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        exists=True,
+        readable=True,
+        help="A .jsonl file, or a folder: its newest run.",
+        show_default=False,
+    ),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
 
 @trace_app.command()
-def show(run: _Run, *, json: _Json = False) -> None:
+def show(run: _Run, *, json: AsJson = False) -> None:
     """Show a run: its steps, the budget of each prompt, and what the model did not see and why."""
     from llm_common.cli.trace_view import render_terminal
     from llm_common.trace.account import unseen, verdicts
     from llm_common.trace.trace_file import read_trace
 
-    with _errors():
-        read = read_trace(run)
+    read = read_trace(run)
     if json:
         lines = [line.model_dump(mode="json", exclude_none=True) for line in read.lines]
         missed = [asdict(one) for one in unseen(read)]
-        typer.echo(as_inert_json({"run": read.run_id, "notes": verdicts(read), "unseen": missed, "lines": lines}))
+        print_text(as_inert_json({"run": read.run_id, "notes": verdicts(read), "unseen": missed, "lines": lines}))
         return
-    render_terminal(read, console=Console())
+    render_terminal(read, console=stdout_console())
 
 
 @trace_app.command()
@@ -53,26 +61,24 @@ def export(
     from llm_common.trace.page import render_html
     from llm_common.trace.trace_file import read_trace
 
-    with _errors():
-        print_text(render_html(read_trace(run)).rstrip("\n"), output)
-    typer.echo(f"Wrote {output}.", err=True)
+    print_text(render_html(read_trace(run)).rstrip("\n"), output)
+    say(f"Wrote {output}.")
 
 
 @trace_app.command()
-def diff(before: _Run, after: _Run, *, json: _Json = False) -> None:
+def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
     """Show what two runs chose differently; ends with 1 if anything differs."""
     from llm_common.cli.trace_view import show_diff
     from llm_common.trace.differing import diff as compare
     from llm_common.trace.trace_file import read_trace
 
-    with _errors():
-        steps = compare(read_trace(before), read_trace(after))
+    steps = compare(read_trace(before), read_trace(after))
     if json:
-        typer.echo(as_inert_json({"steps": [asdict(step) for step in steps]}))
+        print_text(as_inert_json({"steps": [asdict(step) for step in steps]}))
     else:
-        show_diff(steps, Console())
+        show_diff(steps, stdout_console())
     if any(step.changes for step in steps):
-        raise typer.Exit(_CHANGED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @trace_app.command()
@@ -83,31 +89,19 @@ def replay(
     query: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The question, for a trace without texts.", show_default=False)
     ] = None,
-    json: _Json = False,
+    json: AsJson = False,
 ) -> None:
     """Make the choices of a run again from its trace; ends with 1 if one comes out differently. Asks no model."""
     from llm_common.pointers.store import FileContextPointerStore
     from llm_common.trace.replaying import replay as do_again
 
-    with _errors():
-        done = asyncio.run(do_again(run, FileContextPointerStore(store), query=query))
+    done = asyncio.run(do_again(run, FileContextPointerStore(store), query=query))
     if json:
-        typer.echo(as_inert_json({"choices": [asdict(one) for one in done]}))
+        print_text(as_inert_json({"choices": [asdict(one) for one in done]}))
     else:
-        from llm_common.cli.terminal import safe_text
-
-        console = Console()
+        console = stdout_console()
         for one in done:
             said = "; ".join(one.changes)
             console.print(safe_text(f"line {one.seq}: {one.status.replace('_', ' ')}{f': {said}' if said else ''}"))
     if any(one.status == "changed" for one in done):
-        raise typer.Exit(_CHANGED)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Ends the command with 2 and one line where a trace cannot be read."""
-    try:
-        yield
-    except StoreError as exc:
-        raise typer.BadParameter(exc.message) from exc
+        raise typer.Exit(ExitCode.FAILED)

@@ -44,8 +44,8 @@ def render_terminal(run: RecordedRun, *, console: Console, max_rows: int = _MAX_
         console.print(safe_text(f"Note: {note}", style="yellow"))
     root = Tree(Text("The run", style="bold"))
     _add(root, tree(run))
-    console.print(root)
-    console.print(_unseen_table(run, max_rows))
+    console.print(root, soft_wrap=False)
+    console.print(_unseen_table(run, max_rows), soft_wrap=False)
 
 
 def _add(place: Tree, nodes: Sequence[Node]) -> None:

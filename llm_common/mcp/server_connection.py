@@ -288,4 +288,7 @@ def _first(error: BaseException) -> str:
     """The class of an error, or of the first within a group; its text may hold secrets."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return type(error).__name__
+    name = type(error).__name__
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return f"{name}: its program or folder cannot be used; correct its command or cwd"
+    return name

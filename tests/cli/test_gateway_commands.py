@@ -1,5 +1,6 @@
 """What `llm-common gateway` says before it serves; `tests/mcp` has the serving."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.cli.app import app
+from llm_common.mcp.serving import GatewayReport, ServerReport
+from tests.cli.running import check, run, run_json
+
+HOSTILE_SERVER = str(Path(__file__).parents[1] / "mcp" / "hostile_server.py")
+HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\ndefinitions: none"
 
 
 @pytest.mark.parametrize("command", [[], ["status"], ["doctor"]])
@@ -43,3 +49,43 @@ def test_without_its_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False, env={"COLUMNS": "200"})
     assert result.returncode == 2
     assert "pip install 'llm-common[mcp]'" in result.stderr
+
+
+def configuration(folder: Path, **servers: list[str]) -> Path:
+    """A file that names servers by their arguments, each a program of its own."""
+    entries = {name: {"command": command, "args": args} for name, (command, *args) in servers.items()}
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+    return path
+
+
+def test_doctor_tells_a_healthy_server_from_one_that_cannot_start(tmp_path: Path) -> None:
+    healthy = [sys.executable, "-S", HOSTILE_SERVER]
+    config = configuration(tmp_path, good=healthy, absent=["./no-such-program"])
+    document = run_json("gateway doctor", "-c", config, code=1)
+    found = {server["name"]: server for server in document["servers"]}
+    assert (found["good"]["tools"], found["good"]["problem"], found["absent"]["tools"]) == (1, "", 0)
+    assert "does not start (FileNotFoundError: its program or folder cannot be used" in found["absent"]["problem"]
+    shown = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
+    assert shown.startswith("checked\n  good: 1 tools\n  definitions: ")
+
+
+def test_names_and_problems_of_servers_drive_no_terminal(tmp_path: Path) -> None:
+    server = ServerReport(name=HOSTILE, problem=f"said {HOSTILE}", left_out=(f"tool {HOSTILE}",))
+    (tmp_path / "runs").mkdir()
+    record = GatewayReport(pid=1, servers=(server,), calls=3).model_dump_json(exclude={"running"})
+    (tmp_path / "runs" / "1-1.json").write_text(record, encoding="utf-8")
+    shown = run("gateway", "status", "--folder", tmp_path).stdout
+    assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066")
+    assert len(shown.splitlines()) == 5
+    printed = run("gateway", "status", "--folder", tmp_path, "--json").stdout
+    assert not set(printed) & set("\x1b\x07\x9b\u202e\u2066")
+    check("gateway status", json.loads(printed))
+    assert json.loads(printed)[0]["servers"][0]["name"] == HOSTILE
+
+
+def test_a_hostile_tool_is_named_harmlessly_by_doctor(tmp_path: Path) -> None:
+    server = [sys.executable, "-S", HOSTILE_SERVER, "an unusable tool with control characters"]
+    shown = run("gateway", "doctor", "-c", configuration(tmp_path, **{f"s{HOSTILE}": server}), code=1).output
+    assert "left out: " in shown
+    assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066")

@@ -56,6 +56,45 @@ def test_exit_codes_are_told_on_the_page() -> None:
     assert all(f"| {code.value} | {code.meaning} |" in page for code in ExitCode)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("context list --store empty", 3),
+        ("context list --store absent", 3),
+        ("context verify --store a.json/store", 3),
+        ("context search x --store empty --in elsewhere", 2),
+        ("memory list absent", 3),
+        ("memory list a.json", 1),
+        ("tools list absent", 2),
+        ("tools list a.json", 2),
+        ("tools rank tools.json zebra", 3),
+        ("tools check tools.json", 0),
+        ("trace show absent", 2),
+        ("trace show a.json", 1),
+        ("trace show empty", 1),
+        ("trace diff a.json a.json", 1),
+        ("trace replay a.json --store empty", 1),
+        ("gateway -c absent", 2),
+        ("gateway doctor -c a.json", 2),
+        ("gateway status --folder empty", 3),
+        ("pack zebra empty", 3),
+        ("pack zebra absent", 2),
+        ("demo absent", 2),
+        ("inspect --store absent", 2),
+    ],
+)
+def test_a_code_means_the_same_for_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.json").write_text('{"no": "such thing"}')
+    (tmp_path / "tools.json").write_text('[{"name": "weather", "description": "Tells it.", "parameters": {}}]')
+    result = run(*arguments.split(), code=code)
+    assert result.stderr or code == 0
+
+
 def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
     store = tmp_path / "store"
     for folder in ("user;7~sales", "user;7~weather", "other"):

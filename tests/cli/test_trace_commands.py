@@ -57,9 +57,15 @@ def test_replay_ends_with_one_where_a_choice_changed(run: RecordedRun, tmp_path:
 
 
 @pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
-def test_a_path_that_is_no_trace_is_named_harmlessly(command: list[str], tmp_path: Path) -> None:
-    arguments = [command[0], f"{tmp_path}/{HOSTILE}", *(["x"] if command[0] != "show" else [])]
-    result = call(*arguments, code=2)
-    assert "cannot be read" in result.stderr
+@pytest.mark.parametrize(("is_there", "code", "said"), [(True, 1, "holds no line"), (False, 2, "does not exist")])
+def test_what_is_no_trace_is_named_harmlessly(
+    command: list[str], is_there: bool, code: int, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / HOSTILE
+    if is_there:
+        path.write_text("no trace\n")
+    arguments: list[str | Path] = [command[0], path, *([path] if command[0] != "show" else [])]
+    result = call(*arguments, code=code)
+    assert said in " ".join(result.stderr.split())
     assert "\x1b" not in result.stderr
     assert "\u202e" not in result.stderr

@@ -28,6 +28,8 @@ def test_compared_and_replayed_traces_fit_their_schemas(traced: Path) -> None:
 
 
 def test_gateways_that_never_ran_are_an_empty_list(tmp_path: Path) -> None:
-    document = json.loads(run("gateway", "status", "--folder", tmp_path, "--json").stdout)
+    result = run("gateway", "status", "--folder", tmp_path, "--json", code=3)
+    document = json.loads(result.stdout)
+    assert result.stderr == "No gateway has run.\n"
     check("gateway status", document)
     assert document == []

@@ -55,6 +55,7 @@ def log(_: int) -> None:
 OK = tool("ok")
 TOOLS: dict[str, list[Any]] = {
     "control characters in a name": [OK, tool("a\x1b[31m\nb\u202e")],
+    "an unusable tool with control characters": [OK, tool("a\x1b[31m\nb\u202e", "none")],
     "an empty name": [OK, tool("")],
     "a long name": [OK, tool("n" * 100_000)],
     "names of the gateway": [OK, tool("read_context"), tool("call_tool")],
