@@ -1,6 +1,7 @@
 """`llm-common`, the command line."""
 
 import io
+import logging
 import sys
 
 __all__ = ["main"]
@@ -11,6 +12,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack the characters that a file holds
-    from llm_common.cli.app import app  # noqa: PLC0415 - an error on import is then shown with these streams
+    # An error on import is then shown with these streams.
+    from llm_common.cli.app import app  # noqa: PLC0415
+    from llm_common.cli.terminal import InertLogHandler  # noqa: PLC0415
 
+    logging.basicConfig(level=logging.WARNING, handlers=[InertLogHandler()])
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # says what our own error says, four times
     app()  # each command imports what it needs

@@ -240,7 +240,10 @@ def search(
     _say_unread(found)
     if not found.matches:
         where_else = "; --in results looks through the stored results too" if look_in == "calls" else ""
-        end(f"None of {found.searched:,} pointers in {where} has a word of {words!r}{where_else}.", ExitCode.NOTHING)
+        end(
+            f"None of {found.searched:,} pointers in {where} has a word of {words[:200]!r}{where_else}.",
+            ExitCode.NOTHING,
+        )
 
 
 def _say_unread(found: "PointerSearch") -> None:

@@ -123,7 +123,9 @@ def _store_health(problems: list[str], *, quick: bool) -> "StoreHealth":
     try:
         store = FileContextPointerStore()
         path, exists = str(store.base_dir), store.base_dir.is_dir()
-        if exists and quick:
+        if not exists and store.base_dir.exists():
+            problem = f"{path} is no folder; name another in LLM_COMMON_POINTER_STORE_DIR"
+        elif exists and quick:
             queries = len(store.queries())
         elif exists:
             report = asyncio.run(store.verify())

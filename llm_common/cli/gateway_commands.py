@@ -46,7 +46,12 @@ _Config = Annotated[
 ]
 _Folder = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Where results are kept.", show_default="in the user's cache folder"),
+    typer.Option(
+        metavar="FOLDER",
+        file_okay=False,
+        help="Where results are kept.",
+        show_default="in the user's cache folder",
+    ),
 ]
 _Globs = list[str] | None
 
@@ -80,7 +85,13 @@ def serve(
     ] = None,
     ttl: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")] = 86_400,
     http: Annotated[
-        int | None, typer.Option(metavar="PORT", min=0, help="Serve over HTTP on 127.0.0.1 instead of stdin.")
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Serve over HTTP on 127.0.0.1 instead of stdin, and say at which address; 0 takes a free port.",
+        ),
     ] = None,
 ) -> None:
     """Serve the tools of MCP servers, with large results behind previews that can be read in parts.
@@ -149,11 +160,15 @@ async def _serving(config: "GatewayConfig", http: int | None) -> None:
     if http is None:
         await serve_stdio(config)
         return
-    tokens = (read_text(GATEWAY_TOKEN) or "").split()
-    if not tokens:
-        tokens = [secrets.token_hex(16)]
-        say(f"token: {tokens[0]}")
-    await serve_http(config, tokens=tokens, port=http)
+    given = (read_text(GATEWAY_TOKEN) or "").split()
+    tokens = given or [secrets.token_hex(16)]
+
+    def tell(address: str) -> None:
+        say(f"Serving at {address}")
+        if not given:
+            say(f"token: {tokens[0]}")
+
+    await serve_http(config, tokens=tokens, port=http, tell=tell)
 
 
 def _configured(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":

@@ -133,7 +133,7 @@ def search(
         rows = ((one.id, one.session_id, one.event.role, f"{one.score:.2f}", one.event.text) for one in found)
         print_rows({"Id": int, "Session": str, "Role": str, "Score": int, "Text": str}, rows)
     if not found:
-        end("No event has a word of that.", ExitCode.NOTHING)
+        end(f"No event has a word of {words[:200]!r}.", ExitCode.NOTHING)
 
 
 @memory.command()

@@ -6,6 +6,7 @@ the terminal.
 
 import errno
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _MAX_CELL_CHARS = 300
+_MAX_LOG_CHARS = 1_000
 _QUIET_S = 1.0
 _FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
 
@@ -64,12 +66,21 @@ Limit = Annotated[int, typer.Option("--limit", "-n", metavar="NUMBER", min=1, ma
 Offset = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="How many rows to leave out before them.")]
 
 
+class InertLogHandler(logging.Handler):
+    """Prints warnings of the libraries on stderr, each as one line that drives no terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints the record's message; see `logging.Handler`."""
+        with suppress(TypeError, ValueError, OSError):  # a message whose arguments do not fit, or stderr is gone
+            say(one_line(record.getMessage(), max_chars=_MAX_LOG_CHARS))
+
+
 class InertErrorGroup(TyperGroup):
     """Commands that end with an `ExitCode`, and whose usage errors quote arguments and paths by `safe_text`."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """The context of a call; see `TyperGroup`."""
-        with _inert_errors():
+        with _inert_errors(), _exit_codes():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
@@ -84,7 +95,8 @@ def _inert_errors() -> Iterator[None]:
         yield
     except Exception as exc:
         if hasattr(exc, "format_message"):  # a usage error; its class is click's or typer's, by the version of typer
-            vars(exc)["message"] = safe_text(str(vars(exc).get("message") or "")).plain
+            said = str(vars(exc).get("message") or "").removeprefix("Value error, ")  # pydantic's, from typer
+            vars(exc)["message"] = safe_text(said).plain
         raise
 
 
@@ -166,7 +178,7 @@ def print_text(text: str, output: Path | None = None) -> None:
     try:
         output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
     except OSError as exc:
-        reason = f"{output} cannot be written ({exc.strerror}); write to another file with --output"
+        reason = f"{output} cannot be written ({exc.strerror}); name another file"
         raise typer.BadParameter(reason) from exc
 
 

@@ -94,7 +94,7 @@ def rank(
     else:
         print_rows({"Tool": str, "Score": int, "Why": str}, ((one.name, f"{one.score:.2f}", one.why) for one in ranked))
     if not ranked:
-        end(f"None of {len(index):,} tools fits that.", ExitCode.NOTHING)
+        end(f"None of {len(index):,} tools fits {request[:200]!r}.", ExitCode.NOTHING)
 
 
 @tools.command()

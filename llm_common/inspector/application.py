@@ -110,7 +110,7 @@ class Inspector:
         rows, total = self._pointers.find(words, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
         queries = self._pointers.queries(words, limit=10)[0] if words and number == 1 else []
         unread = self._pointers.unread()
-        return search_page(rows, queries, words=words, total=total, number=number, unread=unread)
+        return search_page(rows, queries, words=words, total=total, number=number, unread=unread, where=self._where)
 
     def _pointer(self, request: Request) -> str:
         folder = request.path_params["folder"]

@@ -1,5 +1,6 @@
 """The pages of a store: its queries, the pointers of one, a pointer with its result, and what a search found."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Final
 
@@ -71,14 +72,18 @@ def query_page(query: QueryRow, rows: list[PointerRow], *, number: int) -> str:
 
 
 def search_page(
-    rows: list[PointerRow], queries: list[QueryRow], *, words: str, total: int, number: int, unread: int
+    rows: list[PointerRow], queries: list[QueryRow], *, words: str, total: int, number: int, unread: int, where: str
 ) -> str:
-    """The queries and pointers that hold the words."""
+    """The queries and pointers that hold the words, and the command that looks through the results too."""
     named = "".join(f"<li>{link(address_of('queries', each.folder), each.query_id)}</li>" for each in queries)
     found = f"{total:,} outputs hold “{words}”" if words else "Give the words that an output's call or beginning holds."
+    command = f"llm-common context search {shlex.quote(words)} --in results --store {shlex.quote(where)}"
     return page(
         "Search",
         f"<p class=lead>{bdi(found)}</p>",
+        f"<p>This looks at calls and at how results begin. {bdi(command)} looks through the results.</p>"
+        if words
+        else "",
         note(_still_reading(unread)),
         f"<section aria-labelledby=ids><h2 id=ids>Queries with such an id</h2><ul>{named}</ul></section>"
         if named

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter
@@ -156,7 +157,14 @@ def _at_sigterm(act: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, act)
 
 
-async def serve_http(config: GatewayConfig, *, tokens: Sequence[str], host: str = "127.0.0.1", port: int = 0) -> None:
+async def serve_http(
+    config: GatewayConfig,
+    *,
+    tokens: Sequence[str],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tell: Callable[[str], object] = lambda _: None,
+) -> None:
     """Serves hosts over streamable HTTP at `/mcp`, until the process is told to end.
 
     Args:
@@ -164,20 +172,30 @@ async def serve_http(config: GatewayConfig, *, tokens: Sequence[str], host: str 
         tokens: A host has to send one as a bearer; hosts with a token each cannot read one another's results.
         host: An address of this machine alone.
         port: Where to listen; 0 takes a free one.
+        tell: Is given the address, once the port is taken.
 
     Raises:
-        ConfigError: The address is not of this machine alone, or a token is missing or short.
+        ConfigError: The address is not of this machine alone, the port is taken or not allowed, or a token is missing
+            or short.
     """
     import uvicorn  # noqa: PLC0415 - the other way of serving needs none
 
     if not (host == "localhost" or _is_loopback(host)):
         raise ConfigError(f"{host} can be reached from outside; use 127.0.0.1", variable="host", value=host)
     known = checked_tokens(tokens)
-    async with Gateway(config) as gateway, _recorded(config, gateway):
-        app = _guarded(gateway.server.streamable_http_app(host=host), known)
-        settings = uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
-        _at_sigterm(lambda: None)  # uvicorn ends by itself, and then sends itself the signal again
-        await uvicorn.Server(settings).serve()
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as exc:
+        why = os.strerror(exc.errno or 0) if isinstance(exc, OSError) else "there is none over 65535"
+        reason = f"port {port} cannot be used ({why}); take another, or 0 for a free one"
+        raise ConfigError(reason, variable="port", value=str(port)) from exc
+    with listening:
+        tell(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/mcp")
+        async with Gateway(config) as gateway, _recorded(config, gateway):
+            app = _guarded(gateway.server.streamable_http_app(host=host), known)
+            settings = uvicorn.Config(app, host=host, log_level="warning", timeout_graceful_shutdown=3)
+            _at_sigterm(lambda: None)  # uvicorn ends by itself, and then sends itself the signal again
+            await uvicorn.Server(settings).serve(sockets=[listening])
 
 
 def _guarded(app: ASGIApp, tokens: Sequence[str]) -> ASGIApp:

@@ -1,6 +1,7 @@
 """What `llm-common gateway` says before it serves; `tests/mcp` has the serving."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,12 @@ def test_a_hostile_tool_is_named_harmlessly_by_doctor(tmp_path: Path) -> None:
     shown = run("gateway", "doctor", "-c", configuration(tmp_path, **{f"s{HOSTILE}": server}), code=1).output
     assert "left out: " in shown
     assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066")
+
+
+def test_a_port_that_is_taken_is_named_and_ends_with_2(tmp_path: Path) -> None:
+    config = configuration(tmp_path, absent=["./no-such-program"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = run("gateway", "-c", config, "--memory-only", "--http", str(port), code=2).stderr
+    assert f"port {port} cannot be used" in said
+    assert "take another, or 0 for a free one" in said

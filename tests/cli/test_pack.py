@@ -142,7 +142,7 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
             ["q", ".", "-o", "absent/x.md"],
             "absent/x.md cannot be written (No such file or directory)",
         ),
-        (["q", ".", "-o", "circle"], "write to another file with --output"),
+        (["q", ".", "-o", "circle"], "name another file"),
     ],
 )
 def test_wrong_usage_is_named_and_ends_with_2(

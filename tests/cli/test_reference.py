@@ -127,13 +127,14 @@ def test_no_color_leaves_colours_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "Problem: " in plain
 
 
-def test_a_process_ends_quietly_when_its_reader_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", ["context list --store .", "--version"])
+def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / f"query{number}").mkdir()
-    command = [sys.executable, "-c", PROGRAM, "context", "list", "--store", str(tmp_path)]
+    command = [sys.executable, "-c", PROGRAM, *arguments.split()]
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
     os.close(write)
     assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, "")
 

@@ -1,6 +1,7 @@
 """A terminal that shows files, paths and arguments of others: nothing in them drives it."""
 
 import json
+import logging
 import os
 import pty
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.cli.app import app
-from llm_common.cli.terminal import as_inert_json, print_text, safe_text
+from llm_common.cli.terminal import InertLogHandler, as_inert_json, print_text, safe_text
 from tests.folders.tree import PROGRAM, write
 
 CONTROLS = [
@@ -92,6 +93,15 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 65_536)
     except OSError:
         return b""
+
+
+def test_a_warning_of_a_library_is_one_inert_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.makeLogRecord({"msg": "server %s ended", "args": (f"a\n{HOSTILE}",), "levelno": logging.WARNING})
+    InertLogHandler().handle(record)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert "evil" in shown.err
+    assert not set(shown.err) & set(CONTROLS)
 
 
 @pytest.mark.parametrize("command", [["pack", "cookie"], ["demo", "--query", "cookie"]])

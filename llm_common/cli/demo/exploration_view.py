@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_common.cli.demo.exploration import Exploration
-from llm_common.cli.terminal import safe_text
+from llm_common.cli.terminal import safe_text, stdout_console
 
 _MAX_ARG_CHARS = 60
 
@@ -39,7 +39,7 @@ def show(exploration: Exploration, *, store: Path | None) -> None:
         exploration: What to print.
         store: Folder of the stored outputs when they are kept.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = stdout_console()
     _show_head(console, exploration)
     _show_plan(console, exploration)
     _show_pointers(console, exploration)
@@ -47,9 +47,9 @@ def show(exploration: Exploration, *, store: Path | None) -> None:
     console.print(f"\nPacked context, {size}", style="bold")
     console.print(safe_text(exploration.packed or "(nothing was selected)"))
     times = ", ".join(f"{name} {seconds * 1000:,.0f} ms" for name, seconds in exploration.seconds.items())
-    console.print(f"\nTime: {times}", style="dim", markup=False)
+    console.print(f"\nTime: {times}", style="dim")
     if store:
-        console.print(f"Stored outputs: {store}", markup=False)
+        console.print(f"Stored outputs: {store}")
 
 
 def _show_head(console: Console, exploration: Exploration) -> None:
