@@ -19,13 +19,21 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
+from llm_common.cli.demo.five_questions import BUDGET, Agent, ask_questions
+from llm_common.cli.demo.public_data import QUESTIONS
 from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
 from llm_common.core.structured import Attempt, ask
 from llm_common.errors import MalformedReplyError
+from llm_common.selection.lexical_tools import LexicalToolSelector
+from llm_common.trace import read_trace
+from llm_common.trace.lines import ModelCallLine
+from tests.cli.running import check
 
 pytestmark = pytest.mark.llm
 
 TIMEOUT_S = 120
+ROOT = Path(__file__).parents[2]
+KEY = "sk-local-0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 WEATHER = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees", "Cairo": "Clear, 29 degrees"}
 
 
@@ -93,33 +101,77 @@ async def test_a_reply_cut_by_max_tokens_is_recognised(config: LLMConfig) -> Non
     assert attempts[0].usage.completion_tokens == 12
 
 
+def demo(endpoint: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """What `llm-common demo --json` ends with, with the endpoint in its environment and a key that must not show."""
+    timeouts = dict.fromkeys(
+        (
+            "LLM_COMMON_TIMEOUT_S",
+            "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S",
+            "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S",
+        ),
+        str(TIMEOUT_S),
+    )
+    settings = {
+        "PATH": "",
+        "LLM_COMMON_PROVIDER": "local",
+        "LLM_COMMON_BASE_URL": endpoint,
+        "LLM_COMMON_API_KEY": KEY,
+        "LLM_COMMON_MODEL": "smollm2",
+        "LLM_COMMON_TOOL_SELECTION_MODEL": "smollm2",
+        "LLM_COMMON_MAX_TOKENS": "150",
+    }
+    program = [sys.executable, "-c", "from llm_common.cli import main; main()", "demo", *map(str, arguments), "--json"]
+    run = subprocess.run(program, capture_output=True, text=True, check=False, env=settings | timeouts, cwd=ROOT)
+    report("demo", run.stdout[-3000:])
+    assert run.returncode in {0, 1}, run.stderr
+    assert_no_leak(run.stdout, run.stderr)
+    return run
+
+
+def assert_no_leak(*texts: str) -> None:
+    """Fails if a text holds the key, or the place of the model or of this program."""
+    for text in texts:
+        assert KEY not in text
+        assert str(ROOT) not in text
+
+
+def assert_inert_pages(folder: Path) -> None:
+    """Fails unless each question has a page and a trace, and none of them tells too much."""
+    for number in range(1, len(QUESTIONS) + 1):
+        page = (folder / f"{number}.html").read_text(encoding="utf-8")
+        assert page.lower().startswith("<!doctype html>")
+        assert_no_leak(page, (folder / f"{number}.jsonl").read_text(encoding="utf-8"))
+
+
 def test_the_demo_runs_against_the_model_and_says_so(endpoint: str, tmp_path: Path) -> None:
     for name, text in {"escape.py": "def escape(text): ...", "parse.py": "def parse(text): ..."}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    run = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("llm-common")),
-            "demo",
-            str(tmp_path),
-            "--query",
-            "How is text escaped?",
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            "PATH": "",
-            "LLM_COMMON_PROVIDER": "local",
-            "LLM_COMMON_BASE_URL": endpoint,
-            "LLM_COMMON_MODEL": "smollm2",
-            "LLM_COMMON_TOOL_SELECTION_MODEL": "smollm2",
-            "LLM_COMMON_MAX_TOKENS": "150",
-            "LLM_COMMON_TIMEOUT_S": str(TIMEOUT_S),
-            "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S": str(TIMEOUT_S),
-            "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S": str(TIMEOUT_S),
-        },
-    )
-    report("demo", run.stdout[-3000:])
-    assert run.returncode in {0, 1}, run.stderr
+    run = demo(endpoint, tmp_path, "--query", "How is text escaped?")
     assert json.loads(run.stdout)
+
+
+def test_the_demo_ends_each_of_its_questions_with_an_answer_or_a_reason(endpoint: str, tmp_path: Path) -> None:
+    document = json.loads(demo(endpoint, "--output", tmp_path).stdout)
+    check("demo", document)
+    assert [each["question"] for each in document["questions"]] == [each.text for each in QUESTIONS]
+    assert all(each["answer"] or each["problem"] for each in document["questions"])
+    assert_inert_pages(tmp_path)
+
+
+async def test_the_model_reads_no_more_tokens_than_the_budget_shown(config: LLMConfig, tmp_path: Path) -> None:
+    async with OpenAICompatibleClient(config) as client:
+        agent = Agent(LexicalToolSelector(), client, "words choose, the model answers")
+        asked = await ask_questions(
+            QUESTIONS, agent, folder=tmp_path / "pages", work_dir=tmp_path / "work", progress=lambda *_: None
+        )
+    sizes: list[int] = []
+    for each in asked:
+        assert each.trace is not None
+        usages = [line.attempt.usage for line in read_trace(each.trace).of(ModelCallLine)]
+        sizes += (read := [usage.prompt_tokens for usage in usages if usage])
+        report(each.question, (each.tokens_with, read, each.answer or each.problem))
+        assert each.missing == ()
+        assert (each.answer and read) or each.problem  # so small a model may not end in time
+    assert sizes
+    assert max(sizes) <= BUDGET.max_input_tokens
+    assert_inert_pages(tmp_path / "pages")

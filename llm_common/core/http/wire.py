@@ -37,6 +37,7 @@ _TOO_LONG = (
     "context window",
     "prompt is too long",
 )
+_PATH = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
 _STATUS = re.compile(r"[45][0-9]{2}")
 _BAD_REQUEST = frozenset({400, 422})
 _TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
@@ -258,7 +259,7 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
         raise malformed_reply("holds tool calls that are no objects", "bad_tool_calls")
     return LLMResponse(
         **facts
-        | {"id": _text(payload.get("id")) or "", "model": _text(payload.get("model")) or facts["model"]}
+        | {"id": _text(payload.get("id")) or "", "model": _model_name(payload.get("model")) or facts["model"]}
         | {
             "content": content,
             "tool_calls": tool_calls,
@@ -268,6 +269,12 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
             "logprobs": logprobs if isinstance(logprobs, dict) else None,
         }
     )
+
+
+def _model_name(value: object) -> str | None:
+    """The model that a reply names; of a path, as local servers give it, the last part."""
+    name = _text(value)
+    return re.split(r"[/\\]", name)[-1] if name and _PATH.match(name) else name
 
 
 def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:

@@ -8,6 +8,7 @@ import pytest
 import respx
 
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.wire import read_response
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, MessageRole
 from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
 
@@ -207,3 +208,18 @@ async def test_a_proxy_from_the_environment_never_sees_plain_text(
 def test_a_client_shows_no_key() -> None:
     client = OpenAICompatibleClient(CONFIG)
     assert "sk-1" not in f"{client!r}{client.config!r}{client.config}{client.usage!r}"
+
+
+@pytest.mark.parametrize(
+    ("named", "model"),
+    [
+        ("/home/ines/models/small.gguf", "small.gguf"),
+        ("C:\\Users\\ines\\small.gguf", "small.gguf"),
+        ("~/small.gguf", "small.gguf"),
+        ("maker/model:free", "maker/model:free"),
+        ("", "asked"),
+    ],
+)
+def test_a_model_named_by_its_path_does_not_show_where_it_is(named: str, model: str) -> None:
+    reply = {"model": named, "choices": [{"message": {"content": "x"}}]}
+    assert read_response(reply, model="asked").model == model
