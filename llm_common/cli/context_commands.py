@@ -249,10 +249,10 @@ def search(
 def _say_unread(found: "PointerSearch") -> None:
     """Says what was not searched, and how to see why."""
     if found.unreadable:
-        say(f"{found.unreadable:,} pointers cannot be read and were not searched; context verify names them")
+        say(f"Pointers not searched, since they cannot be read: {found.unreadable:,}; context verify names them.")
     if queries := found.unreadable_queries:
         named = ", ".join(queries[:_MAX_NAMED]) + (" …" if len(queries) > _MAX_NAMED else "")
-        say(f"{len(queries):,} queries cannot be read and were not searched: {named}")
+        say(f"Queries not searched, since they cannot be read: {len(queries):,}, {named}.")
 
 
 @context.command()

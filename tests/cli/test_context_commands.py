@@ -151,8 +151,8 @@ def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
     (folder / f"{saved['sales'].pointer_id}.meta.json").write_text('{"half":')
     (store.base_dir / "linked").symlink_to(folder)
     shown = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
-    assert "2 pointers cannot be read and were not searched; context verify names them" in shown
-    assert "1 queries cannot be read and were not searched: linked" in shown
+    assert "Pointers not searched, since they cannot be read: 2; context verify names them" in shown
+    assert "Queries not searched, since they cannot be read: 1, linked." in shown
     document = run_json("context search", "snow sales", *at)
     assert (document["unreadable"], document["unreadable_queries"]) == (1, ["linked"])
     assert [one["pointer"]["tool_name"] for one in document["matches"]] == ["weather_forecast"]
