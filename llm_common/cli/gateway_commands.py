@@ -54,6 +54,15 @@ _Folder = Annotated[
     ),
 ]
 _Globs = list[str] | None
+_Port = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        min=0,
+        max=65_535,
+        help="Serve over HTTP on 127.0.0.1 instead of stdin, and say at which address; 0 takes a free port.",
+    ),
+]
 
 
 @gateway.callback()
@@ -84,15 +93,7 @@ def serve(
         float | None, typer.Option(metavar="SECONDS", min=0.1, help="How long a call may take; else as the host waits.")
     ] = None,
     ttl: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")] = 86_400,
-    http: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            min=0,
-            max=65_535,
-            help="Serve over HTTP on 127.0.0.1 instead of stdin, and say at which address; 0 takes a free port.",
-        ),
-    ] = None,
+    http: _Port = None,
 ) -> None:
     """Serve the tools of MCP servers, with large results behind previews that can be read in parts.
 
@@ -175,7 +176,7 @@ def _configured(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     with _extra():
         from llm_common.mcp.gateway_config import GatewayConfig
     if paths is None:
-        raise ConfigError("name the file with your servers: --config FILE", variable="config")
+        raise ConfigError("no servers are named; give their file with --config FILE", variable="config")
     return GatewayConfig.from_files(*paths, **settings)
 
 

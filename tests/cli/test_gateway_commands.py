@@ -27,7 +27,7 @@ def test_help_is_at_hand(command: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "name the file with your servers: --config FILE"),
+        (None, "give their file with --config FILE"),
         ("{", "is not JSON"),
         ('{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}', "variable NOT_SET_ANYWHERE, which is not set"),
     ],

@@ -77,6 +77,7 @@ def test_words_deep_in_a_result_are_found_when_asked_for(store: ContextPointerSt
         assert store.find(words, query_id="deep").matches == ()
         found = store.find(words, query_id="deep", in_results=True)
         assert [one.pointer for one in found.matches] == [saved]
+        assert store.find("1471", query_id="deep", in_results=True).matches == ()
 
 
 def word(number: int) -> str:

@@ -1,5 +1,6 @@
 """`llm-common demo`: real runs, in process and as a process."""
 
+import asyncio
 import json
 import os
 import re
@@ -19,6 +20,8 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.cli.app import app
+from llm_common.cli.demo.exploration import CallRecord, explore
+from llm_common.cli.demo.exploration_view import show
 from tests.cli.running import check
 from tests.folders.tree import PROGRAM
 
@@ -131,6 +134,19 @@ def test_what_files_hold_cannot_drive_the_terminal(tmp_path: Path) -> None:
     shown = run(folder, "--query", "escape markup")
     assert "[bold]markup[/bold]" in shown
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+
+
+def test_the_error_of_a_call_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    store = tmp_path / "store"
+    explored = asyncio.run(
+        explore(tmp_path / "folder", question="", budget_chars=0, store_dir=store, progress=lambda *_: None)
+    )
+    failed = CallRecord(explored.plan.tasks[0].id, "grep", {}, None, "no \x1b]0;title\x07 \x9b2J\u202e file")
+    show(explored.model_copy(update={"calls": (failed,)}), store=None)
+    shown = capsys.readouterr().out
+    assert "failed: no " in shown
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown)
 
 
 @pytest.mark.parametrize(
