@@ -150,3 +150,12 @@ def test_extras_are_told_with_their_versions() -> None:
     extras = {row["package"]: (row["extra"], row["version"]) for row in run_json("doctor")["extras"]}
     assert extras["typer"] == ("cli", metadata.version("typer"))
     assert "all" not in {extra for extra, _ in extras.values()}
+
+
+def test_a_store_that_is_no_folder_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "file"))
+    document = run_json("doctor", "--offline", code=1)
+    assert document["store"]["exists"] is False
+    assert document["problems"] == [f"The store: {document['store']['problem']}"]
+    assert "is no folder; name another in LLM_COMMON_POINTER_STORE_DIR" in document["problems"][0]

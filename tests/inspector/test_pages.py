@@ -87,6 +87,7 @@ async def test_long_lists_come_in_pages_of_fifty(client: TestClient, store: File
     assert "Page 2 of 2" in second
     found = client.get("/search?words=late+parc&page=2").text
     assert "60 outputs hold" in found
+    assert "llm-common context search &#x27;late parc&#x27; --in results --store" in found
     assert found.count("class=id") == 10
 
 
