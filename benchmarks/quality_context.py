@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
 import statistics
 import sys
 import time
@@ -42,9 +43,8 @@ from llm_common.context.spec_scoring import SpecStrategy
 from llm_common.core.tokens import ExactCounter
 from llm_common.errors import ConfigError
 from llm_common.pointers.pointer import describe_result
-from llm_common.ranking import LexicalIndex
 from llm_common.ranking.embeddings import StaticVectors
-from llm_common.ranking.lexical import STOP_WORDS
+from llm_common.ranking.lexical import STOP_WORDS, query_terms, split_identifiers
 
 BUDGET_TOKENS = 1_000
 GAPS = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")
@@ -68,8 +68,9 @@ def keyword_overlap(query: str, items: Items) -> list[str]:
 
 
 def stemmed_bm25(query: str, items: Items) -> list[str]:
-    index = _index(tuple(items))
-    return _best_then_newest({hit.key: hit.score for hit in index.search(query, limit=len(items))}, items)
+    words = " OR ".join(f'"{term}"' for term in query_terms(query))
+    found = _index(tuple(items)).execute("SELECT id, -bm25(texts) FROM texts WHERE texts MATCH ?", (words or '""',))
+    return _best_then_newest(dict(found), items)
 
 
 def by_strategy(strategy: MeasuredStrategy | SpecStrategy) -> Order:
@@ -111,9 +112,12 @@ def _best_then_newest(scores: dict[str, float], items: Items) -> list[str]:
 
 
 @cache
-def _index(items: Items) -> LexicalIndex:
-    index = LexicalIndex({"text": 1})
-    index.add_many((item_id, {"text": text}) for item_id, text in items)
+def _index(items: Items) -> sqlite3.Connection:
+    index = sqlite3.connect(":memory:")
+    index.execute("CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, words, tokenize = 'porter unicode61')")
+    index.executemany(
+        "INSERT INTO texts VALUES (?, ?)", ((item_id, split_identifiers(text)) for item_id, text in items)
+    )
     return index
 
 

@@ -9,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from llm_common.errors import ConfigError
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
 from llm_common.folders.file_listing import ListedFile
 from llm_common.folders.symbols import defined_names
-from llm_common.ranking.lexical import STOP_WORDS, Hit, fts5_is_missing, split_identifiers
+from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, transaction
 
 ProgressCallback = Callable[[str, int, int], object]
@@ -98,7 +99,9 @@ class TreeIndex:
         except sqlite3.OperationalError as exc:
             self.close()
             if "fts5" in str(exc):
-                raise fts5_is_missing() from exc
+                version = sqlite3.sqlite_version
+                reason = f"SQLite {version} has no FTS5; use a Python whose SQLite has it"
+                raise ConfigError(reason, variable="sqlite3", value=version) from exc
             raise
 
     def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback) -> list[str]:

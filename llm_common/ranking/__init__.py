@@ -5,7 +5,6 @@ from llm_common.ranking.fusion import max_normalised, reciprocal_rank_fusion, we
 from llm_common.ranking.lexical import (
     MAX_QUERY_TERMS,
     Hit,
-    LexicalIndex,
     best_first,
     query_terms,
     split_identifiers,
@@ -17,7 +16,6 @@ __all__ = [
     "MAX_QUERY_TERMS",
     "Embedder",
     "Hit",
-    "LexicalIndex",
     "StaticVectors",
     "StreamedScan",
     "TermScanner",

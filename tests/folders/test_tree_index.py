@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.errors import StoreError
+from llm_common.errors import ConfigError, StoreError
 from llm_common.folders.tree_index import TreeIndex
 from tests.folders.tree import listed, write
 
@@ -162,6 +163,18 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
     assert [process.communicate(timeout=60)[0].strip() for process in running] == [str(files)] * processes
     with TreeIndex(tmp_path / "shared.sqlite") as index:
         assert len(index.search("shared")) == files
+
+
+def test_a_sqlite_without_fts5_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutFts5(sqlite3.Connection):
+        def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
+            raise sqlite3.OperationalError("no such module: fts5")
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=WithoutFts5))
+    with pytest.raises(ConfigError, match="no FTS5") as caught:
+        TreeIndex(None)
+    assert caught.value.value == sqlite3.sqlite_version
 
 
 def test_what_is_no_index_raises(tmp_path: Path) -> None:

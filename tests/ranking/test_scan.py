@@ -28,6 +28,10 @@ def scores(request: str, *texts: str) -> list[float]:
         ("ｗｉｄｇｅｔ", "a widget", "a gadget"),
         ("天気予報", "明日の天気", "明日の会議"),
         ("прогноз", "Прогноз погоды", "Новости дня"),
+        ("café", "cafe\u0301 noir", "coffee"),
+        ("서울 날씨를 알려줘", "서울 여행", "부산 여행"),
+        ("getUserName", "get_user_name", "delete_file"),
+        ("get__user__name", "GetUserName", "delete file"),
     ],
 )
 def test_a_word_finds_its_forms_and_no_stranger(asked: str, found: str, missed: str) -> None:
@@ -66,6 +70,31 @@ def test_a_part_of_a_request_is_not_drowned_by_the_words_of_another() -> None:
 def test_nothing_to_look_up_scores_nothing(request_text: str) -> None:
     assert scores(request_text, "one text", "") == [0.0, 0.0]
     assert scores(request_text) == []
+
+
+HOSTILE = [
+    '"',
+    '"unclosed',
+    'alpha"beta',
+    "NEAR(alpha beta, 2)",
+    "-alpha",
+    "(alpha",
+    "alpha AND NOT beta",
+    "alpha\0beta",
+]
+HOSTILE += ["'; DROP TABLE texts; --", "alpha\ud800", "\u202ealpha", "[a-z]+", "a" * 100_000, "alpha " * 10_000]
+
+
+@pytest.mark.parametrize("request_text", HOSTILE)
+def test_a_request_has_no_syntax(request_text: str) -> None:
+    found = scores(request_text, "alpha", "beta", "gamma")
+    assert [score > 0 for score in found] == ["alpha" in request_text, "beta" in request_text, False]
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_any_text_may_be_asked_and_searched(asked: str, text: str) -> None:
+    assert all(0 <= score <= 1 for score in scores(asked, text, "rain"))
 
 
 def test_stems_are_words_once_each() -> None:

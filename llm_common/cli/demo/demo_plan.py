@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llm_common.cli.demo.workspace import Workspace, split_passages, word_beginnings
 from llm_common.folders.candidates import readme_rank
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
-from llm_common.ranking.lexical import LexicalIndex, query_terms
+from llm_common.ranking import Hit, best_first, folded, query_terms, scan
 
 _READ_FILES = 4
 _SEARCHED_WORDS = 8
@@ -54,16 +54,12 @@ def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[
     their passages gives its file `1 / (5 + rank)`, so that several good passages count for more than one.
     """
     texts = _searched(workspace, word_beginnings(question)[:_RANKED_WORDS])
-    with LexicalIndex({"path": 2.0, "text": 1.0}) as index:
-        index.add_many(
-            (f"{path}:{number}", {"path": path, "text": passage.text})
-            for path, text in texts.items()
-            for number, passage in enumerate(split_passages(text))
-        )
-        hits = index.search(question, limit=_RANKED_PASSAGES)
+    passages = [(path, passage.text) for path, text in texts.items() for passage in split_passages(text)]
+    matches = scan(question, [(folded(path), folded(text)) for path, text in passages], weights=(2.0, 1.0))
+    found = best_first(Hit(path, match) for (path, _), match in zip(passages, matches, strict=True) if match)
     scores: defaultdict[str, float] = defaultdict(float)
-    for rank, hit in enumerate(hits):
-        scores[hit.key.rpartition(":")[0]] += 1 / (5 + rank)
+    for rank, hit in enumerate(found[:_RANKED_PASSAGES]):
+        scores[hit.key] += 1 / (5 + rank)
     ranked = sorted(scores, key=lambda path: (-scores[path], path))
     return (ranked or sorted(workspace.paths, key=lambda path: (readme_rank(path), path)))[:limit]
 

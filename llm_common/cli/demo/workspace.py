@@ -9,8 +9,7 @@ from typing import NamedTuple
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import is_binary, is_hidden, usually_holds_secrets
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
-from llm_common.ranking.lexical import LexicalIndex, query_terms
-from llm_common.ranking.scan import stem
+from llm_common.ranking import folded, query_terms, scan, stem
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
@@ -206,10 +205,9 @@ def nearest_passages(text: str, question: str, *, max_chars: int) -> list[Passag
         max_chars: Limit for the sum of their characters; only the best passage may exceed it.
     """
     passages = split_passages(text)
-    with LexicalIndex({"text": 1.0}) as index:
-        index.add_many((str(place), {"text": passage.text}) for place, passage in enumerate(passages))
-        hits = index.search(question, limit=len(passages)) if passages else []
-    ranked = [passages[int(hit.key)] for hit in hits] or passages[:1]
+    matches = scan(question, [(folded(passage.text),) for passage in passages], weights=(1.0,))
+    found = sorted(zip(passages, matches, strict=True), key=lambda each: -each[1])
+    ranked = [passage for passage, match in found if match] or passages[:1]
     chosen: list[Passage] = []
     chars_left = max_chars
     for passage in ranked:

@@ -16,7 +16,7 @@ from tests.context import test_request, test_scoring
 from tests.context.packing import test_packer
 from tests.core import test_extraction
 from tests.pointers import test_format
-from tests.ranking import test_fusion, test_lexical, test_scan
+from tests.ranking import test_fusion, test_scan
 from tests.redaction import test_redactor
 from tests.text import test_fence
 
@@ -31,7 +31,7 @@ LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
     (PACKER_ORDER, {"self": test_packer.TestDeterminism()}),
     (test_fusion.test_the_order_of_the_rankings_never_matters, {}),
     (test_scan.test_the_order_of_the_texts_never_matters_s1_11, {}),
-    (test_lexical.test_the_order_of_insertion_never_matters_and_ties_go_by_key, {}),
+    (test_scan.test_any_text_may_be_asked_and_searched, {}),
     (test_extraction.test_a_proper_prefix_of_an_object_is_never_a_value_f_087, {}),
     (test_extraction.test_any_text_gives_a_json_value_or_a_malformed_reply_error, {}),
     (test_redactor.test_a_named_secret_is_redacted_after_any_noise, {}),
