@@ -130,7 +130,7 @@ def test_what_is_no_store_is_refused_with_what_to_pass_u_b17(wrong: Any) -> None
 
 def test_without_posix_the_hint_names_a_store_that_works() -> None:
     program = """
-import asyncio, sys
+import asyncio, importlib.metadata, sys  # Python's own modules must not believe in Windows
 from llm_common.agents import ToolContextManager  # and with it what others wrote
 for name in [name for name in sys.modules if name.startswith("llm_common")]:
     del sys.modules[name]
