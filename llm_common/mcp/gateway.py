@@ -9,10 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import mcp_types as types
-from mcp import MCPError
 from mcp.server import NotificationOptions, Server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp.shared.subscriptions import event_from_wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
@@ -41,7 +38,6 @@ class Gateway:
         self._config = config
         self._sessions: dict[str, HostSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._bus = InMemorySubscriptionBus()
         self.store: Final = store_of(config)
         self.figures: Final = Figures()
         self.server: Final = _GatewayServer(
@@ -54,8 +50,11 @@ class Gateway:
             on_list_resource_templates=self._of_session(lambda session, _, __: session.lists.templates()),
             on_read_resource=self._of_session(lambda session, params, host: session.lists.read(params, host)),
             on_list_prompts=self._of_session(lambda session, _, __: session.lists.prompts()),
+            on_subscribe_resource=self._of_session(lambda session, params, _: session.lists.subscribe(params)),
+            on_unsubscribe_resource=self._of_session(lambda session, params, _: session.lists.unsubscribe(params)),
             on_get_prompt=self._of_session(lambda session, params, host: session.lists.prompt(params, host)),
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_completion=self._of_session(lambda session, params, host: session.lists.complete(params, host)),
+            on_subscriptions_listen=self._of_session(HostSession.listen),
         )
         self.server.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._on_initialized
@@ -84,42 +83,32 @@ class Gateway:
         if session is None:
             self._close_idle()
             session = self._sessions[key] = HostSession(
-                self._config,
-                abilities=HostAbilities.of(host),
-                store=self.store,
-                notify=self._notify,
-                figures=self.figures,
+                self._config, abilities=HostAbilities.of(host), store=self.store, figures=self.figures
             )
-        session.seen(host)
         return session
 
     def _close_idle(self) -> None:
-        oldest = sorted(self._sessions, key=lambda key: self._sessions[key].last_used)
-        now = time.monotonic()
-        for number, key in enumerate(oldest):
-            too_many = len(oldest) - number >= _MAX_SESSIONS
-            if too_many or now - self._sessions[key].last_used > _IDLE_S:
+        idle = [key for key, session in self._sessions.items() if not session.running]
+        now, too_many = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
+        for number, key in enumerate(sorted(idle, key=lambda key: self._sessions[key].last_used)):
+            if number < too_many or now - self._sessions[key].last_used > _IDLE_S:
                 closing = asyncio.create_task(self._sessions.pop(key).close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
 
-    async def _notify(self, host: HostContext, message: types.ServerNotification) -> None:
-        if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            with suppress(MCPError):
-                await host.session.send_notification(message)
-        elif event := event_from_wire(message.method, None):
-            await self._bus.publish(event)
-
     async def _on_initialized(self, host: HostContext, _: types.NotificationParams) -> None:
         session = self.session_of(host)
-        if not self._config.lazy:
-            await session.listing()
+        with session.serving(host):
+            if not self._config.lazy:
+                await session.listing()
 
     def _of_session(self, answer: _Answer) -> Any:
         """A handler of the server, which answers for the session of the host that asks."""
 
         async def handle(host: HostContext, params: Any) -> Any:
-            return await answer(self.session_of(host), params, host)
+            session = self.session_of(host)
+            with session.serving(host):
+                return await answer(session, params, host)
 
         return handle
 

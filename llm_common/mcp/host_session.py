@@ -3,13 +3,17 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Final
 
+import anyio
 import mcp_types as types
 from mcp import ClientSession, MCPError
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import event_from_wire
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from llm_common._threads import in_thread
@@ -29,6 +33,7 @@ _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
 _ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}
 _OWN_META: Final = "llm-common/"
 _MAX_WAITING: Final = 100
+_UNWATCH_WAIT_S: Final = 1.0
 _MAX_TITLE_CHARS: Final = 200
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _INTENT: Final = {"type": "string", "description": "What you want from the result."}
@@ -58,7 +63,6 @@ _CALL_TOOL: Final = types.Tool(
     meta=_ALWAYS_LOADED,
 )
 
-Notifies = Callable[[HostContext, types.ServerNotification], Awaitable[None]]
 CallResult = types.CallToolResult | types.InputRequiredResult
 
 
@@ -69,7 +73,6 @@ class HostSession:
         config: Servers, rules and limits.
         abilities: What the host can do.
         store: Where its results go.
-        notify: Tells the host of a change.
         figures: Counts what is done.
         counter: Counts tokens; None takes the upper bound.
     """
@@ -80,12 +83,10 @@ class HostSession:
         *,
         abilities: HostAbilities,
         store: ContextPointerStore,
-        notify: Notifies | None = None,
         figures: Figures | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._config = config
-        self._notify = notify
         self._counter = counter or DefaultCounter()
         self.desk: Final = ResultDesk(config, store, figures=figures, counter=self._counter)
         self.connections: Final = {
@@ -106,12 +107,22 @@ class HostSession:
         self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
         self._found: frozenset[str] = frozenset()
         self._host: HostContext | None = None
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self.running = 0
+        """Requests of the host that are not answered yet."""
         self.last_used: float = time.monotonic()
 
-    def seen(self, host: HostContext) -> None:
-        """Notes the host's newest request: changes are announced over its connection."""
+    @contextmanager
+    def serving(self, host: HostContext) -> Iterator[None]:
+        """Counts a request of the host in the block; changes are announced over the connection of the newest."""
         self._host = host
-        self.last_used = time.monotonic()
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self.last_used = time.monotonic()
 
     async def listing(self) -> ToolListing:
         """The tools of all servers that are there; waits for those that start, within the configured time."""
@@ -350,8 +361,23 @@ class HostSession:
             self._telling = telling  # a task that nobody holds may be collected
 
     async def _tell(self, message: types.ServerNotification) -> None:
-        if self._host is not None and self._notify is not None:
-            await self._notify(self._host, message)
+        host = self._host
+        if host is None:
+            return
+        if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await host.session.send_notification(message)
+        elif event := event_from_wire(message.method, message.model_dump(mode="json").get("params")):
+            await self._bus.publish(event)
+
+    async def listen(self, params: types.SubscriptionsListenRequestParams, host: HostContext) -> Any:
+        """Tells a host of the present era what changes, until it ends the request."""
+        uris, watcher = params.notifications.resource_subscriptions or (), object()
+        try:  # one that no server can watch never changes, as the protocol has it
+            await asyncio.gather(*(self.lists.watch(uri, watcher) for uri in uris), return_exceptions=True)
+            return await self._listen(host, params)
+        finally:
+            with anyio.move_on_after(_UNWATCH_WAIT_S, shield=True):
+                await self.lists.unwatch(watcher)
 
 
 def _passed_on(host: HostContext | None) -> Any:

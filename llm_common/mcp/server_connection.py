@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeVar
 import mcp_types as types
 from mcp import Client, ClientSession, MCPError
 from mcp.client import ClientRequestContext
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import event_to_notification
@@ -18,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from llm_common import __version__
-from llm_common.errors import ServerDownError, ToolFailedError
+from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 from llm_common.mcp.gateway_config import ServerConfig
 from llm_common.mcp.server_transport import Wire, streams_of
 
@@ -41,8 +42,10 @@ _PASSED_ON: Final = (
     types.LoggingMessageNotification,
     types.ToolListChangedNotification,
     types.ResourceListChangedNotification,
+    types.ResourceUpdatedNotification,
     types.PromptListChangedNotification,
 )
+_ALL_LISTS: Final = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +72,15 @@ class ServerConnection:
     """A server's process or address, and the requests between it and a host.
 
     Any number of requests may run at once. A server that ends is started again by the next request, after a wait that
-    doubles from one second to a minute while it keeps failing; until then requests fail at once.
+    doubles from one second to a minute while it keeps failing; until then requests fail at once. A server that was
+    started again may have other tools, so it counts as one that has changed its list.
 
     Args:
         name: The server's name.
         config: How it is started or reached.
         abilities: What its host can do.
         start_timeout_s: Seconds that it has to start.
-        on_notification: Told of the changes of its lists and of its log.
+        on_notification: Told of the changes of its lists and of watched resources, and of its log.
     """
 
     def __init__(
@@ -99,17 +103,19 @@ class ServerConnection:
         """What is known of its stream, since its last start."""
         self._starting = asyncio.Lock()
         self._hosts: dict[object, HostContext] = {}
+        self._watchers: dict[str, set[object]] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
         self._questions = 0
         self._failures = 0
         self._retry_at = 0.0
         self._problem = ""
-        self._noted = False
+        self._noted = self._closed = self._has_run = False
 
     async def client(self) -> Client:
         """The server's client; starts the server if it does not run.
 
         Raises:
-            ServerDownError: It does not start, or is not to be started yet.
+            ServerDownError: It does not start, or is not to be started yet or any more.
         """
         async with self._starting:
             if self._ready is None or self.wire.ended.is_set():
@@ -117,6 +123,8 @@ class ServerConnection:
                 if wait_s > 0:
                     raise self._down(f"{self._problem}; it is started again in {wait_s:.0f} s")
                 await self._finish()
+                if self._closed:
+                    raise self._down("the gateway ends")
                 self.wire, self._noted = Wire(), False
                 self._ready = asyncio.get_running_loop().create_future()
                 self._task = asyncio.create_task(self._run(self._ready, self.wire))
@@ -155,9 +163,59 @@ class ServerConnection:
         self._failures = 0
         return answer
 
+    async def watch(self, uri: str, watcher: object) -> None:
+        """Has the server tell when a resource changes, also after it was started again.
+
+        Args:
+            uri: The resource.
+            watcher: Who wants to know; the server is told of the first one, and once the last one is gone.
+
+        Raises:
+            ToolError: The server is not there.
+            MCPError: It refused.
+        """
+        client = await self.client()
+        watchers = self._watchers.setdefault(uri, set())
+        watchers.add(watcher)
+        if len(watchers) == 1:
+            try:
+                await self._begin_watching(client, uri)
+            except BaseException:
+                self._watchers.pop(uri, None)
+                raise
+
+    async def unwatch(self, watcher: object, uri: str | None = None) -> None:
+        """Ends what a watcher wanted to know: of one resource, or of all."""
+        for each in [*self._watchers] if uri is None else [uri]:
+            watchers = self._watchers.get(each, set())
+            if watcher not in watchers:
+                continue
+            watchers.discard(watcher)
+            if watchers:
+                continue
+            del self._watchers[each]
+            if following := self._following.pop(each, None):
+                following.cancel()
+            elif not self.wire.ended.is_set():
+                request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=each))
+                with suppress(ToolError, MCPError):
+                    await self.use(lambda session, request=request: session.send_request(request, types.EmptyResult))  # type: ignore[misc]
+
+    async def _begin_watching(self, client: Client, uri: str) -> None:
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+            await self.use(lambda session: session.send_request(request, types.EmptyResult))
+            return
+        told = asyncio.Event()
+        self._following[uri] = asyncio.create_task(self._follow(client, told, resource_subscriptions=[uri]))
+        await told.wait()
+
     async def close(self) -> None:
-        """Ends the server."""
+        """Ends the server for good, also one that is just being started."""
+        self._closed = True
         self.wire.ended.set()
+        if self._task is not None and self._ready is not None and not self._ready.done():
+            self._task.cancel()
         await self._finish()
 
     async def _finish(self) -> None:
@@ -195,7 +253,7 @@ class ServerConnection:
                 timer.cancel()
                 wire.version = client.protocol_version
                 ready.set_result(client)
-                await self._listen(client, wire.ended)
+                await self._listen(client, wire.ended, again=self._has_run)
         except Exception as exc:  # noqa: BLE001 - starting a server fails in any way
             what = wire.reason if wire.ended.is_set() else _first(exc)
             problem = f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({what})"
@@ -208,25 +266,46 @@ class ServerConnection:
                 ready.set_exception(self._down(problem))
                 ready.exception()  # nobody may be waiting any more
 
-    async def _listen(self, client: Client, ended: asyncio.Event) -> None:
-        """Waits for the end; passes on the changes that a server of the present era tells only whoever listens."""
-        capabilities = client.server_capabilities
-        changes = capabilities.tools and capabilities.tools.list_changed
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not changes:
-            await ended.wait()
-            return
-
-        async def pass_on() -> None:
-            with suppress(MCPError, RuntimeError):
-                async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
-                    async for event in events:
-                        await self._on_notification(self.name, event_to_notification(event, {}))
-
-        listening = asyncio.create_task(pass_on())
+    async def _listen(self, client: Client, ended: asyncio.Event, *, again: bool) -> None:
+        """Waits for the end; meanwhile a server of the present era tells its changes only to those who listen."""
+        self._has_run = True
+        self._following = {}
+        listening = asyncio.create_task(self._catch_up(client, again=again))
         try:
             await ended.wait()
         finally:
-            listening.cancel()
+            for task in (listening, *self._following.values()):
+                task.cancel()
+
+    async def _catch_up(self, client: Client, *, again: bool) -> None:
+        """Asks for changes of lists and of the resources that were watched before the server was started again."""
+        able = client.server_capabilities
+        changes = any(part and part.list_changed for part in (able.tools, able.prompts, able.resources))
+        if changes and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._following[""] = asyncio.create_task(self._follow(client, asyncio.Event(), **_ALL_LISTS))
+        if again:
+            await self._on_notification(self.name, types.ToolListChangedNotification())
+        for uri in [*self._watchers]:
+            with suppress(ToolError, MCPError):
+                await self._begin_watching(client, uri)
+
+    async def _follow(self, client: Client, told: asyncio.Event, **what: Any) -> None:
+        """Passes on changes, and asks for them again when the server or a proxy ends the stream."""
+        wait_s = _MIN_WAIT_S
+        try:
+            while True:
+                with suppress(SubscriptionLost):
+                    async with client.listen(**what) as events:
+                        told.set()
+                        async for event in events:
+                            wait_s = _MIN_WAIT_S
+                            await self._on_notification(self.name, event_to_notification(event, {}))
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, _MAX_WAIT_S)
+        except MCPError:
+            _log.info("server %s does not tell its changes", self.name)
+        finally:
+            told.set()
 
     def _connected(self, wire: Wire) -> Client:
         able = self._abilities.capabilities

@@ -1,4 +1,4 @@
-"""`ServerLists`: what all servers list, page by page: tools, and resources and prompts with the way to them."""
+"""`ServerLists`: what all servers list, page by page, and the way to what a host asks of it."""
 
 import asyncio
 from collections import Counter
@@ -97,13 +97,13 @@ class ServerLists:
         self._connections = connections
         self._wait_s = wait_s
         self._resources: dict[str, str] = {}
+        self._templates: dict[str, str] = {}
         self._prompts: dict[str, tuple[str, str]] = {}
 
     async def resources(self) -> types.ListResourcesResult:
         """Every resource."""
         found = await self._of_all("resources", lambda session, params: session.list_resources(params=params))
-        for server, resource in reversed(found):
-            self._resources[str(resource.uri)] = server
+        self._resources = {str(resource.uri): server for server, resource in reversed(found)}
         return types.ListResourcesResult(resources=[resource for _, resource in found])
 
     async def templates(self) -> types.ListResourceTemplatesResult:
@@ -111,6 +111,7 @@ class ServerLists:
         found = await self._of_all(
             "resource_templates", lambda session, params: session.list_resource_templates(params=params)
         )
+        self._templates = {template.uri_template: server for server, template in reversed(found)}
         return types.ListResourceTemplatesResult(resource_templates=[template for _, template in found])
 
     async def prompts(self) -> types.ListPromptsResult:
@@ -129,10 +130,9 @@ class ServerLists:
             MCPError: No server has it.
         """
         known = self._resources.get(str(params.uri))
-        servers = list(self._connections) if known is None else [known]
         request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
-        for server in servers:
+        for server in self._connections if known is None else [known]:
             try:
                 async with asyncio.timeout(self._wait_s if known is None else None):
                     return await self._connections[server].use(
@@ -152,11 +152,7 @@ class ServerLists:
         Raises:
             MCPError: No server has it, or it refuses.
         """
-        if params.name not in self._prompts:
-            await self.prompts()
-        if params.name not in self._prompts:
-            raise MCPError(types.INVALID_PARAMS, "no server has this prompt")
-        server, name = self._prompts[params.name]
+        server, name = await self._prompt_place(params.name)
         request = types.GetPromptRequest(params=params.model_copy(update={"name": name, "meta": None}))
         try:
             return await self._connections[server].use(
@@ -164,6 +160,81 @@ class ServerLists:
             )
         except ToolError as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
+
+    async def _prompt_place(self, shown: str) -> tuple[str, str]:
+        if shown not in self._prompts:
+            await self.prompts()
+        if shown not in self._prompts:
+            raise MCPError(types.INVALID_PARAMS, "no server has this prompt")
+        return self._prompts[shown]
+
+    async def complete(self, params: types.CompleteRequestParams, host: HostContext) -> types.CompleteResult:
+        """How an argument of a prompt or of a template of resources may go on; nothing if its server does not say.
+
+        Raises:
+            MCPError: No server has that prompt or template, or it refuses.
+        """
+        ref = params.ref
+        if isinstance(ref, types.PromptReference):
+            server, name = await self._prompt_place(ref.name)
+            ref = ref.model_copy(update={"name": name})
+        else:
+            if ref.uri not in self._templates:
+                await self.templates()
+            if ref.uri not in self._templates:
+                raise MCPError(types.INVALID_PARAMS, "no server has this template")
+            server = self._templates[ref.uri]
+        request = types.CompleteRequest(params=params.model_copy(update={"ref": ref, "meta": None}))
+        connection = self._connections[server]
+        try:
+            if (await connection.client()).server_capabilities.completions is None:
+                return types.CompleteResult(completion=types.Completion(values=[]))
+            return await connection.use(lambda session: session.send_request(request, types.CompleteResult), host=host)
+        except ToolError as exc:
+            raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
+
+    async def subscribe(self, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        """Has a host of the older era told when a resource changes.
+
+        Raises:
+            MCPError: No server can tell.
+        """
+        await self.watch(str(params.uri), self)
+        return types.EmptyResult()
+
+    async def unsubscribe(self, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        """Ends what `subscribe` began."""
+        await self.unwatch(self, str(params.uri))
+        return types.EmptyResult()
+
+    async def watch(self, uri: str, watcher: object) -> None:
+        """Has the server of a resource tell its changes; for one that no server lists, each that can.
+
+        Raises:
+            MCPError: No server can tell.
+        """
+        if uri not in self._resources:
+            await self.resources()
+        known = self._resources.get(uri)
+        error = MCPError(types.INVALID_PARAMS, "no server tells changes of this resource")
+        is_watched = False
+        for connection in self._connections.values() if known is None else [self._connections[known]]:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    able = (await connection.client()).server_capabilities.resources
+                    if able and able.subscribe:
+                        await connection.watch(uri, watcher)
+                        is_watched = True
+            except MCPError as exc:
+                error = exc
+            except (ToolError, TimeoutError):
+                continue
+        if not is_watched:
+            raise error
+
+    async def unwatch(self, watcher: object, uri: str | None = None) -> None:
+        """Ends what a watcher wanted to know: of one resource, or of all."""
+        await asyncio.gather(*(connection.unwatch(watcher, uri) for connection in self._connections.values()))
 
     async def _of_all(self, field: str, fetch: _Fetch) -> list[tuple[str, Any]]:
         async def of(connection: ServerConnection) -> Iterable[tuple[str, Any]]:

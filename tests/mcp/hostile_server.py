@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 CASE = sys.argv[1] if len(sys.argv) > 1 else ""
+WATCHED: set[str] = set()
 PLAIN: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 out = sys.stdout.buffer
 
@@ -38,6 +39,13 @@ def nested(depth: int, inner: str) -> str:
     return '{"properties":{"a":' * depth + inner + "}}" * depth
 
 
+def change(id_: int, uri: str) -> None:
+    """Tells that a resource changed, if somebody watches it; says what is watched."""
+    if uri in WATCHED:
+        notify("notifications/resources/updated", uri=uri)
+    say(id=id_, result=text_of(f"{os.getpid()} {sorted(WATCHED)}"))
+
+
 def flood(count: int, send: Callable[[int], object], id_: int) -> None:
     for number in range(count):
         send(number)
@@ -54,6 +62,7 @@ def log(_: int) -> None:
 
 OK = tool("ok")
 TOOLS: dict[str, list[Any]] = {
+    "resources that change": [tool("change")],
     "control characters in a name": [OK, tool("a\x1b[31m\nb\u202e")],
     "an unusable tool with control characters": [OK, tool("a\x1b[31m\nb\u202e", "none")],
     "an empty name": [OK, tool("")],
@@ -177,9 +186,22 @@ def begin(id_: int, params: dict[str, Any]) -> None:
         case "an end that is refused":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
     info = {"name": "hostile", "version": "1"}
-    capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}, "resources": {}, "prompts": {}}
+    capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}, "prompts": {}}
+    capabilities["resources"] = {"subscribe": True}
     version = params["protocolVersion"]
     say(id=id_, result={"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
+
+
+def call(id_: int, name: str, arguments: dict[str, Any]) -> None:
+    if CASE in CALLS:
+        CALLS[CASE](id_)
+    elif CASE == "resources that change":
+        change(id_, arguments["text"])
+    elif CASE == "no reading any more":
+        say(id=id_, result=text_of("reads no more"))
+        time.sleep(60)
+    else:
+        say(id=id_, result=text_of(f"{name} of {os.getpid()} with {list(arguments)}"))
 
 
 def main() -> None:
@@ -191,15 +213,13 @@ def main() -> None:
                 begin(id_, params)
             case "tools/list":
                 list_tools(id_, params.get("cursor", ""))
-            case "tools/call" if CASE in CALLS:
-                CALLS[CASE](id_)
-            case "tools/call" if CASE == "no reading any more":
-                say(id=id_, result=text_of("reads no more"))
-                time.sleep(60)
             case "tools/call":
-                say(id=id_, result=text_of(f"{params['name']} of {os.getpid()} with {list(params['arguments'])}"))
+                call(id_, params["name"], params["arguments"])
             case "resources/list" | "prompts/list" as method:
                 say(id=id_, result=LISTS[method])
+            case "resources/subscribe" | "resources/unsubscribe" as method:
+                (WATCHED.add if method.endswith("/subscribe") else WATCHED.discard)(params["uri"])
+                say(id=id_, result={})
             case method if method and id_ is not None:
                 say(id=id_, error={"code": -32_601, "message": "no such method"})
     if CASE == "an end that is refused":

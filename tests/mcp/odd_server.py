@@ -11,12 +11,17 @@ import anyio
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.types import (
     CallToolResult,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
     EmbeddedResource,
     InputRequiredResult,
+    PromptReference,
     ResourceLink,
+    ResourceTemplateReference,
     TextContent,
     TextResourceContents,
     ToolAnnotations,
@@ -195,6 +200,29 @@ def greeting() -> str:
     return "hello"
 
 
+@server.resource("odd://about/{subject}")
+def about(subject: str) -> str:
+    """What is known of a subject."""
+    return f"all about {subject}"
+
+
+@server.tool()
+async def change_resource(uri: str, context: Context[Any, Any]) -> str:
+    """Says that a resource changed."""
+    await context.notify_resource_updated(uri)
+    return "changed"
+
+
+@server.completion()  # type: ignore[no-untyped-call, untyped-decorator]
+async def complete(
+    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
+) -> Completion | None:
+    """Subjects that begin so, after what was chosen before."""
+    kind = ref.name if isinstance(ref, PromptReference) else ref.uri
+    chosen = (context.arguments if context else None) or {}
+    return Completion(values=[f"{argument.value}pples of {kind} {sorted(chosen.values())}"], has_more=False)
+
+
 @server.prompt()
 def summarise(subject: str) -> str:
     """Asks for a summary."""
@@ -207,6 +235,8 @@ if __name__ == "__main__":
         sys.stderr.write("this line is no protocol\n")
     if settings.get("end"):
         sys.exit(3)
+    if pid_file := settings.get("pid_file"):
+        Path(pid_file).write_text(str(os.getpid()), encoding="utf-8")
     if settings.get("hang"):
         signal.pause()
     if kind := settings.get("serve"):

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.errors import ConfigError
 from llm_common.mcp.serving import serve_http
@@ -73,6 +74,20 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
                 assert pids[0] != pids[1]
         assert results_in(tmp_path)
     assert not results_in(tmp_path)
+
+
+async def test_hosts_over_http_hear_of_their_own_servers_alone(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path) as address,
+        host_at(address, TOKENS[0], "auto") as one,
+        host_at(address, TOKENS[1], "auto") as two,
+        one.listen(resource_subscriptions=["odd://a"]) as told,
+        two.listen(resource_subscriptions=["odd://a", "odd://b"]) as events,
+    ):
+        await one.call_tool("change_resource", {"uri": "odd://a"})
+        assert await anext(told) == ResourceUpdated("odd://a")
+        await two.call_tool("change_resource", {"uri": "odd://b"})
+        assert await anext(events) == ResourceUpdated("odd://b")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ from mcp import Client
 
 from llm_common.errors import ServerDownError
 from llm_common.mcp import Gateway, ServerConfig, mcp_tools
+from llm_common.mcp.gateway import store_of
+from llm_common.mcp.host_session import HostSession
+from llm_common.mcp.server_connection import HostAbilities
 from tests.mcp.hosts import config_of, host_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
@@ -115,3 +118,42 @@ async def test_a_server_gets_its_own_variables_and_no_others(monkeypatch: pytest
     for found in (first, second):
         assert "GATEWAY_SECRET" not in found
     assert ("TWO" in first, "ONE" in second) == (False, False)
+
+
+async def test_a_server_that_is_just_being_started_is_ended_too(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    config = config_of(stuck=odd(hang=True, pid_file=str(pid_file)), settings={"list_wait_s": 0.01})
+    async with host_of(config) as host:
+        await host.list_tools()
+        await until(lambda: pid_file.exists() and pid_file.read_text() != "")
+        pid = int(pid_file.read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_nothing_is_started_once_a_session_has_ended() -> None:
+    config = config_of(one=odd())
+    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    await session.listing()
+    await session.close()
+    answer = await session.call(types.CallToolRequestParams(name="get_pid"))
+    assert isinstance(answer, types.CallToolResult)
+    assert text_of(answer) == "the server one is not there: the gateway ends"
+
+
+async def test_a_server_that_is_started_again_lists_its_tools_anew() -> None:
+    changes: list[object] = []
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changes.append(message)
+
+    async with host_of(config_of(one=odd()), mode="legacy", message_handler=on_message) as host:
+        await host.call_tool("more_tools", {})
+        assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
+        await until(lambda: len(changes) == 1)
+        await host.call_tool("end_now", {})
+        while (await host.call_tool("get_pid", {})).is_error:  # noqa: ASYNC110 - another process starts
+            await asyncio.sleep(0.1)
+        await until(lambda: len(changes) == 2)
+        assert "new_tool" not in [tool.name for tool in (await host.list_tools()).tools]

@@ -5,6 +5,7 @@ import json
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import mcp_types as types
@@ -179,14 +180,15 @@ async def test_resources_and_prompts_that_are_none_are_left_out() -> None:
 async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
     waiting, taken = [], asyncio.Event()
 
-    async def notify(_: object, message: object) -> None:
+    async def notify(message: object) -> None:
         waiting.append(message)
         await taken.wait()
 
     config, store = config_of(bad=hostile("a flood of logs")), InMemoryContextPointerStore()
-    session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store, notify=notify)
-    session.seen(cast("HostContext", object()))
-    answer = await session.call(types.CallToolRequestParams(name="ok"))
+    session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store)
+    slow = SimpleNamespace(protocol_version="2025-11-25", session=SimpleNamespace(send_notification=notify))
+    with session.serving(cast("HostContext", slow)):
+        answer = await session.call(types.CallToolRequestParams(name="ok"))
     assert isinstance(answer, types.CallToolResult)
     assert text_of(answer) == "done"
     assert len(waiting) == 100
