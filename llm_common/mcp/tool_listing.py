@@ -1,5 +1,6 @@
 """`ToolListing`: the servers' tools as a host sees them: filtered, named, listed or found by search."""
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,10 @@ _MAX_FOUND: Final = 20
 _MAX_SCHEMAS: Final = 3
 _MAX_INDEXED_CHARS: Final = 20_000  # a host sees less of a description, but its words find the tool
 _UNSAFE_PREFIX: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_./-]+")
-_MAX_NAME_CHARS: Final = 124  # MCP allows 128
+_UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_NAME_CHARS: Final = 64  # of most model APIs; MCP allows 128
+_MIN_NAME_CHARS: Final = 24  # beside a long prefix of the host
+_DIGEST_CHARS: Final = 8
 # ruff: noqa: SIM905 - a list would have a line for each word
 _READING: Final = frozenset(
     "browse check compare count describe diff explain fetch find get grep inspect list log lookup query read search "
@@ -73,8 +76,9 @@ def changes_nothing(tool: ServerTool) -> bool:
 class ToolListing:
     """The tools of all servers under the names that a host sees; a value, made anew when a server's tools change.
 
-    A name that only one server has stays, with `_` for what MCP advises against. Equal names, and the names of the
-    gateway's own tools, get their server's prefix. A call may always name a tool as `server/name`.
+    A name that only one server has stays, with `_` for the signs that model APIs refuse. A name that has, with the
+    host's prefix, over 64 characters ends with a digest of itself. Equal names, and the names of the gateway's own
+    tools, get their server's prefix. A call may always name a tool as `server/name`.
 
     Args:
         config: Rules, mode and budget.
@@ -85,9 +89,9 @@ class ToolListing:
     def __init__(self, config: GatewayConfig, tools: Mapping[str, Sequence[ServerTool]], counter: TokenCounter) -> None:
         self._config = config
         self._counter = counter
-        self.tools: Final = dict(
-            sorted(_named([tool for some in tools.values() for tool in some if self._has(tool)]).items())
-        )
+        all_tools = [tool for some in tools.values() for tool in some if self._has(tool)]
+        max_chars = max(_MAX_NAME_CHARS - len(config.host_prefix), _MIN_NAME_CHARS)
+        self.tools: Final = dict(sorted(_named(all_tools, max_chars).items()))
         self._by_place = {f"{tool.server}/{tool.name}": (name, tool) for name, tool in self.tools.items()}
         self.definition_tokens: Final = {name: self._tokens(name, tool) for name, tool in self.tools.items()}
         self.tokens: Final = sum(self.definition_tokens.values())
@@ -182,18 +186,24 @@ def shown_description(tool: ServerTool) -> str:
     return text if len(text) <= MAX_DESCRIPTION_CHARS else text[: MAX_DESCRIPTION_CHARS - 1] + "…"
 
 
-def _named(tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
-    names = [_UNSAFE_NAME.sub("_", tool.name)[:_MAX_NAME_CHARS] or "_" for tool in tools]
+def _named(tools: Sequence[ServerTool], max_chars: int) -> dict[str, ServerTool]:
+    names = [_shortened(_UNSAFE_NAME.sub("_", tool.name), max_chars) or "_" for tool in tools]
     counts = Counter(names)
     named: dict[str, ServerTool] = {}
     for own, tool in sorted(zip(names, tools, strict=True), key=lambda pair: (pair[1].server, pair[1].name)):
         plain = counts[own] == 1 and own not in OWN_NAMES
-        wanted = own if plain else f"{_UNSAFE_PREFIX.sub('_', tool.server)}_{own}"[:_MAX_NAME_CHARS]
+        wanted = own if plain else _shortened(f"{_UNSAFE_PREFIX.sub('_', tool.server)}_{own}", max_chars)
         name, number = wanted, 2
         while name in named or (not plain and counts[name]) or name in OWN_NAMES:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = _shortened(f"{wanted}_{number}", max_chars), number + 1
         named[name] = tool
     return named
+
+
+def _shortened(name: str, max_chars: int) -> str:
+    if len(name) <= max_chars:
+        return name
+    return f"{name[: max_chars - _DIGEST_CHARS - 1]}_{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]}"
 
 
 def _schema(tool: ServerTool) -> str:

@@ -46,9 +46,20 @@ def test_a_prefixed_name_never_hides_another_tool() -> None:
     assert places(tools) == {"a_x": "c/a_x", "a_x_2": "a/x", "b_x": "b/x"}
 
 
-def test_names_have_only_the_signs_that_mcp_advises() -> None:
-    tools = listing(tool("a", "x\x1b[31m\ny"), tool("a", ""), tool("b", "é" * 3 + "n" * 300), tool("b", "a.b/c-d"))
-    assert list(tools.tools) == ["_", "_" + "n" * 123, "a.b/c-d", "x_31m_y"]
+def test_names_have_only_signs_that_models_take() -> None:
+    tools = listing(tool("a", "x\x1b[31m\ny"), tool("a", ""), tool("b", "é" * 3), tool("b", "a.b/c-d"))
+    assert places(tools) == {"a__": "a/", "b__": "b/ééé", "a.b_c-d": "b/a.b/c-d", "x_31m_y": "a/x\x1b[31m\ny"}
+
+
+def test_long_names_end_with_a_digest_and_stay_apart() -> None:
+    long = [tool("a", "n" * 70 + end) for end in "xy"] + [tool(server, "m" * 64) for server in ("c" * 60, "d")]
+    tools = listing(*long, tool("a", "k" * 64), host_prefix="mcp__")
+    assert len(tools.tools) == 5
+    assert {len(name) for name in tools.tools} == {59}
+    assert all(tools.find(f"{one.server}/{one.name}") == (name, one) for name, one in tools.tools.items())
+    alone = listing(long[0], host_prefix="mcp__")
+    assert set(alone.tools) < set(tools.tools)
+    assert "k" * 64 in listing(tool("a", "k" * 64)).tools
 
 
 def test_names_do_not_depend_on_the_order_of_servers() -> None:
