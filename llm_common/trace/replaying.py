@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
-from llm_common.context.request import ContextSelectionRequest
+from llm_common.context.request import ContextSelectionRequest, IntentType
 from llm_common.context.scoring import STRATEGIES
 from llm_common.context.selector import ContextSelector
 from llm_common.core.models import LLMMessage, MessageRole
@@ -183,18 +183,25 @@ async def _packing(
         project_state=next(iter(_items(line, "project")), None),
         tool_outputs=tuple(pointers[each] for each in outputs if each in pointers),
     )
-    settings = {name: value for name, value in line.settings.items() if name != "requested_tokens"}
-    request = ContextSelectionRequest(
-        intent=classify_intent(query).model_copy(update={"classification": line.intent}),
-        token_budget=int(line.settings["requested_tokens"]),
-        counter=_COUNTERS[line.counter](),
-        now=datetime.fromisoformat(line.now),
-        **settings,
-    )
-    bundle = await ContextSelector(store=store).select(request, pool)
+    bundle = await ContextSelector(store=store).select(_request(line, query), pool)
     if not line.first:
         changes.append("there was a bundle before it, which is not in the trace: places may differ")
     return changes + _bundle_changes(line, bundle)
+
+
+def _request(line: PackingLine, query: str) -> ContextSelectionRequest:
+    settings = dict(line.settings)
+    try:
+        intent = classify_intent(query).model_copy(update={"classification": IntentType(line.intent)})
+        return ContextSelectionRequest(
+            intent=intent,
+            token_budget=int(settings.pop("requested_tokens")),
+            counter=_COUNTERS[line.counter](),
+            now=datetime.fromisoformat(line.now),
+            **settings,
+        )
+    except (KeyError, TypeError, ValueError) as exc:
+        raise _NotReplayableError("its settings are of another version of the library") from exc
 
 
 def _items(line: PackingLine, source: str) -> list[Any]:

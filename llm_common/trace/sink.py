@@ -33,6 +33,7 @@ _MAX_PENDING: Final = 1_000  # lines that wait for the disk
 _MAX_QUERY_CHARS: Final = 20_000
 _END_BYTES: Final = 1_000  # kept free for the last line
 _CHECKED_EVERY: Final = 16  # runs, between two looks for old ones
+_MAX_ATTEMPTS: Final = 8
 _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
 # All that making a line of values of others, or writing it, can raise.
@@ -142,17 +143,24 @@ class Trace:
         Raises:
             OSError: The file cannot be made.
         """
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
         if next(self._runs) % _CHECKED_EVERY == 0:
-            files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
-            files.sort(key=lambda each: each.name, reverse=True)
-            for old in files[self._max_runs - _CHECKED_EVERY :]:
-                old.unlink(missing_ok=True)
-                with suppress(OSError):
-                    if old.parent != path.parent:
-                        old.parent.rmdir()  # if it is empty
+            with suppress(OSError):  # other processes remove them too
+                self._make_room()
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(_MAX_ATTEMPTS - 1):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):  # another process has removed the folder, which was empty
+                return os.open(path, _FLAGS, 0o600)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         return os.open(path, _FLAGS, 0o600)
+
+    def _make_room(self) -> None:
+        files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
+        files.sort(key=lambda each: each.name, reverse=True)
+        for old in files[self._max_runs - _CHECKED_EVERY :]:
+            old.unlink(missing_ok=True)
+            with suppress(OSError):
+                old.parent.rmdir()  # if it is empty
 
     def line(self, kind: str, facts: Mapping[str, object], *, place: str) -> Line:
         """The line for what was recorded; see `Recording.line`."""
@@ -210,7 +218,7 @@ class Run(Recorder):
         if not self._has_ended:
             self._has_ended = True
             seconds = round(monotonic() - self._started, 3)
-            self._submit("", {"line": RunEnd(status=status, seconds=seconds)}, 0, 0)
+            self._submit("", {"line": RunEnd(status=status, seconds=seconds)}, 0, 0, is_last=True)
 
     def next_step(self) -> int:
         """See `Recorder`."""
@@ -221,16 +229,21 @@ class Run(Recorder):
         if not self._has_ended:
             self._submit(kind, facts, step, parent)
 
-    def _submit(self, kind: str, facts: Mapping[str, object], step: int, parent: int) -> None:
+    def _submit(self, kind: str, facts: Mapping[str, object], step: int, parent: int, *, is_last: bool = False) -> None:
         assert self._trace is not None
-        if not self._trace.pending.acquire(blocking=False):
+        room = self._trace.pending
+        if not is_last and not room.acquire(blocking=False):  # the last line closes the file: it waits in any case
             self._lost += 1
             return
         place: dict[str, object] = {"at": datetime.now(UTC).isoformat(), "step": step, "parent": parent}
         try:
-            _writer(os.getpid()).submit(self._write, self._trace, kind, facts, place)
+            written = _writer(os.getpid()).submit(self._write, self._trace, kind, facts, place)
         except RuntimeError:  # the interpreter ends, or has no thread
-            self._trace.pending.release()
+            if not is_last:
+                room.release()
+            return
+        if not is_last:
+            written.add_done_callback(lambda _: room.release())
 
     def _write(self, trace: Trace, kind: str, facts: Mapping[str, object], place: dict[str, object]) -> None:
         """Makes the line and appends it, in the writer's thread."""
@@ -252,8 +265,6 @@ class Run(Recorder):
         except _LOST as exc:
             trace.warn(exc)
             self._lost += 1
-        finally:
-            trace.pending.release()
 
     def _append(self, trace: Trace, data: bytes, *, is_last: bool) -> None:
         if self._descriptor is None:

@@ -1,5 +1,6 @@
 """Choices made again from their trace."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +72,17 @@ async def test_what_a_replay_lacks_is_said(tmp_path: Path) -> None:
     problems = [one.changes[0] for one in done if one.status == "not_replayed"]
     assert problems[0] == "choosing tools needs their registry, which is not in the store"
     assert problems[-1] == "the trace does not hold the text of turn t1; use texts=True"
+
+
+@pytest.mark.parametrize(
+    "other", [{"settings": {"a knob of a later version": 1}}, {"settings": {}}, {"intent": "unknown"}, {"now": ""}]
+)
+async def test_a_packing_of_another_version_is_not_replayed(other: dict[str, object], tmp_path: Path) -> None:
+    run = await recorded(pack_outputs, tmp_path, texts=True)
+    lines = [line.model_copy(update=other) if isinstance(line, PackingLine) else line for line in run.lines]
+    [done] = await replay(replace(run, lines=tuple(lines)), store_of(tmp_path))
+    assert done.status == "not_replayed"
+    assert done.changes == ("its settings are of another version of the library",)
 
 
 @pytest.mark.parametrize("texts", [False, True])

@@ -5,6 +5,7 @@ import logging
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,54 @@ async def test_a_whole_run_is_recorded_in_order(tmp_path: Path) -> None:
     assert {part.pointer_id for part in folded.parts} <= {
         pointer.pointer_id for pointer in store.list(query_id="parcel")
     }
+
+
+class Stalled:
+    """Stands for an output, and keeps the writer until the gate opens."""
+
+    def __init__(self, gate: threading.Event) -> None:
+        self._gate = gate
+
+    @property
+    def pointer_id(self) -> str:
+        self._gate.wait(60)
+        return "0123456789ab"
+
+
+def test_a_run_that_ends_beside_a_slow_disk_has_its_end(tmp_path: Path) -> None:
+    trace, gate = Trace(tmp_path), threading.Event()
+    with trace.run("q") as run:
+        record("tool_call", **CALL, pointer=Stalled(gate))
+        for _ in range(1_200):
+            record("tool_call", **CALL)
+    gate.set()
+    trace.flush()
+    assert run.path is not None
+    end = read_trace(run.path).end
+    assert end is not None
+    assert end.lost > 200
+
+
+REMOVING = """
+import os, sys, time
+print("ready", flush=True)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    for entry in os.scandir(sys.argv[1]):
+        try:
+            os.rmdir(entry)
+        except OSError:
+            pass
+"""
+
+
+def test_another_process_that_removes_empty_folders_costs_no_run(tmp_path: Path) -> None:
+    trace = Trace(tmp_path, max_runs=1_000)
+    with subprocess.Popen([sys.executable, "-c", REMOVING, tmp_path], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for number in range(80):
+            trace.begin(f"q{number}").end()
+        trace.flush()
+        process.kill()
+    assert len([*tmp_path.glob("*/*.jsonl")]) == 80
