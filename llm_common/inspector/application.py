@@ -145,9 +145,7 @@ class Inspector:
     def _step(self, request: Request) -> str:
         given = request.path_params
         run, line = self.runs.step(given["folder"], given["run_id"], given["seq"])
-        rows, _ = self.runs.rows(limit=_MAX_OTHER_RUNS + 1, folder=given["folder"])
-        others = [self.runs.run(row.folder, row.run_id) for row in rows if row.run_id != run.run_id]
-        return step_page(run, line, comparable(run, line, others[:_MAX_OTHER_RUNS]))
+        return step_page(run, line, comparable(run, line, self.runs.others(run, limit=_MAX_OTHER_RUNS)))
 
     def _comparison(self, request: Request) -> str:
         return comparison_page(self._place(request, "before"), self._place(request, "after"))

@@ -123,6 +123,15 @@ class RecordedRuns:
                 return run, line
         raise PointerNotFoundError(f"The run has no step {seq}; take one of its page")
 
+    def others(self, run: RecordedRun, *, limit: int) -> list[RecordedRun]:
+        """The newest other runs of a run's query, without those that cannot be read."""
+        folder, found = run.path.parent.name, []
+        for row in self.rows(limit=limit + 1, folder=folder)[0]:
+            with suppress(OSError, StoreError):
+                if row.run_id != run.run_id:
+                    found.append(self.run(folder, row.run_id))
+        return found[:limit]
+
     def tool_costs(self) -> ToolCosts:
         """What the tools cost, over the newest runs of up to 40 MB together."""
         paths, costs, left = self._paths(None), ToolCosts(), _MAX_COUNTED_BYTES

@@ -5,7 +5,7 @@ import re
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -66,7 +66,7 @@ class Guarded:
 
     def _admission(self, path: str, query: str) -> Response:
         """Goes to the same page without the token, with the cookie."""
-        address = "/" + path.lstrip("/\\") + (f"?{query}" if query else "")
+        address = "/" + quote(path.lstrip("/\\")) + (f"?{query}" if query else "")
         response = RedirectResponse(address, status_code=303)
         response.set_cookie(self._name, self._pass, httponly=True, samesite="strict", path="/")
         return response

@@ -164,6 +164,13 @@ def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(client: TestClien
     assert "class=legend" in client.get(f"/runs/parcel/{run.run_id}/{packing.seq}").text
 
 
+def test_a_step_is_shown_beside_runs_that_cannot_be_read(client: TestClient, run: RecordedRun) -> None:
+    run.path.with_name("20990101T000000000000Z-00000000.jsonl").write_text("no trace")
+    answer = client.get(f"/runs/parcel/{run.run_id}/{run.of(PackingLine)[0].seq}")
+    assert answer.status_code == 200
+    assert "Compare with" in answer.text
+
+
 def test_two_steps_stand_side_by_side_with_the_first_changed_byte(client: TestClient, run: RecordedRun) -> None:
     first, second = run.of(PackingLine)
     old, new = (first.text or "").encode(), (second.text or "").encode()

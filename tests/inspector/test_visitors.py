@@ -89,3 +89,9 @@ def test_every_answer_forbids_what_no_page_needs(address: str, inspector: Inspec
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_the_token_leads_to_the_page_of_any_name(inspector: Inspector) -> None:
+    answer = stranger(inspector).get(f"/queries/a%3Fb%23c%25d?token={TOKEN}&page=2")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/queries/a%3Fb%23c%25d?page=2"
