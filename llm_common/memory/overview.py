@@ -4,12 +4,14 @@ A program of one user never needs this, and a `UserMemory` does not have it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, LiteralString, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common.errors import StoreError
 from llm_common.memory.entry import Target, check_user, checked_target, scope_of, user_of
 from llm_common.memory.protocol import Event
 
@@ -98,11 +100,7 @@ async def list_sessions(
     values = _values(Target(None if user is None else scope_of("", user), None, None), limit, offset)
     rows = await memory.read_rows(_SESSIONS, values)
     [[total]] = await memory.read_rows(_COUNT_SESSIONS, values)
-    found = [
-        SessionSummary(user=user_of(scope), session_id=session_id, events=events, current=current, newest_at=newest_at)
-        for scope, session_id, events, current, newest_at in rows
-    ]
-    return found, int(total)
+    return [_summary(*row) for row in rows], int(total)
 
 
 async def list_events(
@@ -140,6 +138,22 @@ def _values(target: Target, limit: int, offset: int) -> dict[str, Any]:
     return {**wanted, "now": datetime.now(UTC), "limit": limit, "offset": offset}
 
 
+@contextmanager
+def _damage_as_store_error() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as exc:
+        raise StoreError("a stored event is damaged; put a backup in the place of the memory") from exc
+
+
+@_damage_as_store_error()
+def _summary(scope: str, session_id: str, events: int, current: int, newest_at: Any) -> SessionSummary:
+    return SessionSummary(
+        user=user_of(scope), session_id=session_id, events=events, current=current, newest_at=newest_at
+    )
+
+
+@_damage_as_store_error()
 def _kept(row: Sequence[Any]) -> KeptEvent:
     number, scope, session_id, key, current, role, text, timestamp, metadata = row
     facts = json.loads(metadata) if isinstance(metadata, str) else metadata

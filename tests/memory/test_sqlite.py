@@ -19,6 +19,7 @@ from blockbuster import BlockBuster
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
 from llm_common.memory import Event, FactMemory, MemoryFilters, SqliteMemory
+from llm_common.memory.overview import list_events, list_sessions
 from llm_common.testing import FactMemoryContract
 from tests.memory.writers import faults, write_together
 
@@ -150,6 +151,15 @@ async def test_an_event_that_cannot_be_read_is_a_typed_error_s3_05(path: Path) -
         connection.commit()
     with pytest.raises(StoreError, match="damaged"):
         await found(path)
+    async with SqliteMemory(path) as memory:
+        with pytest.raises(StoreError, match="damaged"):
+            await list_events(memory, session_id="s", limit=9)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET timestamp = 'noon'")
+        connection.commit()
+    async with SqliteMemory(path) as memory:
+        with pytest.raises(StoreError, match="damaged"):
+            await list_sessions(memory, limit=9)
 
 
 async def test_another_programs_database_is_left_alone_s3_05(path: Path) -> None:
