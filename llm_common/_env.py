@@ -135,6 +135,11 @@ def read_named(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def environment_without(*names: str) -> dict[str, str]:
+    """The environment for a program that is started, without these variables."""
+    return {name: value for name, value in os.environ.items() if name not in names}
+
+
 def read_path(variable: Variable) -> Path | None:
     """The value as a path with `~` expanded, or None if neither the variable nor a default is set.
 

@@ -1,6 +1,7 @@
 """The files of a folder: those that git tracks or would track, or those that `.gitignore` files do not exclude."""
 
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -8,11 +9,17 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from llm_common._env import environment_without
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import skip_reason_by_name
 from llm_common.folders.ignore_rules import IgnoreRules
 
 _GIT_TIMEOUT_S = 20.0
+# Set where git itself has started us, as in a hook: they would name its repository in place of the folder's.
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+_STAGED = re.compile(rb"(?P<mode>\d{6}) [0-9a-f]{40,64} \d\t")
+_SUBMODULE = b"160000"
+_MAX_NESTED = 5
 _MAX_IGNORE_BYTES = 1024 * 1024
 
 
@@ -34,9 +41,9 @@ class ListedFile:
 def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
     """Paths below a folder, relative to it, with forward slashes, in a fixed order.
 
-    In a git checkout these are the files that git tracks or would track. Elsewhere: every file except those that
-    `.gitignore` files exclude. A folder that is not entered, since it is hidden or tools generate it, is one path that
-    ends with a slash. Opens no file but `.gitignore` files.
+    In a git checkout these are the files that git tracks or would track, also those of submodules and other checkouts
+    within it. Elsewhere: every file except those that `.gitignore` files exclude. A folder that is not entered, since
+    it is hidden or tools generate it, is one path that ends with a slash. Opens no file but `.gitignore` files.
 
     Args:
         root: An existing folder, resolved.
@@ -74,18 +81,38 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
         yield path, regular_file(path)
 
 
-def _git_paths(root: Path) -> list[str]:
+def _git_paths(root: Path, depth: int = 0) -> list[str]:
     """The files that git tracks or would track below the folder; empty where git does not work."""
     # The checkout may be a third party's: its configuration must not start a program.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-z"]
-    command += ["--cached", "--others", "--exclude-standard", "--deduplicate"]
+    command += ["--cached", "--others", "--exclude-standard", "--stage"]
     try:
         listing = subprocess.run(  # noqa: S603 - fixed arguments, no shell
-            command, capture_output=True, check=True, timeout=_GIT_TIMEOUT_S, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            check=True,
+            timeout=_GIT_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env=environment_without(*_GIT_VARIABLES),
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    return sorted(os.fsdecode(name) for name in listing.stdout.split(b"\0") if name)
+    paths: set[str] = set()
+    for entry in filter(None, listing.stdout.split(b"\0")):
+        staged = _STAGED.match(entry)
+        path = os.fsdecode(entry[staged.end() if staged else 0 :])
+        is_checkout = path.endswith("/") or (staged is not None and staged["mode"] == _SUBMODULE)
+        inner = _checkout_paths(root, path.rstrip("/"), depth) if is_checkout else ()
+        paths.update(inner or [path])
+    return sorted(paths)
+
+
+def _checkout_paths(root: Path, path: str, depth: int) -> list[str]:
+    """The files of a checkout within another one, relative to that; empty if it is none, or nested too deep."""
+    folder = root / path
+    if depth >= _MAX_NESTED or folder.is_symlink() or not (folder / ".git").exists():
+        return []
+    return [f"{path}/{inner}" for inner in _git_paths(folder, depth + 1)]
 
 
 def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
@@ -116,4 +143,5 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
             else:
                 entered.append(PurePosixPath(path).name)
         folders[:] = entered
-        yield from (path for name in sorted(files) if not is_ignored(path := prefix + name))
+        names = (name for name in sorted(files) if name != ".git")  # of a worktree or a submodule
+        yield from (path for name in names if not is_ignored(path := prefix + name))
