@@ -60,6 +60,10 @@ class Gateway:
             "notifications/initialized", types.NotificationParams, self._on_initialized
         )
 
+        self.server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, self._on_roots_changed
+        )
+
     async def __aenter__(self) -> Self:
         with suppress(StoreError):
             await self.store.gc()  # results of sessions that were killed
@@ -101,6 +105,9 @@ class Gateway:
         with session.serving(host):
             if not self._config.lazy:
                 await session.listing()
+
+    async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
+        await self.session_of(host).tell_servers(types.RootsListChangedNotification())
 
     def _of_session(self, answer: _Answer) -> Any:
         """A handler of the server, which answers for the session of the host that asks."""

@@ -106,6 +106,7 @@ class HostSession:
         self._waiting: Counter[tuple[str, type]] = Counter()
         self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
         self._found: frozenset[str] = frozenset()
+        self._telling: set[asyncio.Task[None]] = set()
         self._host: HostContext | None = None
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
@@ -339,7 +340,7 @@ class HostSession:
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._stale.add(server)
-            if self._current is not None and self._current[1].searched:
+            if self._current is not None and not self._current[1].lists_any_of(server, self._found):
                 return  # the host's list stays
         with self._room(server, type(message)) as free:
             if free:
@@ -357,8 +358,21 @@ class HostSession:
 
     def _announce_late(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is None:
-            telling = asyncio.ensure_future(self._tell(types.ToolListChangedNotification()))
-            self._telling = telling  # a task that nobody holds may be collected
+            telling = asyncio.create_task(self._tell_of_late())
+            self._telling.add(telling)  # a task that nobody holds may be collected
+            telling.add_done_callback(self._telling.discard)
+
+    async def _tell_of_late(self) -> None:
+        for message in (
+            types.ToolListChangedNotification(),
+            types.ResourceListChangedNotification(),
+            types.PromptListChangedNotification(),
+        ):
+            await self._tell(message)
+
+    async def tell_servers(self, message: types.RootsListChangedNotification) -> None:
+        """Passes on that the host's folders changed."""
+        await asyncio.gather(*(connection.tell(message) for connection in self.connections.values()))
 
     async def _tell(self, message: types.ServerNotification) -> None:
         host = self._host

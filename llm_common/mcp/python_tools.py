@@ -67,7 +67,7 @@ class _ServerTool(Tool):
         self._session = session
 
     async def run(self, args: Mapping[str, Any]) -> Any:
-        """What the server answers, or a preview of it.
+        """What the server answers, or a preview of it; with pictures and the like, a list that ends with their blocks.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; the server was not asked.
@@ -87,9 +87,10 @@ class _ServerTool(Tool):
         if result.is_error:
             raise _failure(self.name, "\n".join(texts))
         others = [block for block in result.content if not isinstance(block, types.TextContent)]
-        if others:
-            return [*texts, *(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in others)]
-        return stored_value(result.structured_content, texts)
+        if not others:
+            return stored_value(result.structured_content, texts)
+        said = texts if result.structured_content is None else [stored_value(result.structured_content, texts)]
+        return [*said, *(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in others)]
 
 
 def _failure(name: str, reason: str) -> ToolFailedError:

@@ -44,6 +44,7 @@ _PASSED_ON: Final = (
     types.ResourceListChangedNotification,
     types.ResourceUpdatedNotification,
     types.PromptListChangedNotification,
+    types.ElicitCompleteNotification,
 )
 _ALL_LISTS: Final = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
 
@@ -162,6 +163,12 @@ class ServerConnection:
                 raise ToolFailedError(f"{self.name} gave an answer that MCP does not know: {where}", tool="") from exc
         self._failures = 0
         return answer
+
+    async def tell(self, message: types.RootsListChangedNotification) -> None:
+        """Tells a server that runs something; one that does not run will ask when it is started."""
+        ready = self._ready
+        if ready is not None and ready.done() and ready.exception() is None and not self.wire.ended.is_set():
+            await ready.result().session.send_notification(message)
 
     async def watch(self, uri: str, watcher: object) -> None:
         """Has the server tell when a resource changes, also after it was started again.

@@ -124,6 +124,10 @@ class ToolListing:
             return self.tools
         return {name: tool for name, tool in self.tools.items() if name in found or self._pinned(tool)}
 
+    def lists_any_of(self, server: str, found: frozenset[str] = frozenset()) -> bool:
+        """Whether a change of this server's tools may change the host's list."""
+        return not self.searched or any(tool.server == server for tool in self.listed(found).values())
+
     def _pinned(self, tool: ServerTool) -> bool:
         rules = (self._config.rules, self._config.servers[tool.server].rules)
         return any(rule.pins(tool.server, tool.name) for rule in rules)
@@ -170,6 +174,8 @@ class ToolListing:
 
     def problems(self, name: str, arguments: Mapping[str, Any]) -> str:
         """What is wrong with arguments by the server's schema, with the tool's signature; "" if they fit."""
+        if name not in self.tools:  # its server has just renamed it, and will say so
+            return ""
         try:
             found = find_problems(stable_json(self.tools[name].parameters), arguments)
         except (ConfigError, UnserialisableError):  # a schema that nobody can check: the server decides

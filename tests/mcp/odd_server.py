@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import anyio
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.types import (
+    AudioContent,
     CallToolResult,
     Completion,
     CompletionArgument,
@@ -19,6 +20,7 @@ from mcp.types import (
     ElicitResult,
     EmbeddedResource,
     InputRequiredResult,
+    NotificationParams,
     PromptReference,
     ResourceLink,
     ResourceTemplateReference,
@@ -29,6 +31,7 @@ from mcp.types import (
 from pydantic import BaseModel, Field
 
 server = MCPServer("odd")
+CHANGES: list[object] = []
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
@@ -74,6 +77,22 @@ def get_links(words: int) -> list[Any]:
         ResourceLink(name="a", uri="odd://a", type="resource_link"),
         EmbeddedResource(type="resource", resource=text),
     ]
+
+
+@server.tool(structured_output=False)
+def get_chart() -> CallToolResult:
+    """Gives data and a picture and a sound of it."""
+    blocks: list[Any] = [
+        Image(data=PIXEL, format="png").to_image_content(),
+        AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
+    ]
+    return CallToolResult(content=blocks, structured_content={"points": [1, 2]})
+
+
+@server.tool()
+async def count_roots_changes() -> int:
+    """Says how often the host's folders changed."""
+    return len(CHANGES)
 
 
 @server.tool()
@@ -229,7 +248,14 @@ def summarise(subject: str) -> str:
     return f"Summarise {subject}."
 
 
+async def note_change(context: object, _: NotificationParams) -> None:
+    CHANGES.append(context)
+
+
 if __name__ == "__main__":
+    server._lowlevel_server.add_notification_handler(
+        "notifications/roots/list_changed", NotificationParams, note_change
+    )
     settings = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     if settings.get("noise"):
         sys.stderr.write("this line is no protocol\n")

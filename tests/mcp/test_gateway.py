@@ -131,6 +131,10 @@ async def test_a_server_asks_the_host_of_its_call() -> None:
     async with host_of(config_of(odd=odd()), mode="legacy", **able) as host:
         assert text_of(await host.call_tool("ask_color", {})) == "green"
         assert "file:///srv" in text_of(await host.call_tool("count_roots", {}))
+        assert text_of(await host.call_tool("count_roots_changes", {})) == "0"
+        await host.session.send_notification(types.RootsListChangedNotification())
+        while text_of(await host.call_tool("count_roots_changes", {})) == "0":
+            pass
 
 
 async def test_a_question_in_rounds_passes_with_its_state() -> None:
@@ -258,6 +262,9 @@ async def test_python_gets_a_registry_with_the_same_care() -> None:
         assert "4321" in str(answer)
         with pytest.raises(ToolFailedError) as caught:
             await registry.execute("fail", words=2)
+        data, picture, sound = await registry.execute("get_chart")
+        assert data == {"points": [1, 2]}
+        assert (picture["type"], sound["type"]) == ("image", "audio")
     assert caught.value.reason
     async with mcp_tools(config_of(odd=odd(), settings={"threshold_tokens": None})) as registry:
         assert len(await registry.execute("list_items", count=6_000)) == 6_000

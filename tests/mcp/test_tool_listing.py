@@ -164,3 +164,15 @@ def test_a_schema_that_cannot_be_checked_is_left_to_the_server() -> None:
 
 def test_a_long_description_is_cut_to_what_hosts_take() -> None:
     assert len(shown_description(tool("a", "x", "word " * 10_000))) == MAX_DESCRIPTION_CHARS
+
+
+def test_a_change_concerns_the_host_only_where_it_lists_tools_of_the_server() -> None:
+    tools = (tool("a", "one"), tool("b", "two"))
+    assert listing(*tools, tools="all").lists_any_of("a")
+    searched = listing(*tools, tools="search", rules=ToolRules(pinned=("two",)))
+    assert (searched.lists_any_of("a"), searched.lists_any_of("b")) == (False, True)
+    assert searched.lists_any_of("a", frozenset({"one"}))
+
+
+def test_arguments_of_a_tool_that_is_gone_are_left_to_its_server() -> None:
+    assert listing(tool("a", "one")).problems("gone", {"any": 1}) == ""
