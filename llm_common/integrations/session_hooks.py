@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from cachetools import LRUCache
 
@@ -58,6 +58,7 @@ class SessionHooks:
 
     A result of one session cannot be read or found in another. The asynchronous methods may run on several event
     loops; `run_sync` calls them from code that is not asynchronous. Framework modules take one as their only setting.
+    A deep copy, as of an agent, is the same object: copies share the store.
 
     Args:
         store: A store or a session's manager, or a folder as its path; None keeps results in memory, for a day and up
@@ -102,13 +103,16 @@ class SessionHooks:
         self._max_tools = max_tools
         self._embedder = embedder
         self._counter = counter or DefaultCounter()
-        self._lock = threading.Lock()
+        self._lock, self._indexing = threading.Lock(), threading.Lock()
         self._turns: LRUCache[tuple[str, str], OffloadTurn] = LRUCache(_MAX_TURNS)
         self._catalogues: LRUCache[tuple[str, ...], _Catalogue] = LRUCache(_MAX_CATALOGUES)
         self._next_gc_s = time.monotonic() + _GC_PAUSE_S
         self.session_id = self._manager.session_id if self._manager else f"session_{secrets.token_hex(16)}"
         self.reader_name = self._policy.reader_name
         self.tool_names = (self.reader_name, self._search_name)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @property
     def store(self) -> ContextPointerStore:
@@ -279,7 +283,7 @@ class SessionHooks:
     def _catalogue(self, facts: Sequence[ToolFacts]) -> "_Catalogue":
         """The index of these tools, made once."""
         definitions = tuple(stable_json(one._asdict()) for one in facts)
-        with self._lock:
+        with self._indexing:  # which may take seconds
             if definitions not in self._catalogues:
                 tokens = {one.name: self._counter.count(text) for one, text in zip(facts, definitions, strict=True)}
                 self._catalogues[definitions] = _Catalogue(ToolIndex(facts, self._embedder), tokens)

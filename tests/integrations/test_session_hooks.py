@@ -1,6 +1,8 @@
 """The pieces that every framework's hooks are made of."""
 
 import asyncio
+import copy
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -267,3 +269,37 @@ def test_what_the_model_answered_at_once_is_one_message() -> None:
 )
 def test_arguments_that_are_no_object_are_kept(text: str, arguments: dict[str, Any]) -> None:
     assert arguments_of(text) == arguments
+
+
+class Slow:
+    """Counts a tool's definition once the gate is open."""
+
+    def __init__(self) -> None:
+        self.began, self.gate, self.was_opened = threading.Event(), threading.Event(), False
+
+    def count(self, text: str) -> int:
+        if "send_mail" in text:
+            self.began.set()
+            self.was_opened = self.gate.wait(5)
+        return len(text)
+
+
+async def test_results_are_offloaded_while_many_tools_are_indexed() -> None:
+    counter = Slow()
+    hooks = SessionHooks(counter=counter)
+    choosing = asyncio.create_task(hooks.choose_tools(TOOLS, query="mail", facts_of=itself))
+    await asyncio.to_thread(counter.began.wait)
+    await hooks.offload("sunny", tool_name="get_weather", args={}, session_id=SESSION, turn_id="1")
+    counter.gate.set()
+    assert len(await choosing) == len(TOOLS)
+    assert counter.was_opened
+
+
+async def test_a_deep_copy_shares_the_store() -> None:
+    hooks = SessionHooks()
+    shown = await copy.deepcopy({"hooks": hooks})["hooks"].offload(
+        ROWS, tool_name="list_parts", args={}, session_id=hooks.session_id
+    )
+    assert shown is not None
+    read = await hooks.read_back(hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id=hooks.session_id)
+    assert "part 0" in read
