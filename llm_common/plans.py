@@ -68,6 +68,7 @@ class ToolCall(BaseModel, defer_build=True):
     tool: str = Field(..., description="Name of the tool to call")
     args: dict[str, Any] = Field(..., description="Arguments for the tool")
     reasoning: str = Field(default="", description="Why this tool is being called")
+    id: str = Field(default="", description="What the model's API calls this call; it is not stored", exclude=True)
 
 
 class SubTaskResult(BaseModel, defer_build=True):

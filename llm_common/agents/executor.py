@@ -492,6 +492,7 @@ class AgenticExecutor:
             return record | stored
         execute: Callable[..., Awaitable[Any]] = self.registry.execute
         facts = {"gen_ai.tool.name": call.tool, "gen_ai.tool.type": "function"}
+        facts |= {"gen_ai.tool.call.id": call.id} if call.id else {}
         with operation("execute_tool", call.tool, facts) as current:
             try:
                 with third_party_code(call.tool):

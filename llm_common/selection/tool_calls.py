@@ -16,6 +16,7 @@ from llm_common.tools.validation import Problem
 DropReason = Literal["malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"]
 
 _MAX_NAME_CHARS = 64
+_MAX_ID_CHARS = 100
 _OTHER_KEYS = (("name", "tool"), ("arguments", "args"))
 _REASONS: dict[DropReason, str] = {
     "malformed": "malformed: it names no tool, or its args are no object",
@@ -104,6 +105,12 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
     return CheckedCalls(tuple(calls), tuple(dropped), tuple(notes))
 
 
+class _CallId(str):
+    """An id that an API gave a call; what a model writes as one may be any text."""
+
+    __slots__ = ()
+
+
 def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
     """Native tool calls as the object that the prompt asks for; a model that makes these expects to see the results."""
     calls = []
@@ -112,7 +119,8 @@ def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
         facts = function if isinstance(function, dict) else {}
         args = facts.get("arguments")
         read = _read_args(args)  # here a string is the form that the API sends
-        calls.append({"tool": facts.get("name"), "args": args if read is None else read})
+        call_id = _CallId(one_line(str(tool_call.get("id") or ""), max_chars=_MAX_ID_CHARS))
+        calls.append({"tool": facts.get("name"), "args": args if read is None else read, "id": call_id})
     return {"calls": calls, "again": True}
 
 
@@ -141,7 +149,14 @@ def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCa
             if not changes or definition.find_problems(args):
                 return DroppedCall(name, "invalid_args", problems), []
             notes += changes
-    return ToolCall(tool=name, args=args, reasoning=reasoning if isinstance(reasoning, str) else ""), notes
+    call_id = facts.get("id")
+    call = ToolCall(
+        tool=name,
+        args=args,
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+        id=call_id if isinstance(call_id, _CallId) else "",
+    )
+    return call, notes
 
 
 def _tool_of(facts: Mapping[Any, Any]) -> object:

@@ -258,3 +258,34 @@ async def test_a_failed_call_is_measured_with_its_class(
 def test_the_page_lists_every_instrument_with_its_unit() -> None:
     listed = {name: cells & {INSTRUMENTS[name].unit} for name, cells in ROWS.items() if name in INSTRUMENTS}
     assert listed == {name: {instrument.unit} for name, instrument in INSTRUMENTS.items()}
+
+
+async def test_a_tool_call_has_the_id_that_the_api_gave_it(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+    def function(name: str, call_id: str) -> dict[str, Any]:
+        call = {"name": name, "arguments": json.dumps({"city": "Oslo"})}
+        return {"id": call_id, "type": "function", "function": call}
+
+    def endpoint(_: httpx.Request) -> httpx.Response:
+        message = {"content": None, "tool_calls": [function("weather", "call_1"), function("breaks", "call_2\n" * 99)]}
+        choice = {"message": {"role": "assistant", **message}, "finish_reason": "tool_calls"}
+        return httpx.Response(200, json={"id": "1", "model": "served-model", "choices": [choice]})
+
+    async with connected(endpoint) as client:
+        executor = AgenticExecutor(client, ToolRegistry([weather, breaks]), ToolContextManager(tmp_path), max_rounds=1)
+        await executor.execute_task("Ask for the weather", "q")
+    [first], [second] = (named(exported, f"execute_tool {name}") for name in ("weather", "breaks"))
+    assert facts(first)["gen_ai.tool.call.id"] == "call_1"
+    assert len(facts(second)["gen_ai.tool.call.id"]) == 100
+
+
+async def test_an_id_that_a_model_wrote_reaches_no_span(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+    def endpoint(_: httpx.Request) -> httpx.Response:
+        calls = [{"tool": "weather", "args": {"city": "Oslo"}, "id": f"{CANARY}id"}]
+        choice = {"message": {"role": "assistant", "content": json.dumps({"calls": calls})}, "finish_reason": "stop"}
+        return httpx.Response(200, json={"id": "1", "model": "served-model", "choices": [choice]})
+
+    async with connected(endpoint) as client:
+        executor = AgenticExecutor(client, ToolRegistry([weather]), ToolContextManager(tmp_path), max_rounds=1)
+        await executor.execute_task("Ask for the weather", "q")
+    [call] = named(exported, "execute_tool weather")
+    assert "gen_ai.tool.call.id" not in facts(call)
