@@ -240,13 +240,13 @@ async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[No
     finally:
         recording.cancel()
         await asyncio.wait({recording})
-        for old in _records(config)[_KEPT_RECORDS:]:
-            old.unlink(missing_ok=True)
+        with suppress(OSError):
+            for old in _records(config)[_KEPT_RECORDS:]:
+                old.unlink(missing_ok=True)
 
 
 async def _record(path: Path, gateway: Gateway) -> None:
     started_at, last = time.time(), None
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         try:
             await asyncio.sleep(_RECORD_EVERY_S)
@@ -255,10 +255,16 @@ async def _record(path: Path, gateway: Gateway) -> None:
                 report = report_on(session, gateway.figures)
                 report = report.model_copy(update={"started_at": started_at})
                 if report != last:
-                    new = path.with_suffix(".new")
-                    new.write_text(report.model_dump_json(exclude={"running"}), encoding="utf-8")
-                    new.replace(path)
-                    last = report
+                    with suppress(OSError):  # the disk may have room again next time
+                        _write_report(path, report)
+                        last = report
+
+
+def _write_report(path: Path, report: GatewayReport) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(report.model_dump_json(exclude={"running"}), encoding="utf-8")
+    new.replace(path)
 
 
 def _records(config: GatewayConfig) -> list[Path]:

@@ -34,6 +34,7 @@ _MAX_QUERY_CHARS: Final = 20_000
 _END_BYTES: Final = 1_000  # kept free for the last line
 _CHECKED_EVERY: Final = 16  # runs, between two looks for old ones
 _MAX_ATTEMPTS: Final = 8
+_MOMENT: Final = "%Y%m%dT%H%M%S%fZ"
 _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
 # All that making a line of values of others, or writing it, can raise.
@@ -156,7 +157,9 @@ class Trace:
 
     def _make_room(self) -> None:
         files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
-        files.sort(key=lambda each: each.name, reverse=True)
+        now = f"{datetime.now(UTC):{_MOMENT}}~"
+        # Files of a later moment than now are of a clock that was wrong: they go first, not the runs of today.
+        files.sort(key=lambda each: (each.name < now, each.name), reverse=True)
         for old in files[self._max_runs - _CHECKED_EVERY :]:
             old.unlink(missing_ok=True)
             with suppress(OSError):
@@ -184,7 +187,7 @@ class Run(Recorder):
 
     def __init__(self, trace: Trace | None, query_id: str) -> None:
         moment = datetime.now(UTC)
-        self.run_id = f"{moment:%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(4)}"
+        self.run_id = f"{moment:{_MOMENT}}-{secrets.token_hex(4)}"
         self.path = None if trace is None else trace.directory / folder_name(query_id) / f"{self.run_id}.jsonl"
         self._trace = trace
         self._query_id = query_id

@@ -227,6 +227,19 @@ async def test_the_command_serves_protocol_alone_and_says_what_it_did(tmp_path: 
     assert not await asyncio.to_thread(lambda: list(Path(folder, "results").rglob("*.result.json")))
 
 
+async def test_a_record_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
+    server, config, runs = hostile(), tmp_path / "mcp.json", tmp_path / "kept" / "runs"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"small": entry}}), encoding="utf-8")
+    runs.parent.mkdir()
+    runs.touch()  # where a folder belongs
+    async with host_of_process("-c", str(config), "--folder", str(runs.parent), mode="legacy") as host:
+        await host.call_tool("ok", {})
+        await asyncio.sleep(2.2)  # after the first attempt
+        runs.unlink()
+        await until(lambda: any(runs.glob("*.json")))
+
+
 async def _output(*arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -150,6 +150,18 @@ def test_the_oldest_runs_make_room_for_new_ones(tmp_path: Path) -> None:
     assert not (tmp_path / "q1").exists()
 
 
+def test_runs_of_a_clock_that_was_wrong_go_first(tmp_path: Path) -> None:
+    trace = Trace(tmp_path, max_runs=40)
+    (tmp_path / "wrong").mkdir()
+    for number in range(20):
+        (tmp_path / "wrong" / f"29990101T000000{number:06}Z-00000000.jsonl").touch()
+    for number in range(20):
+        with trace.run(f"q{number}"):
+            pass
+    trace.flush()
+    assert len([*tmp_path.glob("q*/*.jsonl")]) == 20
+
+
 def test_the_files_of_a_query_can_be_removed(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
     for query_id in ("a", "a", "b"):
