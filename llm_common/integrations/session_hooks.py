@@ -300,7 +300,7 @@ class StoredItems:
     """A conversation's items, in the order in which they were added; for sessions that a framework keeps in a store.
 
     What the hooks offload cannot be reached through them, nor they through the tools that read back. They do not
-    expire with results. One writer at a time.
+    expire with results. What two writers add at the same time is all kept, in either order.
 
     Args:
         hooks: Its store keeps them.
@@ -313,25 +313,26 @@ class StoredItems:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The newest items, oldest first, or all of them; raises `StoreError` if one cannot be read."""
-        items = [item for _, items in await in_thread(self._batches) for item in items]
+        items = [item for _, batch in await in_thread(self._batches) for item in batch]
         return items if limit is None else items[max(len(items) - limit, 0) :]
 
     async def add_items(self, items: list[Any]) -> None:
         """Adds plain data after the last item; raises `StoreError` if it cannot be stored."""
         if items:
-            numbers = await in_thread(lambda: [number for number, _ in self._pointers()])
-            await self._save(max(numbers, default=0) + 1, items)
+            pointers = await in_thread(self._pointers)
+            number = pointers[-1].args["batch"] + 1 if pointers else 1
+            await self._save({"batch": number, "writer": secrets.token_hex(4)}, items)
 
     async def pop_item(self) -> Any:
         """The last item, which is removed; None without one. Raises as the methods above."""
         batches = await in_thread(self._batches)
         if not batches:
             return None
-        number, items = batches[-1]
+        pointer, items = batches[-1]
         if len(items) > 1:
-            await self._save(number, items[:-1])
+            await self._save(pointer.args, items[:-1])
         else:
-            ids = {pointer.pointer_id for each, pointer in await in_thread(self._pointers) if each == number}
+            ids = {pointer.pointer_id}
             await in_thread(self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False)
         return items[-1]
 
@@ -339,20 +340,20 @@ class StoredItems:
         """Removes every item; stored results stay. Raises `StoreError` if they cannot be removed."""
         await in_thread(self._store.delete, query_id=self._query_id, remember=False)
 
-    def _pointers(self) -> list[tuple[int, ContextPointer]]:
-        """What `add` has stored, by number."""
+    def _pointers(self) -> list[ContextPointer]:
+        """What `add_items` has stored, in its order."""
         pointers = self._store.list(query_id=self._query_id)
-        return sorted(((pointer.args["batch"], pointer) for pointer in pointers), key=lambda one: one[0])
+        return sorted(pointers, key=lambda one: (one.args["batch"], one.args["writer"]))
 
-    def _batches(self) -> list[tuple[int, list[Any]]]:
-        return [(number, self._store.load_result(pointer=pointer)) for number, pointer in self._pointers()]
+    def _batches(self) -> list[tuple[ContextPointer, list[Any]]]:
+        return [(pointer, self._store.load_result(pointer=pointer)) for pointer in self._pointers()]
 
-    async def _save(self, number: int, items: Sequence[Any]) -> None:
+    async def _save(self, args: Mapping[str, Any], items: Sequence[Any]) -> None:
         await self._store.save(
             query_id=self._query_id,
             task_id=None,
             tool_name=_ITEMS,
-            args={"batch": number},
+            args=dict(args),
             result=[*items],
             ttl_s=math.inf,
         )

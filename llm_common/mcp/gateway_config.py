@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -150,9 +151,9 @@ class GatewayConfig(BaseModel):
 
 
 def is_gateway(server: ServerConfig) -> bool:
-    """Whether an entry would start this gateway again."""
-    name = PurePath(server.command).stem.lower()
-    return name == "llm-common" and server.args[:1] == ("gateway",)
+    """Whether an entry would start this gateway again, also through a launcher such as `uvx` or `python -m`."""
+    words = [PurePath(word).stem.lower().replace("_", "-") for word in (server.command, *server.args)]
+    return ("llm-common", "gateway") in pairwise(words)
 
 
 def expanded(value: Any, *, where: str) -> Any:

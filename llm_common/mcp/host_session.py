@@ -243,7 +243,7 @@ class HostSession:
         found = await self._find(name)
         if found is None:
             return _unknown(name, await self.listing(), self.problems())
-        intent = str(arguments.pop("intent", "")) if self._takes_intent(found[1]) else ""
+        intent = str(arguments.pop("intent", None) or "") if self._takes_intent(found[1]) else ""
         return await self._run(*found, params, arguments, intent=intent, host=host)
 
     async def _find(self, name: str) -> tuple[str, ServerTool] | None:
@@ -270,7 +270,7 @@ class HostSession:
             return _text(f"{name} was not run: its arguments must be one object with names as keys", is_error=True)
         if problems := self.known().problems(found[0], inner):
             return _text(problems, is_error=True)
-        return await self._run(*found, params, inner, intent=str(arguments.get("intent", "")), host=host)
+        return await self._run(*found, params, inner, intent=str(arguments.get("intent") or ""), host=host)
 
     async def _run(
         self,

@@ -303,3 +303,15 @@ async def test_a_deep_copy_shares_the_store() -> None:
     assert shown is not None
     read = await hooks.read_back(hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id=hooks.session_id)
     assert "part 0" in read
+
+
+async def test_what_two_writers_add_at_once_is_all_kept() -> None:
+    hooks = SessionHooks()
+    writers = [StoredItems(hooks, "a") for _ in range(8)]
+    await asyncio.gather(*(writer.add_items([number, -number]) for number, writer in enumerate(writers)))
+    await writers[0].add_items(["last"])
+    items = await writers[1].get_items()
+    assert sorted(items[:-1]) == sorted([*range(8), *(-number for number in range(8))])
+    assert items[-1] == "last"
+    assert [await writers[2].pop_item() for _ in range(17)] == items[::-1]
+    assert await writers[3].pop_item() is None

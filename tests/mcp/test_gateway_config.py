@@ -30,10 +30,13 @@ def test_disabled_servers_and_the_gateway_itself_are_left_out(tmp_path: Path) ->
         {
             "off": {"command": "x", "disabled": True, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
             "self": {"command": "/usr/bin/llm-common", "args": ["gateway", "-c", "mcp.json"]},
+            "launched": {"command": "uvx", "args": ["--from", "llm-common[mcp]", "llm-common", "gateway"]},
+            "on windows": {"command": "cmd", "args": ["/c", "LLM-Common.exe", "gateway"]},
+            "another": {"command": "llm-common", "args": ["demo", "gateway"]},
             "on": {"command": "x", "alwaysAllow": ["what other hosts write"], "timeout": 60_000},
         },
     )
-    assert list(GatewayConfig.from_files(path).servers) == ["on"]
+    assert list(GatewayConfig.from_files(path).servers) == ["another", "on"]
 
 
 def test_variables_in_texts_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
