@@ -1,5 +1,6 @@
 """Why the model did not see something: what the lines of a run say of it, in sentences."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -84,11 +85,14 @@ def tree(run: RecordedRun) -> tuple[Node, ...]:
     """The run's steps, each with those that happened in it; without the first and the last line."""
     lines = [line for line in run.lines if not isinstance(line, RunBegin | RunEnd)]
     owners = {line.step: line.seq for line in lines if line.step}
+    children = defaultdict[int, list[Line]](list)
+    for line in lines:
+        owner = owners.get(line.parent, 0) if line.step else 0
+        if owner != line.seq:
+            children[owner].append(line)
 
     def under(owner: int) -> tuple[Node, ...]:
-        own = [
-            line for line in lines if (owners.get(line.parent, 0) if line.step else 0) == owner and line.seq != owner
-        ]
+        own = children.pop(owner, ())  # once: two processes may have used one number
         return tuple(Node(line, under(line.seq) if line.step else ()) for line in own)
 
     return under(0)

@@ -1,14 +1,15 @@
 """Why the model did not see something, by the page alone."""
 
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
-from llm_common.trace import read_trace, render_html
-from llm_common.trace.account import title, tree, unseen
-from llm_common.trace.lines import ModelCallLine, SelectionLine
+from llm_common.trace import RecordedRun, read_trace, render_html
+from llm_common.trace.account import Node, title, tree, unseen
+from llm_common.trace.lines import ModelCallLine, SelectionLine, ToolCallLine
 from tests.trace.runs import QUERY, STORIES, long_story, no_data, outputs, pack, recorded
 
 
@@ -68,3 +69,18 @@ async def test_texts_are_in_the_trace_only_where_they_are_wanted(tmp_path: Path)
     for words in (QUERY, "At noon.", "Answer.", "Parcel 1 to Oslo"):
         assert words in long.path.read_text()
     assert QUERY in render_html(read_trace(long.path))
+
+
+def nodes_in(nodes: Sequence[Node]) -> int:
+    return sum(1 + nodes_in(node.children) for node in nodes)
+
+
+def test_every_line_of_a_long_run_stands_once_in_the_tree() -> None:
+    lines = [ToolCallLine(tool="t", seq=number, step=number, parent=number // 10) for number in range(1, 3_000)]
+    assert nodes_in(tree(RecordedRun(Path("run.jsonl"), tuple(lines)))) == len(lines)
+
+
+def test_lines_that_two_processes_gave_one_number_make_no_circle() -> None:
+    places = [(2, 1, 0), (3, 2, 1), (2, 3, 2)]  # a child of the process wrote the last one
+    lines = tuple(ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in places)
+    assert nodes_in(tree(RecordedRun(Path("run.jsonl"), lines))) == 3
