@@ -148,12 +148,7 @@ class Trace:
             with suppress(OSError):  # other processes remove them too
                 self._make_room()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for _ in range(_MAX_ATTEMPTS - 1):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            with suppress(FileNotFoundError):  # another process has removed the folder, which was empty
-                return os.open(path, _FLAGS, 0o600)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        return os.open(path, _FLAGS, 0o600)
+        return _new_file(path, _MAX_ATTEMPTS)
 
     def _make_room(self) -> None:
         files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
@@ -290,6 +285,16 @@ class Run(Recorder):
             with suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = None
+
+
+def _new_file(path: Path, attempts: int) -> int:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    try:
+        return os.open(path, _FLAGS, 0o600)
+    except FileNotFoundError:  # another process has just removed the folder, which was empty
+        if attempts == 1:
+            raise
+    return _new_file(path, attempts - 1)
 
 
 def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = None) -> Run:
