@@ -13,6 +13,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
+from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.core.tokens import DefaultCounter
 from llm_common.mcp import Gateway, GatewayConfig, ServerConfig
@@ -182,6 +183,17 @@ async def test_everything_asks_its_host(folder: Path) -> None:
         assert "a sampled answer" in text_of(answer)
         assert not (await host.call_tool("trigger-elicitation-request", {})).is_error
     assert asked == ["sample", "elicit"]
+
+
+async def test_everything_completes_and_tells_changes(folder: Path) -> None:
+    async with host_of(config_of(folder, "everything")) as host:
+        await names_of(host, "echo")
+        prompt, argument = types.PromptReference(name="completable-prompt"), {"name": "department", "value": "E"}
+        assert (await host.complete(prompt, argument)).completion.values == ["Engineering"]
+        (first, *_) = (await host.list_resources()).resources
+        async with host.listen(resource_subscriptions=[first.uri]) as events:
+            await host.call_tool("toggle-subscriber-updates", {})
+            assert await anext(events) == ResourceUpdated(first.uri)
 
 
 async def test_fifty_calls_at_once_over_real_servers(folder: Path) -> None:
