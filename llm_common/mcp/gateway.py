@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -96,9 +96,18 @@ class Gateway:
         now, too_many = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
         for number, key in enumerate(sorted(idle, key=lambda key: self._sessions[key].last_used)):
             if number < too_many or now - self._sessions[key].last_used > _IDLE_S:
-                closing = asyncio.create_task(self._sessions.pop(key).close())
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+                self._end(key)
+
+    def leave(self, headers: Mapping[str, str]) -> None:
+        """Ends the session of a host over HTTP that says it is done, by the headers of that request."""
+        key = _key_of(headers, headers.get("mcp-session-id", ""))
+        if key in self._sessions:
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        closing = asyncio.create_task(self._sessions.pop(key).close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def _on_initialized(self, host: HostContext, _: types.NotificationParams) -> None:
         session = self.session_of(host)
@@ -144,6 +153,10 @@ def session_key(host: HostContext) -> str:
     headers = host.request.headers
     modern = host.protocol_version in MODERN_PROTOCOL_VERSIONS
     session = "" if modern else headers.get("mcp-session-id", "")
+    return _key_of(headers, session)
+
+
+def _key_of(headers: Mapping[str, str], session: str) -> str:
     return hashlib.sha256(f"{headers.get('authorization', '')}\n{session}".encode()).hexdigest()
 
 

@@ -192,20 +192,24 @@ async def serve_http(
     with listening:
         tell(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/mcp")
         async with Gateway(config) as gateway, _recorded(config, gateway):
-            app = _guarded(gateway.server.streamable_http_app(host=host), known)
+            app = _guarded(gateway.server.streamable_http_app(host=host), known, gateway.leave)
             settings = uvicorn.Config(app, host=host, log_level="warning", timeout_graceful_shutdown=3)
             _at_sigterm(lambda: None)  # uvicorn ends by itself, and then sends itself the signal again
             await uvicorn.Server(settings).serve(sockets=[listening])
 
 
-def _guarded(app: ASGIApp, tokens: Sequence[str]) -> ASGIApp:
-    """The application for those who send one of the tokens."""
+def _guarded(app: ASGIApp, tokens: Sequence[str], leave: Callable[[Headers], None]) -> ASGIApp:
+    """The application for those who send one of the tokens; hosts leave with a DELETE."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = app
-        if scope["type"] == "http" and not is_known_token(Headers(scope=scope).get("authorization", ""), tokens):
-            answer = PlainTextResponse("send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"})
-        await answer(scope, receive, send)
+        headers = Headers(scope=scope) if scope["type"] == "http" else None
+        if headers is not None and not is_known_token(headers.get("authorization", ""), tokens):
+            refusal = PlainTextResponse("send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+            return
+        await app(scope, receive, send)
+        if headers is not None and scope["method"] == "DELETE":
+            leave(headers)
 
     return guarded
 

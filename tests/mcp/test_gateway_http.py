@@ -13,7 +13,7 @@ from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.errors import ConfigError
 from llm_common.mcp.serving import serve_http
-from tests.mcp.hosts import ERAS, config_of, free_port, id_in, is_open, odd, text_of
+from tests.mcp.hosts import ERAS, config_of, free_port, id_in, is_open, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
@@ -88,6 +88,23 @@ async def test_hosts_over_http_hear_of_their_own_servers_alone(tmp_path: Path) -
         assert await anext(told) == ResourceUpdated("odd://a")
         await two.call_tool("change_resource", {"uri": "odd://b"})
         assert await anext(events) == ResourceUpdated("odd://b")
+
+
+async def test_a_host_that_leaves_takes_its_servers_and_results_with_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as address, host_at(address, TOKENS[1], "legacy") as other:
+        async with host_at(address, TOKENS[0], "legacy") as host:
+            pid = text_of(await host.call_tool("get_pid", {}))
+            await host.call_tool("list_items", {"count": 6_000})
+            assert results_in(tmp_path)
+        await until(lambda: not Path(f"/proc/{pid}").exists() and not results_in(tmp_path))
+        assert text_of(await other.call_tool("add_one", {"number": 1})) == "2"
+
+
+async def test_names_of_other_machines_are_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as address, httpx2.AsyncClient() as http:
+        for header, status in (("Host", 421), ("Origin", 403)):
+            headers = {"Authorization": f"Bearer {TOKENS[0]}", header: "http://evil.example"}
+            assert (await http.post(address, json={}, headers=headers)).status_code == status
 
 
 @pytest.mark.parametrize(
