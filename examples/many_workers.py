@@ -28,7 +28,7 @@ def open_store(url: str) -> ObjectContextPointerStore:
 
 async def work(url: str, worker: int) -> str:
     """Saves a worker's own pages, and one status that all workers save."""
-    save = partial(open_store(url).save, query_id="crawl", task_id=None)
+    save = partial(open_store(url).save, query_id="crawl")
     for page in range(PAGES):
         await save(tool_name="read_page", args={"worker": worker, "page": page}, result=f"page {page} of {worker}")
     await save(tool_name="status", args={}, result={"newest": worker})

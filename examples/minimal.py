@@ -24,7 +24,7 @@ async def main() -> None:
     """Prints the question's context."""
     store = FileContextPointerStore()
     for city, report in REPORTS.items():
-        await store.save(query_id="weather", task_id=None, tool_name="weather", args={"city": city}, result=report)
+        await store.save(query_id="weather", tool_name="weather", args={"city": city}, result=report)
 
     pointers = store.list(query_id="weather")
     if config_from_env():

@@ -121,7 +121,7 @@ class ContextPointerStore:
         self,
         *,
         query_id: str,
-        task_id: str | int | None,
+        task_id: str | int | None = None,
         tool_name: str,
         args: Mapping[str, Any],
         result: Any,
@@ -141,7 +141,7 @@ class ContextPointerStore:
         Args:
             query_id: What the user asked, as an id of 1 to 200 of `A-Za-z0-9_-.` and, inside, `:/@+=,` and single
                 spaces, such as `user:42:session`; names the folder, see `folder_of`. Stored as it is.
-            task_id: Task of the plan, None without one; a number counts as its text.
+            task_id: Task of the plan, if there is one; a number counts as its text.
             tool_name: Tool that gave the result.
             args: What the tool was called with; plain data, or what `to_plain` makes so.
             result: What the tool returned, likewise.
