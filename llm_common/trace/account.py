@@ -35,6 +35,13 @@ _KEPT: Final = {
     "pinned": "It is pinned.",
     "share": "It is within the share of its kind.",
 }
+_PARTS: Final = {
+    "turn": ("recent_turns", "turns"),
+    "file": ("files", "files and outputs"),
+    "output": ("files", "files and outputs"),
+    "memory": ("memory", "memories"),
+    "project": ("project", "the project"),
+}
 _DROPS: Final = {
     "malformed": "the reply named no tool, or its arguments were no object",
     "unknown_tool": "no tool has this name",
@@ -176,11 +183,22 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
         return _RULES[item.reason].format(score=item.score)
     if item.reason == "no_room":
         free = max(line.budget - line.tokens, 0)
-        least = min((each.score for each in line.items if each.form != "left_out"), default=0.0)
-        order = f"Others gave more for their tokens, down to a score of {least:.2f}; it scores {item.score:.2f}."
-        first = f" {order}" if line.tokens else ""
-        return f"No room: it needs {about}, and {free:,} of {line.budget:,} are free.{first}"
+        rivals = f" {_rivals(item, line)}" if line.tokens else ""
+        return f"No room: it needs {about}, and {free:,} of {line.budget:,} are free.{rivals}"
     return f"{item.reason.replace('_', ' ')}."
+
+
+def _rivals(item: PackedItem, line: PackingLine) -> str:
+    """What went before an item that found no room. Scores compare within a kind, and each kind has a part."""
+    part, kinds = _PARTS[item.source]
+    tokens = line.allocation.get(part, 0)
+    kind = line.intent.replace("_", " ")
+    held = f"A {kind} request has {tokens:,} tokens for {kinds}, and what others leave"
+    shown = [each.score for each in line.items if each.source == item.source and each.form != "left_out"]
+    if not shown:
+        return f"{held}."
+    least = f"others gave more for their tokens, down to a score of {min(shown):.2f}"
+    return f"{held}; of its kind, {least}; it scores {item.score:.2f}."
 
 
 def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: PLR0911 - one a reason

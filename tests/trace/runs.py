@@ -87,6 +87,11 @@ async def no_room(_: FileContextPointerStore) -> None:
     await pack(None, 420, context_files=tuple(file(f"{number}.txt", "Parcels to Oslo. " * 900) for number in range(9)))
 
 
+async def small_part(_: FileContextPointerStore) -> None:
+    talk = tuple(turn(f"t{number}", f"Line {number} of the talk. " * 10) for number in range(40))
+    await pack(None, 1_000, session_log=talk, context_files=(file("best.txt", "Parcels to Oslo. " * 900),))
+
+
 async def six_memories(_: FileContextPointerStore) -> None:
     await pack(None, 4_000, memory_hits=tuple(map(memory, range(6))))
 
@@ -159,6 +164,7 @@ async def no_data(_: FileContextPointerStore) -> None:
 # The run, a part of what was left out, and the reason as the page says it.
 STORIES: Mapping[str, tuple[Story, str, str]] = {
     "no room": (no_room, "8.txt", "No room: it needs about"),
+    "a small part": (small_part, "best.txt", "A conversational request has 80 tokens for files and outputs"),
     "six memories": (six_memories, "m5", "Five better memories are in, which is the limit."),
     "excluded": (excluded_file, "second.txt", "A pattern of the request excludes it."),
     "said twice": (said_twice, "m1", "It says the same as turn t1, which is shown."),
