@@ -92,11 +92,13 @@ class ProjectState(_Shape):
 
 
 class DataPoolSnapshot(_Shape):
-    """All candidates at one moment; the order within a kind never matters.
+    """All candidates at one moment; the order within a kind never matters. An unknown name is an error.
 
     Raises:
         ValueError: Two items of a kind share an id.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     session_log: tuple[TurnEntry, ...] = ()
     context_files: tuple[ContextFile, ...] = ()

@@ -109,13 +109,17 @@ class ContextSelector:
 
         Raises:
             ValueError: The request names no strategy that there is.
-            TypeError: The request is no `ContextSelectionRequest`, or its counter returned no whole number.
+            TypeError: The request is no `ContextSelectionRequest` or the pool no `DataPoolSnapshot`, or a counter
+                returned no whole number.
         """
         if not isinstance(request, ContextSelectionRequest):
             raise TypeError(
                 f"request is a {type(request).__name__}; "
                 "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
             )
+        given: object = pool  # a caller without a type checker passes a list
+        if not isinstance(given, DataPoolSnapshot):
+            raise TypeError(f"pool is a {type(given).__name__}; pass DataPoolSnapshot(session_log=…, context_files=…)")
         started = perf_counter()
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)
