@@ -119,6 +119,12 @@ VARIABLES: tuple[Variable, ...] = (
 )
 
 
+def undeclared() -> list[str]:
+    """The names of variables that are set, begin with `LLM_COMMON_`, and are none of `VARIABLES`."""
+    declared = {variable.name for variable in VARIABLES}
+    return sorted(name for name in os.environ if name.startswith("LLM_COMMON_") and name not in declared)
+
+
 def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "default", "unset"]]:
     """The value of a variable and where it comes from, to show it; the value of a secret is None."""
     given, text = read_text(replace(variable, default="")), read_text(variable)

@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import re
+from difflib import get_close_matches
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # A command imports what only it needs when it runs: `--help` and completion answer at once.
 # ruff: noqa: PLC0415
 
+_SAME_NAME = 0.9  # of a name with its prefix: a letter or two
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9._-]+)['\"]")
 
 
@@ -65,6 +67,7 @@ def _diagnosis(store: "StoreHealth", endpoint: "EndpointReport | None", problems
             read()
         except ConfigError as exc:
             problems.append(exc.message)
+    problems.extend(_misspelled())
     if endpoint is not None:  # a key may stand in the wrong place
         endpoint = endpoint.model_copy(update={"model": DEFAULT_REDACTOR.text(endpoint.model)})
     return Diagnosis(
@@ -84,15 +87,21 @@ def _check_limits() -> None:
     Raises:
         ConfigError: A value cannot be used.
     """
-    from llm_common.core.decisions import HttpDecisionClient
+    from llm_common.core.decisions import HttpDecisionClient, decision_config_from_env
     from llm_common.selection.relevance_ranking import selection_cap
     from llm_common.selection.results import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 
     selection_cap(None)
     _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
     _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
-    if _env.read_text(_env.DECISION_URL):
-        HttpDecisionClient.from_env()
+    if config := decision_config_from_env():
+        HttpDecisionClient(config)
+
+
+def _misspelled() -> list[str]:
+    names = [variable.name for variable in _env.VARIABLES]
+    near = {name: get_close_matches(name, names, n=1, cutoff=_SAME_NAME) for name in _env.undeclared()}
+    return [f"{name} is set, and nothing reads it; did you mean {found[0]}?" for name, found in near.items() if found]
 
 
 def _variables() -> "tuple[VariableInForce, ...]":

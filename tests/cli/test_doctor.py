@@ -79,8 +79,9 @@ def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_a_key_is_never_shown_also_where_none_belongs(monkeypatch: pytest.MonkeyPatch, variable: str, key: str) -> None:
+    for name, value in (("PROVIDER", "local"), ("DECISION_URL", "http://127.0.0.1/v1"), ("DECISION_MODEL", "small")):
+        monkeypatch.setenv(f"LLM_COMMON_{name}", value)
     monkeypatch.setenv(variable, key)
-    monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
     result = run("doctor", "--offline")
     assert key not in result.output + str(run_json("doctor", "--offline"))
     assert f"{variable}\t" in result.stdout
@@ -119,6 +120,9 @@ def test_an_endpoint_that_is_not_there_is_a_problem(monkeypatch: pytest.MonkeyPa
         ("LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "-1"),
         ("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "x"),
         ("LLM_COMMON_DECISION_URL", "nowhere"),
+        ("LLM_COMMON_DECISION_MODEL", "without an address"),
+        ("LLM_COMMON_DECISION_WIRE", "unknown"),
+        ("LLM_COMMON_TIMOUT_S", "12"),
         ("LLM_COMMON_POINTER_STORE_DIR", "~nobody-of-that-name/store"),
     ],
 )
@@ -126,7 +130,6 @@ def test_a_wrong_setting_is_named_and_the_rest_is_shown(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
     document = run_json("doctor", "--offline", code=1)
     assert variable in " ".join(document["problems"])
     assert len(document["variables"]) == len(VARIABLES)

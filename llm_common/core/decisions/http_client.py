@@ -71,6 +71,12 @@ def decision_config_from_env() -> DecisionConfig | None:
     url, model = _env.read_text(_env.DECISION_URL), _env.read_text(_env.DECISION_MODEL)
     key = _env.read_text(_env.DECISION_API_KEY)
     wire = (_env.read_text(_env.DECISION_WIRE) or "").lower()
+    if wire not in WIRE_FORMATS:
+        raise ConfigError(
+            f"{_env.DECISION_WIRE.name} is {wire[:80]!r}; set it to {' or '.join(WIRE_FORMATS)}",
+            variable=_env.DECISION_WIRE.name,
+            value=wire,
+        )
     if url is None:
         if key is None and model is None:
             return None
@@ -82,12 +88,6 @@ def decision_config_from_env() -> DecisionConfig | None:
         raise ConfigError(
             f"{_env.DECISION_URL.name} needs a model to ask for; set {_env.DECISION_MODEL.name}",
             variable=_env.DECISION_MODEL.name,
-        )
-    if wire not in WIRE_FORMATS:
-        raise ConfigError(
-            f"{_env.DECISION_WIRE.name} is {wire[:80]!r}; set it to {' or '.join(WIRE_FORMATS)}",
-            variable=_env.DECISION_WIRE.name,
-            value=wire,
         )
     address = checked_base_url(url, variable=_env.DECISION_URL.name)
     return DecisionConfig.model_validate(
@@ -108,9 +108,13 @@ class HttpDecisionClient:
 
     Raises:
         ConfigError: `url` or `api_key` cannot be used, or there is a cost limit without a known price.
+        TypeError: `config` is no `DecisionConfig`.
     """
 
     def __init__(self, config: DecisionConfig, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        given: object = config  # a caller without a type checker passes an address
+        if not isinstance(given, DecisionConfig):
+            raise TypeError(f"config is a {type(given).__name__}; pass DecisionConfig(url=…, model=…)")
         self._config = config
         self._wire = WIRE_FORMATS[config.wire]
         address = checked_base_url(config.url, variable="url")

@@ -133,6 +133,13 @@ def config_from_env() -> LLMConfig | None:
     Raises:
         ConfigError: A value is unusable, or a key or model is missing; names the variable.
     """
+    limits = {
+        "timeout_s": _env.read_float(_env.TIMEOUT_S, minimum=0.1, maximum=3600),
+        "max_tokens": _env.read_int(_env.MAX_TOKENS, minimum=1, maximum=10_000_000),
+        "cost_limit_usd": _env.read_float(_env.COST_LIMIT_USD, minimum=0, maximum=1e6),
+        "unknown_price": _env.read_choice(_env.UNKNOWN_PRICE, ("refuse", "dearest")),
+    }
+    given = {name: limit for name, limit in limits.items() if limit is not None}
     provider = _provider_from_env()
     if provider is None and _env.read_text(_env.BASE_URL) is None:
         if _env.read_text(_env.API_KEY) is None:
@@ -141,13 +148,6 @@ def config_from_env() -> LLMConfig | None:
             f"{_env.API_KEY.name} is set, but not whose it is; set {_env.PROVIDER.name} or {_env.BASE_URL.name}",
             variable=_env.PROVIDER.name,
         )
-    limits = {
-        "timeout_s": _env.read_float(_env.TIMEOUT_S, minimum=0.1, maximum=3600),
-        "max_tokens": _env.read_int(_env.MAX_TOKENS, minimum=1, maximum=10_000_000),
-        "cost_limit_usd": _env.read_float(_env.COST_LIMIT_USD, minimum=0, maximum=1e6),
-        "unknown_price": _env.read_choice(_env.UNKNOWN_PRICE, ("refuse", "dearest")),
-    }
-    given = {name: limit for name, limit in limits.items() if limit is not None}
     return LLMConfig.model_validate(_endpoint_from_env(provider) | given)
 
 
@@ -187,7 +187,8 @@ def checked_base_url(text: str, *, variable: str) -> str:
     address = text.rstrip("/")
     if not usable or parts.username is not None or "?" in text or "#" in text or address.endswith("/chat/completions"):
         raise ConfigError(
-            f"{variable} is no address like https://host/v1; leave out user, query, fragment and `/chat/completions`",
+            f"{variable} is no address like https://host/v1; begin with https:// or http://, and leave out user, "
+            "query, fragment and `/chat/completions`",
             variable=variable,
         )
     return address
