@@ -60,6 +60,20 @@ def missing_name(package: str, name: str) -> Exception:
 
 # Where applications import from; a package that exports lazily is known here once it is imported.
 _PUBLIC = tuple(
-    f"llm_common.{name}" for name in ("agents", "core", "context", "memory", "errors", "folders", "prompt", "testing")
+    f"llm_common.{name}"
+    for name in (
+        "agents",
+        "core",
+        "core.decisions",
+        "context",
+        "memory",
+        "history",
+        "tools",
+        "trace",
+        "errors",
+        "folders",
+        "prompt",
+        "testing",
+    )
 )
 _EXPORTS: dict[str, frozenset[str]] = {}

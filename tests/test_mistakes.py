@@ -32,14 +32,16 @@ from llm_common.agents import (
     PromptBundle,
     TokenBudget,
     ToolContextManager,
+    ToolIndex,
     ToolRegistry,
     ToolSelectionConfig,
     ToolSelector,
     fit,
     format_selected_contexts,
 )
-from llm_common.context import ContextSelectionRequest, classify_intent
+from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
 from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
+from llm_common.core.decisions import HttpDecisionClient
 from llm_common.errors import (
     ConfigError,
     CostLimitError,
@@ -439,7 +441,7 @@ MISTAKES = [
         "an address that is none",
         lambda at: OpenAICompatibleClient(LLMConfig(base_url="models.example", default_model="small")),
         ConfigError,
-        "base_url is no address like https://host/v1; leave out user, query, fragment and `/chat/completions`",
+        "base_url is no address like https://host/v1; begin with https:// or http://, and leave out user, query, fragment and `/chat/completions`",
     ),
     Mistake(
         "a setting of the client that is misspelt",
@@ -611,6 +613,38 @@ MISTAKES = [
         lambda at: importlib.import_module("llm_common").ToolRegistry,
         ImportError,
         "cannot import name 'ToolRegistry' from 'llm_common': it is in llm_common.agents; write from llm_common.agents import ToolRegistry",
+    ),
+    Mistake(
+        "a decision client from the wrong module",
+        lambda at: importlib.import_module("llm_common.agents").HttpDecisionClient,
+        ImportError,
+        "cannot import name 'HttpDecisionClient' from 'llm_common.agents': it is in llm_common.core.decisions; write from llm_common.core.decisions import HttpDecisionClient",
+    ),
+    Mistake(
+        "an address where a decision client's configuration belongs",
+        lambda at: HttpDecisionClient("http://127.0.0.1/v1"),
+        TypeError,
+        "config is a str; pass DecisionConfig(url=…, model=…)",
+    ),
+    Mistake(
+        "a definition as JSON in an index of tools",
+        lambda at: ToolIndex([{"name": "weather", "description": "The weather.", "parameters": {}}]),
+        TypeError,
+        "a dict is no tool; pass a Tool, or what has name, description, parameters; read_definitions of llm_common.tools makes that of JSON",
+    ),
+    Mistake(
+        "a list where a pool belongs",
+        lambda at: ContextSelector().select(
+            ContextSelectionRequest(intent=classify_intent("Why?"), token_budget=4_000), []
+        ),
+        TypeError,
+        "pool is a list; pass DataPoolSnapshot(session_log=…, context_files=…)",
+    ),
+    Mistake(
+        "a name that a pool does not know",
+        lambda at: DataPoolSnapshot(files=[]),
+        ValidationError,
+        "1 validation error for DataPoolSnapshot\nfiles\n  Extra inputs are not permitted [type=extra_forbidden, input_value=[], input_type=list]",
     ),
     Mistake(
         "a bucket without a scheme",

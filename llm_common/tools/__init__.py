@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from llm_common._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from llm_common.tools.definitions import read_definitions as read_definitions
     from llm_common.tools.registry import ToolRegistry as ToolRegistry
     from llm_common.tools.tool import (
         Tool as Tool,

@@ -84,7 +84,8 @@ class ToolIndex:
     0.2 ms a tool, a request to 10,000 tools some 3 ms.
 
     Args:
-        tools: `Tool`s, or other objects with a name, a description and parameters; the last of a repeated name counts.
+        tools: `Tool`s, a `ToolRegistry`, or what `read_definitions` makes of the JSON of MCP or OpenAI; the last of a
+            repeated name counts.
         embedder: Compares texts by meaning, such as `StaticVectors`; None ranks by words alone.
         min_score: A request whose best tool scores less gets none; 0 never abstains.
 
@@ -121,7 +122,8 @@ class ToolIndex:
         facts = [getattr(tool, name, None) for name in ("name", "description", "parameters")]
         if not (isinstance(facts[0], str) and isinstance(facts[1], str) and isinstance(facts[2], Mapping)):
             raise TypeError(
-                f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters"
+                f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters; "
+                "read_definitions of llm_common.tools makes that of JSON"
             )
         schema = tool.parameters
         parameters = " ".join(islice(_parameter_texts(schema, schema, depth=_DEPTH), _MAX_PARAMETERS))
