@@ -326,9 +326,9 @@ class ObservedSelection:
         self._current.set_attributes({**facts, **facts_of_found(found)})
         if selection.failed:
             self._current.fail(selection.status)
-            model = next((attempt.model for attempt in reversed(selection.attempts) if attempt.model), "not known")
+            of = next((f", model {each.model}" for each in reversed(selection.attempts) if each.model), "")
             noun, problem = _NOUNS[self._source], selection.problem
-            _log.warning("no %s were chosen: status %s, model %s: %s", noun, selection.status, model, problem)
+            _log.warning("no %s were chosen: status %s%s: %s", noun, selection.status, of, problem)
 
 
 @contextmanager

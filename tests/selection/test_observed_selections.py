@@ -86,8 +86,8 @@ def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
         (outputs, ["no JSON"], "no outputs were chosen: status invalid, model a-model: "),
         (tools, ["no JSON", "neither"], "no tools were chosen: status invalid, model b-model: "),
         (tools, [LLMConnectionError("down"), LLMConnectionError("down")], "status error, model b-model: "),
-        (broken_registry, [], "no tools were chosen: status error, model not known: "),
-        (lexical_tools, [], "no tools were chosen: status error, model not known: "),
+        (broken_registry, [], "no tools were chosen: status error: "),
+        (lexical_tools, [], "no tools were chosen: status error: "),
     ],
 )
 async def test_a_failed_selection_is_one_warning(
