@@ -131,7 +131,8 @@ class Answering(BaseModel):
 
         Args:
             client: What answers.
-            manager: The session whose outputs may be shown and read.
+            manager: The session whose outputs may be shown and read: those that it saved itself, or that its `resume`
+                took from the store.
             query: The user's question.
             results: The results of the tasks. What failed is told to the model, so that it does not take missing data
                 for none. If a task failed and no call of any task succeeded, no model is asked.
