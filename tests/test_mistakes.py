@@ -30,6 +30,7 @@ from llm_common.agents import (
     ObjectContextPointerStore,
     OffloadPolicy,
     PromptBundle,
+    ReadBackTool,
     TokenBudget,
     ToolContextManager,
     ToolIndex,
@@ -61,6 +62,7 @@ from llm_common.errors import (
     UnserialisableError,
 )
 from llm_common.folders import pack_folder
+from llm_common.history import fold
 from llm_common.memory import Event, MemoryFilters, PostgresMemory, SqliteMemory
 from llm_common.testing import ScriptedClient
 
@@ -441,7 +443,7 @@ MISTAKES = [
         "an address that is none",
         lambda at: OpenAICompatibleClient(LLMConfig(base_url="models.example", default_model="small")),
         ConfigError,
-        "base_url is no address like https://host/v1; begin with https:// or http://, and leave out user, query, fragment and `/chat/completions`",
+        "base_url is no address like https://host/v1; give https:// or http://, and leave out user, query, fragment and `/chat/completions`",
     ),
     Mistake(
         "a setting of the client that is misspelt",
@@ -631,6 +633,24 @@ MISTAKES = [
         lambda at: ToolIndex([{"name": "weather", "description": "The weather.", "parameters": {}}]),
         TypeError,
         "a dict is no tool; pass a Tool, or what has name, description, parameters; read_definitions of llm_common.tools makes that of JSON",
+    ),
+    Mistake(
+        "a folder where the store of a fold belongs",
+        lambda at: fold([], store="context", session_id="chat"),
+        TypeError,
+        "store is a str; pass a store, such as FileContextPointerStore(folder)",
+    ),
+    Mistake(
+        "a folder where the store of a packing belongs",
+        lambda at: ContextSelector(store="context"),
+        TypeError,
+        "store is a str; pass the store or the session that holds the outputs",
+    ),
+    Mistake(
+        "a store where a reader loads",
+        lambda at: ReadBackTool(FileContextPointerStore(at)),
+        TypeError,
+        "load is a FileContextPointerStore; pass the load_payload of a session or a store",
     ),
     Mistake(
         "a list where a pool belongs",

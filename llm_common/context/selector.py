@@ -76,6 +76,9 @@ class ContextSelector:
         listeners: Called at every selection, in the order of `ContextEvent`, on the caller's thread.
         strategies: The strategies that a request may name. None takes `measured`, without vectors and with a cache,
             and `spec`; `MeasuredStrategy` shows how to use vectors.
+
+    Raises:
+        TypeError: `store` loads no results.
     """
 
     def __init__(
@@ -85,6 +88,8 @@ class ContextSelector:
         listeners: Iterable[Listener] = (),
         strategies: Mapping[str, Strategy] | None = None,
     ) -> None:
+        if store is not None and not callable(getattr(store, "load_result", None)):
+            raise TypeError(f"store is a {type(store).__name__}; pass the store or the session that holds the outputs")
         self._store = store
         self._listeners = tuple(listeners)
         self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
@@ -112,14 +117,7 @@ class ContextSelector:
             TypeError: The request is no `ContextSelectionRequest` or the pool no `DataPoolSnapshot`, or a counter
                 returned no whole number.
         """
-        if not isinstance(request, ContextSelectionRequest):
-            raise TypeError(
-                f"request is a {type(request).__name__}; "
-                "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
-            )
-        given: object = pool  # a caller without a type checker passes a list
-        if not isinstance(given, DataPoolSnapshot):
-            raise TypeError(f"pool is a {type(given).__name__}; pass DataPoolSnapshot(session_log=…, context_files=…)")
+        _check_given(request, pool)
         started = perf_counter()
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)
@@ -213,6 +211,17 @@ class ContextSelector:
                         _log.warning("a context listener is async and was not run; give a plain function")
             except ToolFailedError as exc:
                 _log.warning("a context listener failed on %s: %s", name, type(exc.__cause__).__name__)
+
+
+def _check_given(request: object, pool: object) -> None:
+    # A caller without a type checker passes anything.
+    if not isinstance(request, ContextSelectionRequest):
+        raise TypeError(
+            f"request is a {type(request).__name__}; "
+            "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
+        )
+    if not isinstance(pool, DataPoolSnapshot):
+        raise TypeError(f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, context_files=…)")
 
 
 class _StoredTexts(Mapping[str, str]):

@@ -108,10 +108,12 @@ async def fold(
 
     Raises:
         TokenBudgetError: What is never folded is over the limit; `.needed_tokens` holds how much it takes.
-        TypeError: `messages` is no list, or one is neither an `LLMMessage` nor a dict with a known role.
+        TypeError: `messages` is no list, one is neither an `LLMMessage` nor a dict with a known role, or `store` is no
+            `ContextPointerStore`.
         UnserialisableError: JSON cannot stand for a message.
         StoreError: What is folded could not be stored; nothing may be sent then.
     """
+    _check_store(store)
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
     given = read_messages(messages)
     ids: dict[str, str] = {}
@@ -154,8 +156,16 @@ async def search_history(
     Raises:
         InvalidIdError: `session_id` is not allowed.
         StoreError: The store cannot be read.
+        TypeError: `store` is no `ContextPointerStore`.
     """
+    _check_store(store)
     return await in_thread(_search, query, store, session_id, min(max(k, 0), _MAX_FOUND))
+
+
+def _check_store(store: object) -> None:
+    # A short history needs no store: the mistake would show when the conversation has grown.
+    if not isinstance(store, ContextPointerStore):
+        raise TypeError(f"store is a {type(store).__name__}; pass a store, such as FileContextPointerStore(folder)")
 
 
 def _search(query: str, store: ContextPointerStore, session_id: str, k: int) -> tuple[FoundMessage, ...]:
@@ -221,7 +231,9 @@ def history_tools(
 
     Raises:
         ConfigError: A name is not allowed.
+        TypeError: `store` is no `ContextPointerStore`.
     """
+    _check_store(store)
 
     async def search(query: str) -> str:
         found = await search_history(query, store=store, session_id=session_id)

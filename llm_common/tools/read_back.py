@@ -101,6 +101,7 @@ class ReadBackTool(Tool):
 
     Raises:
         ConfigError: The name is not allowed.
+        TypeError: `load` cannot be called.
         ValueError: `limit_tokens` is under `MIN_LIMIT_TOKENS`.
     """
 
@@ -116,6 +117,8 @@ class ReadBackTool(Tool):
     ) -> None:
         if limit_tokens < MIN_LIMIT_TOKENS:
             raise ValueError(f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
+        if not callable(load):
+            raise TypeError(f"load is a {type(load).__name__}; pass the load_payload of a session or a store")
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
         self._limit_tokens = limit_tokens

@@ -187,8 +187,8 @@ def checked_base_url(text: str, *, variable: str) -> str:
     address = text.rstrip("/")
     if not usable or parts.username is not None or "?" in text or "#" in text or address.endswith("/chat/completions"):
         raise ConfigError(
-            f"{variable} is no address like https://host/v1; begin with https:// or http://, and leave out user, "
-            "query, fragment and `/chat/completions`",
+            f"{variable} is no address like https://host/v1; give https:// or http://, and leave out user, query, "
+            "fragment and `/chat/completions`",
             variable=variable,
         )
     return address
