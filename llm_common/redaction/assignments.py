@@ -29,7 +29,7 @@ _BARE = rf"(?:[^\s&,;)}}\]\"'`<\\]++|(?!{_SOFT_END})\S)*+"
 _ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
 _NEW_LINE = r"\r?\n|\\{1,9}n"  # or as JSON writes it
 _BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"
-_BRACKETS = r"\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"
+_BRACKETS = r"\\[\\\"]|\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"  # an escaped quote opens no string
 _BRACKET = r"[()\[\]{}]"
 _WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
 _HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"  # up to its quote, or its line's end
@@ -43,14 +43,17 @@ _REGION_CHARS = 4_096
 _HEADER_CHARS = 1_024
 _CLOSING_QUOTES = 64  # quotes with other backslashes that are passed over
 _MAX_COLUMNS = 40
+_MAX_NAMES_IN_VALUE = 8
 _MIN_DIGITS = 6
 _MIN_WEAK_CHARS = 8
 _MIN_NAMED_CHARS = 6  # `pw=abcd` has seven
 _MIN_PHRASE_CHARS = 20
 
 _KEY = r"[\w.-]{2,64}"
+_REST_OF_WORD = r"[^\s&\"'<>,;}\\]*+"
 
-# Names and values that stand beside each other in other ways, with a literal that each has.
+# Names and values that stand beside each other in other ways, with a literal that each has. A value that may hold
+# further names has 256 characters at most; a longer secret is read on.
 _PAIRS = (
     # `("Cookie", "…")`, `["X-Api-Key", "…"]`, `define('DB_PASSWORD', '…')`, `setdefault("TOKEN", "…")`
     (",", rf"[\"'](?P<key>{_KEY})\\{{0,3}}[\"']\s{{0,3}},\s{{0,9}}[bru]{{0,2}}\\{{0,3}}[\"'](?P<secret>[^\"'\n\\]{{4,}}+)"),  # noqa: E501
@@ -60,7 +63,7 @@ _PAIRS = (
         (r"(?i)\b(?:name|key|type|header)\\{0,3}[\"']?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?(?P<key>[\w.-]{2,64})\\{0,3}[\"']?"
         r"(?:[\s,;]|[a-z]{1,16}=[\"'][^\"']{0,40}[\"']|\\n|-){1,40}?\\{0,3}[\"']?(?:value|val)\\{0,3}[\"']?"
         r"\s{0,2}[:=]\s{0,2}(?P<quote>\\{0,3}[\"'])?"
-        r"(?P<secret>(?(quote)[^\"'\\\n]{4,4096}+|[^\s\"'\\<>,;}]{4,4096}+))"),
+        r"(?P<secret>(?(quote)[^\"'\\\n]{4,4096}+|[^\s\"'\\<>,;}]{4,256}+))"),
     ),
     # XML, property lists, Android's resources
     ("</", r"<(?:[\w-]{1,32}:)?(?P<key>[\w.-]{2,64})(?:\s[^<>]{0,100})?>\s{0,9}(?P<secret>[^<>]{4,4096})</"),
@@ -71,7 +74,7 @@ _PAIRS = (
         "%3",
         (
             r"(?P<key>[\w.-]{2,64})(?:%5D|%22){0,2}%3[AaDd](?:%20|%22|\+){0,2}"
-            r"(?P<secret>(?:(?!%2[26Cc]|%7D)[^\s&\"'<>]){4,}+)"
+            r"(?P<secret>(?:(?!%2[26Cc]|%7D)[^\s&\"'<>]){4,256}+)"
         ),
     ),
     # https://www.rfc-editor.org/rfc/rfc7578
@@ -103,7 +106,8 @@ class NamedSecrets(Rule):
 
     How much a value must look like a secret depends on its name; see `secret_names`. The quotes around a value stay,
     at any depth of escaping. A bare value after a quoted name gets quotes, so that JSON stays JSON. Below a secret name
-    in brackets, or indented, the words that look random are secrets.
+    in brackets, or indented, the words that look random are secrets. A value that holds eight further names, none with
+    a secret, is a secret from there on, so that `token=token=…` is not read again from each name.
 
     Attributes:
         strength: What a name says about its value.
@@ -133,6 +137,7 @@ class NamedSecrets(Rule):
 
     def _after_signs(self, text: str, low: str, position: int, limit: int, *, is_region: bool) -> Iterator[Span]:
         named = compiled(f"{self.expression}{_AFTER_NAME}")
+        value_end = names_in_value = 0
         while found := named.search(low, position, limit):
             separator = compiled(_SEPARATOR).match(text, found.start("sign"))
             assert separator is not None
@@ -144,12 +149,18 @@ class NamedSecrets(Rule):
             region = None if is_region else _region(text, position)
             if region is not None:
                 inner = self._after_signs(text, low, *region, is_region=True)
-                yield from merge(_random_words(text, *region), inner)
-                position = max(position, region[1])
+                position = region[1]
+                for span in merge(_random_words(text, *region), inner):
+                    yield span
+                    position = max(position, span[1])  # a long secret ends after its region
                 continue
-            for span in _values(text, position, name, strength):
-                yield span
-                position = max(position, span[1])
+            is_new = position >= value_end
+            names_in_value = 0 if is_new else names_in_value + 1
+            for value in _values(text, position, name, CERTAIN if names_in_value > _MAX_NAMES_IN_VALUE else strength):
+                value_end = max(value_end, value.end) if is_new else value_end
+                if value.is_secret:
+                    yield value.begin, value.end, value.shown
+                    position = max(position, value.end)
 
     def _after_flags(self, text: str) -> Iterator[Span]:
         position = 0
@@ -164,13 +175,18 @@ class NamedSecrets(Rule):
                     position = value.end
 
     def _beside(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
-        position = 0
+        position = value_end = names_in_value = 0
         while match := pattern.search(text, position):
             begin, end = match.span("secret")
             strength = min(self.strength(match["key"]), LIKELY if text[match.end("key")] in "\"'\\" else STRONG)
+            names_in_value = names_in_value + bool(strength) if begin < value_end else 0
+            value_end = value_end if begin < value_end else end
+            strength = CERTAIN if strength and names_in_value > _MAX_NAMES_IN_VALUE else strength
             is_secret = strength and is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength)
             position = end if is_secret else match.end("key")
             if is_secret:
+                if end - begin == MAX_CHECKED_CHARS and (rest := compiled(_REST_OF_WORD).match(text, end)):
+                    position = end = rest.end()
                 yield begin, end, REDACTED
 
     def _in_columns(self, text: str, low: str) -> Iterator[Span]:
@@ -279,8 +295,11 @@ def _random_words(text: str, begin: int, end: int) -> Iterator[Span]:
             yield *word.span(), REDACTED
 
 
-def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[Span]:
-    """The value of a name from the position on, and a value assigned after it, as in `password: str = "…"`."""
+def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[_Value]:
+    """The value of a name from the position on, and a value assigned after it, as in `password: str = "…"`.
+
+    A header that holds no credentials comes first as a whole, then by its first word.
+    """
     if (
         not name.quote
         and not name.is_tight
@@ -290,14 +309,14 @@ def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[Sp
         end = header.end()
         line = text[position : min(end, position + 2 * MAX_CHECKED_CHARS)]
         is_cookie = "cookie" in name.key.lower() and compiled(_COOKIE).match(line)
-        if is_cookie or _is_header(line):
+        if is_cookie or strength == CERTAIN or _is_header(line):
             rest = compiled(_HEADER).match(text, end) if end == position + _HEADER_CHARS else None
-            yield position, rest.end() if rest else end, REDACTED
+            yield _Value(position, rest.end() if rest else end, REDACTED, is_secret=True)
             return
+        yield _Value(position, end, REDACTED, is_secret=False)
     while True:
         value = _value(text, position, name, strength)
-        if value.is_secret:
-            yield value.begin, value.end, value.shown
+        yield value
         assigned = compiled(_ASSIGNED).match(text, value.end) if "=" in text[value.end : value.end + 4] else None
         if assigned is None:
             return

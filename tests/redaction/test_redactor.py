@@ -336,6 +336,28 @@ def test_a_secret_is_found_anywhere_in_a_long_text() -> None:
     assert redact_text(f"{key}-----END RSA PRIVATE KEY----- after") == f"{REDACTED} after"
 
 
+@pytest.mark.parametrize("name", ["token=", "sig:", "cookie: ", "token%3D"])
+def test_a_value_of_many_names_is_a_secret_from_the_ninth_on(name: str) -> None:
+    assert redact_text(name * 8) == name * 8
+    redacted = redact_text(name * 1_000)
+    assert REDACTED in redacted
+    assert len(redacted) < 12 * len(name) + len(REDACTED)
+
+
+def test_names_in_values_of_their_own_are_counted_anew() -> None:
+    options = "token=a sig=b cookie=c auth=d " * 100
+    assert redact_text(options) == options
+
+
+def test_a_long_secret_in_a_percent_encoded_form_is_redacted_whole() -> None:
+    assert redact_text(f"a=1&b=password%3D{'aB3x9Qz7' * 100}&c=1") == f"a=1&b=password%3D{REDACTED}&c=1"
+
+
+def test_an_escaped_quote_below_a_secret_name_opens_no_string() -> None:
+    text = 'token: {\\"a\\": {}, \\"b\\": \\"q7Zp9Xk2Lm4V\\"} and "q7Zp9Xk2Lm4V" after'
+    assert redact_text(text) == text.replace("q7Zp9Xk2Lm4V", REDACTED, 1)
+
+
 HOSTILE = (
     *("eyJ", "-eyJ", "eyJaaaaaaaa.", "://", "://a:", "://a:b@", "://a@", "Basic ", "bearer a1", "sk-", "sk-a", "\\"),
     *(
@@ -362,6 +384,11 @@ HOSTILE = (
         "password%3D",
         "ENV token ",
         "\\nkey,",
+        "sig:",
+        "cookie: ",
+        "aa%3D",
+        "token%3D:a:a",
+        'token: [{"' + '\\"' * 500,
     ),
     *("-----END PRIVATE KEY-----", "secrets: [", "password:{a1B2c3D4e5", "password=a(b", "sshpass ", "requirepass "),
     *("-us1", "0123456789abcdef", "-u a:", '["', '{"token":', "\\u0041 token=", "token" + " " * 50, "x" * 95 + "="),
@@ -389,7 +416,7 @@ def test_hostile_text_takes_linear_time() -> None:
 @pytest.mark.parametrize("unit", dict.fromkeys([*HOSTILE, *HOSTILE_BEGINNINGS]))
 def test_a_megabyte_of_hostile_text_takes_seconds(unit: str) -> None:
     assert is_linear(unit, 1_000_000, 0.01)
-    assert min(cpu_s(unit * (1_000_000 // len(unit))) for _ in range(2)) < 10.0
+    assert min(cpu_s(unit * (1_000_000 // len(unit))) for _ in range(2)) < 5.0
 
 
 def test_the_harness_fails_a_pattern_that_takes_quadratic_time() -> None:
