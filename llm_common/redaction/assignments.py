@@ -25,7 +25,7 @@ _NAME_BACKWARDS = r"(?P<space>[ \t]{0,9})(?:D5%|[\]*]){0,2}(?P<quote>(?:[\"'`]\\
 _FLAG = r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])"
 _QUOTE = r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?"
 _SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
-_BARE = rf"(?:[^\s&,;)}}\]\"'`<\\]++|(?!{_SOFT_END})\S)*+"
+_BARE = rf"(?:[^\s&,;)}}\]\"'`<\\\x1b]++|(?!{_SOFT_END})[^\s\x1b])*+"  # a colour of a terminal ends a value
 _ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
 _NEW_LINE = r"\r?\n|\\{1,9}n"  # or as JSON writes it
 _BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"

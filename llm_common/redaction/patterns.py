@@ -90,7 +90,9 @@ def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None
 def _of_shape(shape: TokenShape) -> Rule:
     """A rule for whole keys of a shape; the literal comes first, because the engine searches for it quickly."""
     starts = "|".join(rf"{literal}(?<![A-Za-z0-9]{literal})" for literal in map(re.escape, shape.prefixes))
-    after_escape = "|".join(rf"{literal}(?<=\\[nrt]{literal})" for literal in map(re.escape, shape.prefixes))
+    after_escape = "|".join(
+        rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))" for literal in map(re.escape, shape.prefixes)
+    )  # a new line as JSON writes it, or a colour of a terminal
     expression = rf"(?:{starts}|{after_escape})(?:{shape.rest})"
     return Rule(expression, shape.prefixes, _is_random_key if shape.random else None)
 

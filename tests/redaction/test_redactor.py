@@ -353,6 +353,11 @@ def test_a_long_secret_in_a_percent_encoded_form_is_redacted_whole() -> None:
     assert redact_text(f"a=1&b=password%3D{'aB3x9Qz7' * 100}&c=1") == f"a=1&b=password%3D{REDACTED}&c=1"
 
 
+def test_the_colours_of_a_terminal_hide_no_secret() -> None:
+    for sample in (*TOKENS[::7], Sample("", "password: hunter2-CANARY", ("hunter2-CANARY",))):
+        assert leaks(redact_text, Sample("", f"\x1b[31m{sample.text}\x1b[0m", sample.secrets)) == []
+
+
 def test_an_escaped_quote_below_a_secret_name_opens_no_string() -> None:
     text = 'token: {\\"a\\": {}, \\"b\\": \\"q7Zp9Xk2Lm4V\\"} and "q7Zp9Xk2Lm4V" after'
     assert redact_text(text) == text.replace("q7Zp9Xk2Lm4V", REDACTED, 1)
