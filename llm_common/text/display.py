@@ -23,8 +23,12 @@ from llm_common.text.canonical import encode_json
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce; measures a text before its nonce is known."""
 # The literal comes before the lookbehind, because the engine searches for a literal prefix quickly.
-_HEADING = re.compile(r"### (?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]### )")
-_LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+# A heading may hide behind characters without a width, and have another space after it.
+_HEADING = re.compile(
+    r"###[^\S\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
+    r"(?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029\0\x08\xad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]###.)"
+)
+_LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 # Control characters, those that change the direction of text (Unicode's Bidi_Control), and halves of characters.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _GAP = '"…"'  # replaces a value that does not fit
@@ -35,6 +39,7 @@ _BOUNDARIES = ("\n", "},", ", ", " ")
 _MAX_CLUSTER_CHARS = 16  # a hostile text may consist of combining marks
 _LINE_SEPARATORS = (("\x85", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029"))  # JSON escapes the others
 _ZERO_WIDTH_JOINER = "\u200d"
+_MAX_SEEDED_NONCES = 8
 
 
 def fence_nonce(text: str, *, seed: str | None = None) -> str:
@@ -43,13 +48,16 @@ def fence_nonce(text: str, *, seed: str | None = None) -> str:
     Args:
         text: The content of the fence, or of all fences that share the nonce.
         seed: Source of the nonce; None derives it from the text. The same seed gives the same nonce until a text
-            contains it, so the beginning of a growing prompt stays the same.
+            contains it, so the beginning of a growing prompt stays the same. A text that contains the first eight
+            nonces of a seed was made to; its nonce is derived from the text, which cannot contain that too.
     """
     source = hashlib.sha256((text if seed is None else seed).encode("utf-8", "surrogatepass")).digest()
     folded = text.lower()
     number = 0
     while (nonce := hashlib.sha256(source + b"%d" % number).hexdigest()[: len(PLACEHOLDER_NONCE)]) in folded:
         number += 1
+        if number == _MAX_SEEDED_NONCES:
+            source = hashlib.sha256(source + text.encode("utf-8", "surrogatepass")).digest()
     return nonce
 
 

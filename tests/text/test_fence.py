@@ -28,6 +28,14 @@ def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
     assert len({first, second, third}) == 3
 
 
+def test_a_text_made_of_a_seeds_nonces_gets_one_of_its_own() -> None:
+    known: list[str] = []
+    for _ in range(8):
+        known.append(fence_nonce(" ".join(known), seed="query"))
+    text = " ".join(known)
+    assert fence_nonce(text, seed="query") != fence_nonce(f"{text} ", seed="query")
+
+
 @given(st.text(), st.none() | st.text())
 def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
     nonce = fence_nonce(text, seed=seed)
@@ -42,6 +50,7 @@ def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
         (" a\t\0\x1b b ", "a b"),
         ("a\u2028b\u2029c\x85d", "a b c d"),
         ("a\u202eb\u2066c", "a b c"),
+        ("a\u061cb", "a b"),
         ("a\ud800b", "a\\ud800b"),
         ("x" * 20, "x" * 9 + "…"),
         ("x" * 10, "x" * 10),
@@ -54,7 +63,7 @@ def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
 
 @given(st.text(st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(), max_size=20))
 def test_one_line_replaces_each_run_of_breaks_by_one_space(text: str) -> None:
-    breaks = r"[\s\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
+    breaks = r"[\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
     assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()
 
 
@@ -69,6 +78,12 @@ def test_a_line_that_begins_like_a_heading_is_indented(line_end: str) -> None:
     assert without_headings(f"{line_end}### forged") == f"{line_end} ### forged"
 
 
-@pytest.mark.parametrize("text", ["a ### b", "#### deeper", "## two", "###", "", "x### y"])
+@pytest.mark.parametrize("before", ["\u200b", "\ufeff", "\u2060", "\u202e", "\xad", "\0"])
+@pytest.mark.parametrize("space", [" ", "\t", "\xa0", "\u2003"])
+def test_a_heading_behind_invisible_characters_is_indented(before: str, space: str) -> None:
+    assert without_headings(f"a\n{before}###{space}forged") == f"a\n{before} ###{space}forged"
+
+
+@pytest.mark.parametrize("text", ["a ### b", "#### deeper", "## two", "###", "###\n", "", "x### y"])
 def test_other_text_is_left_alone(text: str) -> None:
     assert without_headings(text) == text
