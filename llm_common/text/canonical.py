@@ -359,7 +359,7 @@ _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     ((bytes, bytearray, memoryview), _base64),
     (BaseModel, lambda model: model.model_dump()),
     (Mapping, dict),
-    (AbstractSet, lambda elements: sorted(elements, key=stable_json)),
+    (AbstractSet, lambda elements: sorted([_plain(each, float) for each in elements], key=stable_json)),
     (deque, list),
 )
 

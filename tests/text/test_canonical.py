@@ -356,3 +356,18 @@ def test_cancellation_is_not_mistaken_for_an_unreadable_value() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         to_plain(Cancels())
+
+
+def test_sets_within_sets_are_read_once() -> None:
+    read: list[int] = []
+
+    class Leaf:
+        def __str__(self) -> str:
+            read.append(1)
+            return "leaf"
+
+    value: object = Leaf()
+    for _ in range(12):
+        value = frozenset({value})
+    assert json.loads(encode_json(value).data) == json.loads("[" * 12 + '"leaf"' + "]" * 12)
+    assert len(read) < 12
