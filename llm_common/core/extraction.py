@@ -57,16 +57,17 @@ _MARKS: Final = {
 }
 _OPENING_MARK: Final = "|".join(map(re.escape, _MARKS))
 _CLOSING_MARK: Final = "|".join(re.escape(mark) for mark in dict.fromkeys(_MARKS.values()) if mark != "<|end|>")
-_OPENS: Final = rf"<(?P<tag>{_TAGS})(?:\s[^<>]*)?>|(?P<mark>{_OPENING_MARK})"
+_ATTRIBUTES: Final = r"(?:\s[^<>]{0,200}+)?"
+_OPENS: Final = rf"<(?P<tag>{_TAGS}){_ATTRIBUTES}>|(?P<mark>{_OPENING_MARK})"
 
 # Outside a value: the begin or end of thinking, a bracket, an object that was encoded once more as a JSON string.
 _LANDMARK: Final = re.compile(
-    rf"{_OPENS}|(?P<closing></{_TAGS}(?:\s[^<>]*)?>|{_CLOSING_MARK})|[{{}}\[\]]"
+    rf"{_OPENS}|(?P<closing></{_TAGS}{_ATTRIBUTES}>|{_CLOSING_MARK})|[{{}}\[\]]"
     r'|(?P<encoded>"(?:\\[nrt]|\ )*+\{(?:\\[nrt]|\ )*+\\")'
 )
 _OPENING: Final = re.compile(rf"\s*(?:{_OPENS})")
 _OPENING_STARTS: Final = ("<seed:think", "<thinking", "<thought", "<reasoning", *(mark.lower() for mark in _MARKS))
-_UNENDED_TAG: Final = re.compile(rf"<{_TAGS}(?:\s[^<>]*)?")
+_UNENDED_TAG: Final = re.compile(rf"<{_TAGS}{_ATTRIBUTES}")
 _MAX_CLOSING_CHARS: Final = 64
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Strings and plain text in one match, then a bracket; a quote instead opens a string that never ends.
@@ -139,37 +140,44 @@ class AnswerFilter:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._held = ""  # while it may be thinking: its beginning, then the end that may begin a closing mark
         self._opening: re.Match[str] | None = None
         self._may_think = True
         self._has_begun = False
+        self._spaces: list[str] = []  # a list, because a text that grows with each piece takes quadratic time
 
     def feed(self, piece: str) -> str:
         """What can be shown now; "" if nothing can."""
-        searched = len(self._held)
+        if not self._may_think:
+            return self._shown(piece)
         self._held += piece
-        if self._may_think:
+        if self._opening is None:
             self._held = self._held.lstrip()
-            self._opening = self._opening or _OPENING.match(self._held)
-            if self._opening is None:
-                self._may_think = _may_open(self._held)
+            self._opening = _OPENING.match(self._held)
+            self._held = self._held[self._opening.end() :] if self._opening else self._held
+            self._may_think = self._opening is not None or _may_open(self._held)
+        if self._opening:
+            if closing := _closing(self._opening).search(self._held):
+                self._held, self._opening, self._may_think = self._held[closing.end() :], None, False
             else:
-                start = max(self._opening.end(), searched - _MAX_CLOSING_CHARS)
-                if closing := _closing(self._opening).search(self._held, start):
-                    self._held, self._opening, self._may_think = self._held[closing.end() :], None, False
-        return "" if self._may_think else self._shown()
+                self._held = self._held[-_MAX_CLOSING_CHARS:]
+        return "" if self._may_think else self._shown(self._held)
 
     def end(self) -> str:
         """What was held back as a possible mark of thinking, and was none."""
-        return "" if self._opening else self._shown()
+        return self._shown(self._held) if self._may_think and self._opening is None else ""
 
-    def _shown(self) -> str:
-        if not self._has_begun:
-            self._held = self._held.lstrip()
-        text = self._held.rstrip()
-        self._held = self._held[len(text) :]
-        self._has_begun = self._has_begun or bool(text)
-        return text
+    def _shown(self, text: str) -> str:
+        """The text up to the white space at its end, after that which was held back."""
+        text = text if self._has_begun else text.lstrip()
+        shown = text.rstrip()
+        if not shown:
+            self._spaces.append(text)
+            return ""
+        self._has_begun = True
+        whole = "".join((*self._spaces, shown))
+        self._spaces = [text[len(shown) :]]
+        return whole
 
 
 def _may_open(text: str) -> bool:

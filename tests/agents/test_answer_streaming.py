@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -90,7 +91,10 @@ async def test_thinking_is_not_shown() -> None:
     assert "".join(shown) == answer.text == "Snow <think> so."
 
 
-PIECES = ("<think>", "</think>", "<", "thi", "nk>", " ", "\n", "a", "[THINK]", "[/THINK]", "</", "<Reasoning x>", "◁")
+PIECES = (
+    *("<think>", "</think>", "<", "thi", "nk>", " ", "\n", "a", "[THINK]", "[/THINK]", "</", "<Reasoning x>", "◁"),
+    *("<think ", "x" * 150, ">"),
+)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8))
@@ -101,6 +105,27 @@ def test_a_text_in_pieces_is_shown_as_the_whole_without_thinking(pieces: list[st
         assert text == without_thinking("".join(pieces))
     except MalformedReplyError:
         assert text == ""
+
+
+def test_thinking_is_not_held_while_it_goes_on() -> None:
+    shown = AnswerFilter()
+    shown.feed("<think>")
+    tracemalloc.start()
+    try:
+        assert "".join(shown.feed("so it goes on " * 100) for _ in range(300)) == ""
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+    assert shown.feed("</think> Snow") + shown.end() == "Snow"
+
+
+@pytest.mark.parametrize("attributes", [150, 250])
+def test_a_tag_of_over_200_characters_opens_no_thinking(attributes: int) -> None:
+    text = f"<think {'x' * attributes}>a</think>b"
+    shown = AnswerFilter()
+    assert "".join([*map(shown.feed, text), shown.end()]) == without_thinking(text)
+    assert (without_thinking(text) == "b") == (attributes < 200)
 
 
 @pytest.mark.parametrize("remark", ["", "Let me look. "])
