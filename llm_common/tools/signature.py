@@ -19,6 +19,8 @@ _MAX_LEVELS: Final = 3
 _MAX_TYPES: Final = 1_000
 _MAX_SENTENCE_CHARS: Final = 160
 _MAX_REFS: Final = 8
+_MAX_PARTS: Final = 100  # of `allOf`, `anyOf` and `oneOf`
+_MAX_READ: Final = 20_000  # properties of all objects
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 
 
@@ -27,6 +29,7 @@ def signature(name: str, description: str, parameters: Schema) -> str:
 
     A question mark marks an optional parameter. Names at most eight enum values or alternatives, and the parameters of
     objects one level deep; types nested more than three levels deep are `any`, and so are those after the first 1,000.
+    Of `allOf` the first 100 parts count.
     Removes line breaks and control characters.
 
     Args:
@@ -82,17 +85,26 @@ def _parts(schema: Schema, root: Schema) -> list[Schema]:
     return [resolved, *(resolve(part, root) for part in _schemas(resolved.get("allOf")))]
 
 
+def value_text(value: object) -> str:
+    """A value that a schema names, as text; `{…}` or `[…]` for one with parts, which may be of any depth."""
+    if isinstance(value, str):
+        return value
+    return "{…}" if isinstance(value, Mapping) else "[…]" if isinstance(value, list) else json.dumps(value)
+
+
 class _Types:
     """The types of one tool's parameters in words; the work is bounded, also for recursive schemas."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._left = _MAX_TYPES
+        self._unread = _MAX_READ
 
     def parameters(self, schema: Schema, *, limit: int | None, nested: bool, level: int = 0) -> list[str]:
         """Each parameter with its type."""
         needed = required_of(schema, self._root)
         properties = properties_of(schema, self._root)
+        self._unread -= len(needed) + len(properties)
         shown = [
             f"{one_line(name, max_chars=_MAX_NAME_CHARS)}{mark}: {self._type(properties[name], nested, level)}"
             for name in list(properties)[:limit]
@@ -106,8 +118,7 @@ class _Types:
         self._left -= 1
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
-            texts = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MAX_VALUES]]
-            shown = [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
+            shown = [one_line(value_text(value), max_chars=_MAX_VALUE_CHARS) or '""' for value in values[:_MAX_VALUES]]
             return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
         alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
         if alternatives:
@@ -123,7 +134,7 @@ class _Types:
 
     def _plain(self, schema: Schema, nested: bool, level: int) -> str:
         kind = schema.get("type")
-        deep = level > _MAX_LEVELS or self._left < 0
+        deep = level > _MAX_LEVELS or self._left < 0 or self._unread < 0
         if kind == "array":
             items = "any" if deep else self._type(schema.get("items"), nested, level + 1)
             return f"({items})[]" if "|" in items else f"{items}[]"
@@ -135,4 +146,5 @@ class _Types:
 
 
 def _schemas(value: object) -> list[Schema]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    parts = value[:_MAX_PARTS] if isinstance(value, list) else []
+    return [part for part in parts if isinstance(part, Mapping)]

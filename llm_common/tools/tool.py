@@ -17,8 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from llm_common._threads import in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
 from llm_common.text.canonical import stable_json
-from llm_common.text.display import one_line
-from llm_common.tools.validation import Problem, compile_schema, find_problems
+from llm_common.tools.validation import Problem, compile_schema, find_problems, redacted_line
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _ARGS_HEADING = re.compile(r"^(Args|Arguments|Parameters):\s*$")
@@ -210,7 +209,7 @@ class FunctionSchema:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return {}, tuple(
                 Problem(
-                    one_line(".".join(map(str, error["loc"])), max_chars=200),
+                    redacted_line(".".join(map(str, error["loc"]))),
                     error["type"],
                     error["type"].replace("_", " "),
                 )

@@ -12,7 +12,7 @@ from llm_common.ranking.embeddings import Embedder
 from llm_common.ranking.lexical import query_terms, split_identifiers, split_request
 from llm_common.ranking.postings import Postings, stems_and_letters
 from llm_common.ranking.scan import folded, search_stems, stem
-from llm_common.tools.signature import properties_of
+from llm_common.tools.signature import properties_of, value_text
 
 # Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they share of it is in
 # docs/benchmarks.md. The best match by words counts 1, the nearest in meaning as much.
@@ -256,7 +256,7 @@ def _best(values: Mapping[int, float], limit: int) -> list[int]:
 def _parameter_texts(schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> Iterator[str]:
     for name, value in properties_of(schema, root).items():
         values = value.get("enum")
-        listed = " ".join(map(str, values[:_MAX_VALUES])) if isinstance(values, list) else ""
+        listed = " ".join(map(value_text, values[:_MAX_VALUES])) if isinstance(values, list) else ""
         yield f"{name} {value.get('description', '')} {listed}"
         if depth > 1:
             yield from _parameter_texts(value, root, depth=depth - 1)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import unquote
 
 from llm_common.errors import ConfigError
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
@@ -148,10 +149,15 @@ def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
     return found or (Problem("", "schema", "the arguments do not fit the schema together"),)
 
 
+def redacted_line(text: str) -> str:
+    """Words of a schema or of arguments as a problem repeats them: one line of at most 200 characters, redacted."""
+    return one_line(DEFAULT_REDACTOR.beginning(text, max_chars=_MAX_CHARS), max_chars=_MAX_CHARS)
+
+
 def _listed(compiled: CompiledSchema, given: dict[str, Any]) -> Iterator[Problem]:
     for error in compiled.validator.iter_errors(given):
-        path = one_line(".".join(map(str, error.instance_path)), max_chars=_MAX_CHARS)
-        yield Problem(path, error.kind.name, one_line(error.message, max_chars=_MAX_CHARS))
+        path = redacted_line(".".join(map(str, error.instance_path)))
+        yield Problem(path, error.kind.name, redacted_line(error.message))
 
 
 def _by_parameter(compiled: CompiledSchema, given: dict[str, Any]) -> Iterator[Problem]:
@@ -160,14 +166,14 @@ def _by_parameter(compiled: CompiledSchema, given: dict[str, Any]) -> Iterator[P
     required = root.get("required", ())
     for name in required if isinstance(required, list) else ():
         if name not in given:
-            yield Problem("", "required", f'"{one_line(str(name), max_chars=_MAX_CHARS)}" is a required property')
+            yield Problem("", "required", f'"{redacted_line(str(name))}" is a required property')
     alone = compile_schema(json.dumps({key: value for key, value in root.items() if key in _OF_ONE_PARAMETER}))
     for name, value in given.items():
         if not alone.validator.is_valid({name: value}):
             if alone.is_quickly_listed({name: value}):
                 yield from _listed(alone, {name: value})
             else:
-                yield Problem(one_line(name, max_chars=_MAX_CHARS), "schema", "the value does not fit its schema")
+                yield Problem(redacted_line(name), "schema", "the value does not fit its schema")
 
 
 def _levels(value: object, *, width: int) -> Iterator[list[object]]:
@@ -253,7 +259,7 @@ class _Paths:
 
 def _unusable(reason: str, way_out: str) -> ConfigError:
     return ConfigError(
-        f"the parameters are not a usable JSON Schema: {one_line(reason, max_chars=_MAX_CHARS)}; {way_out}",
+        f"the parameters are not a usable JSON Schema: {redacted_line(reason)}; {way_out}",
         variable="parameters",
     )
 

@@ -10,6 +10,13 @@ def parameters(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("schema", "shown"),
     [
@@ -20,6 +27,8 @@ def parameters(**properties: Any) -> dict[str, Any]:
         ({"enum": ["x", "y", 3, None]}, "x|y|3|null"),
         ({"enum": list(range(20))}, "0|1|2|3|4|5|6|7|…"),
         ({"const": "only"}, "only"),
+        ({"enum": [{"a": 1}, [1], "b"]}, "{…}|[…]|b"),
+        ({"const": nested(5_000)}, "[…]"),
         ({"type": ["string", "null"]}, "str|null"),
         ({"anyOf": [{"type": "integer"}, {"enum": ["all"]}]}, "int|all"),
         ({"type": "array", "items": {"type": "string"}}, "str[]"),
@@ -89,3 +98,23 @@ def test_any_schema_gives_one_line_and_no_error(description: str, schema: Any) -
 
 def test_a_tools_name_forges_no_heading_f_173() -> None:
     assert signature("### Tools", "### x", {}) == " ### Tools() - ### x"
+
+
+def test_the_parts_of_a_shared_object_are_not_read_for_each_parameter() -> None:
+    reads: list[str] = []
+
+    class Part(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            reads.append(key)
+            return super().get(key, default)
+
+    several = parameters(**{f"p{number}": {"$ref": "#/$defs/all"} for number in range(20)})
+    signature("tool", "", {**several, "$defs": {"all": {"type": "object", "allOf": [Part() for _ in range(2_000)]}}})
+    assert 0 < len(reads) <= 20_000
+
+
+def test_an_object_of_many_parameters_is_shown_until_enough_are_read() -> None:
+    wide = {"type": "object", "properties": {f"q{number}": {"type": "string"} for number in range(9_000)}}
+    shown = signature("tool", "", {**parameters(a=wide, b=wide, c=wide, d=wide), "$defs": {}})
+    assert shown.startswith("tool(a?: {q0?: str,")
+    assert shown.endswith("d?: {…})")

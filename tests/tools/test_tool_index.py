@@ -133,3 +133,15 @@ def test_any_description_can_be_ranked() -> None:
         return city
 
     assert names(ToolIndex([Tool(spoken), *TOOLS]), "\u5929\u6c17") == ["spoken"]
+
+
+def test_a_value_of_any_depth_among_the_values_of_a_parameter_is_passed_over() -> None:
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = [deep]
+
+    class Described:
+        name, description = "paint", "Paints a wall."
+        parameters = {"type": "object", "properties": {"colour": {"enum": [deep, "green"]}}}  # noqa: RUF012
+
+    assert [row.name for row in ToolIndex([Described()], min_score=0).rank("green wall")] == ["paint"]

@@ -111,3 +111,22 @@ def test_a_listening_server_sees_no_request() -> None:
 
 def test_equal_schemas_share_one_validator() -> None:
     assert compile_schema('{"type":"object"}') is compile_schema('{"type":"object"}')
+
+
+SECRET = "sk-proj-Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7aB0cD3eF6gH9j"
+
+
+@pytest.mark.parametrize("args", [{SECRET: 1, "count": 1}, {"count": 1, "filter": {"size": 1, SECRET: {}}}])
+def test_a_problem_repeats_no_secret_of_a_name(args: dict[str, Any]) -> None:
+    schema = json.loads(SCHEMA) | {"additionalProperties": False}
+    schema["$defs"]["Filter"]["additionalProperties"] = {"type": "string"}
+    problems = " ".join(map(str, find_problems(json.dumps(schema), args)))
+    assert "[redacted]" in problems
+    assert SECRET not in problems
+
+
+@pytest.mark.parametrize("schema", [{"$ref": f"https://h.example/?key={SECRET}"}, {"$schema": f"https://h/{SECRET}"}])
+def test_the_error_of_a_schema_repeats_no_secret(schema: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compile_schema(json.dumps(schema))
+    assert SECRET not in str(caught.value)
