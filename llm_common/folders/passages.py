@@ -144,25 +144,41 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
 def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
     """The text in passages of at least 200 characters that begin at definitions, or at blank lines in a long one."""
     lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
-    starts = [lines[_first_line(text, lines, symbol.line - 1)] for symbol in symbols]
+    starts = [lines[line] for line in _first_lines(text, lines, symbols)]
+    parents = _parents(symbols)
     begin = 0
     for end in [*(start for start in starts if len(text) - start >= _MIN_CHARS), len(text)]:
         if end - begin < _MIN_CHARS and end < len(text):
             continue
         while end - begin > _MAX_CHARS:
             cut = _cut(text, begin + _MIN_CHARS, min(begin + _MAX_CHARS, end - _MIN_CHARS))
-            yield Passage((begin, cut), tuple(_signatures(text, begin, lines, symbols)))
+            yield Passage((begin, cut), tuple(_signatures(text, begin, lines, symbols, parents)))
             begin = cut
         if end > begin:
-            yield Passage((begin, end), tuple(_signatures(text, begin, lines, symbols)))
+            yield Passage((begin, end), tuple(_signatures(text, begin, lines, symbols, parents)))
             begin = end
 
 
-def _first_line(text: str, lines: Sequence[int], line: int) -> int:
-    """The line where the comments and decorators above a definition begin."""
-    while line and _ABOVE.match(text, lines[line - 1]):
-        line -= 1
-    return line
+def _first_lines(text: str, lines: Sequence[int], symbols: Sequence[Symbol]) -> Iterator[int]:
+    """The line where the comments and decorators above each definition begin; each line is read once."""
+    firsts: dict[int, int] = {}
+    for symbol in symbols:
+        line = symbol.line - 1
+        while line and line not in firsts and _ABOVE.match(text, lines[line - 1]):
+            line -= 1
+        firsts[symbol.line - 1] = line = firsts.get(line, line)  # a heading is a definition and looks like a comment
+        yield line
+
+
+def _parents(symbols: Sequence[Symbol]) -> list[int]:
+    """The number of the last definition before each that is indented less; -1 without one."""
+    parents: list[int] = []
+    for number, symbol in enumerate(symbols):
+        parent = number - 1
+        while parent >= 0 and symbols[parent].indent >= symbol.indent:
+            parent = parents[parent]
+        parents.append(parent)
+    return parents
 
 
 def _cut(text: str, start: int, end: int) -> int:
@@ -174,13 +190,15 @@ def _cut(text: str, start: int, end: int) -> int:
     return end
 
 
-def _signatures(text: str, start: int, lines: Sequence[int], symbols: Sequence[Symbol]) -> Iterator[Span]:
+def _signatures(
+    text: str, start: int, lines: Sequence[int], symbols: Sequence[Symbol], parents: Sequence[int]
+) -> Iterator[Span]:
     """The lines that open the definitions around a place, found by their indentation; innermost first."""
     first = _FIRST_WORD.search(text, start)
     level = first.start() - text.rfind("\n", 0, first.start()) - 1 if first else 0
-    for symbol in reversed(symbols[: bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1])]):
-        if level == 0:
-            break
+    number = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
+    while number >= 0 and level:
+        symbol, number = symbols[number], parents[number]
         if symbol.indent < level:
             level = symbol.indent
             opened = _OPENING.match(text, lines[symbol.line - 1])

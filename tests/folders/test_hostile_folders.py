@@ -176,3 +176,10 @@ def test_a_time_of_change_beyond_the_calendar_is_taken(time_s: int) -> None:
         write(Path(folder), {"a.py": "port"})
         os.utime(Path(folder, "a.py"), (time_s, time_s))
         assert [file.path for file in pack_folder("port", folder).files] == ["a.py"]
+
+
+@pytest.mark.parametrize(("name", "line"), [("a.md", "# port\n"), ("a.java", "    class Port {\n")])
+def test_a_file_of_definitions_alone_is_divided_in_one_pass(tree: Path, name: str, line: str) -> None:
+    write(tree, {name: line * 20_000})  # 20 s for headings, if each read all those above it
+    pack = pack_folder("port", tree, budget_tokens=2_000)
+    assert f"### {name} (" in pack.text
