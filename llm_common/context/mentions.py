@@ -31,6 +31,7 @@ def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionReque
 class _Named(NamedTuple):
     file_id: str
     path: str
+    parts: tuple[str, ...]
 
 
 class MentionFinder:
@@ -49,7 +50,8 @@ class MentionFinder:
         self._files: dict[str, list[_Named]] = {}
         self._words: set[str] = set()
         for file in files:
-            named = _Named(file.id, file.path.lower())
+            path = file.path.lower()
+            named = _Named(file.id, path, _path_parts(path))
             for spelling in _spellings(file):
                 name = spelling.lower()
                 self._files.setdefault(name, []).append(named)
@@ -111,7 +113,7 @@ def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> 
 
 def _fit(components: tuple[str, ...], file: _Named, text: str, end: int) -> float:
     """Infinite where the file's path ends with the text's; else the length of the file's path if it ends the text's."""
-    own = _path_parts(file.path)
+    own = file.parts
     if own[-len(components) :] == components:
         return math.inf
     start = end - len(file.path)
@@ -176,12 +178,22 @@ def _glob(pattern: str) -> _Glob:
 
 
 def _matches(glob: _Glob, parts: tuple[str, ...]) -> bool:
-    if not glob:
-        return True
-    test, rest = glob[0], glob[1:]
-    if test is None:
-        return any(_matches(rest, parts[skipped:]) for skipped in range(len(parts) + 1))
-    return bool(parts) and bool(test(parts[0])) and _matches(rest, parts[1:])
+    """Whether the parts begin with what the glob matches; after a failure only the last `**` takes one part more."""
+    place = at = retry = 0
+    star = -1
+    while place < len(glob):
+        test = glob[place]
+        if test is None:
+            star, retry = place, at
+        elif at < len(parts) and test(parts[at]):
+            at += 1
+        elif star < 0 or retry >= len(parts):
+            return False
+        else:
+            place, retry = star, retry + 1
+            at = retry
+        place += 1
+    return True
 
 
 def _components(path: str) -> tuple[str, ...]:

@@ -226,3 +226,27 @@ def test_tests_are_recognized_by_folder_or_name(path: str) -> None:
 @pytest.mark.parametrize("path", ["contest.py", "latest/a.py", "src/testing.py", "spec.md", "attest_a.py", ""])
 def test_other_names_are_no_tests(path: str) -> None:
     assert not is_test(path)
+
+
+def matches(glob: list[str], parts: list[str]) -> bool:
+    """What a pattern means, tried in every way."""
+    if not glob:
+        return True
+    if glob[0] == "**":
+        return any(matches(glob[1:], parts[skipped:]) for skipped in range(len(parts) + 1))
+    return bool(parts) and glob[0] in ("*", parts[0]) and matches(glob[1:], parts[1:])
+
+
+@given(
+    st.lists(st.sampled_from(["**", "*", "a", "b"]), min_size=2, max_size=6),
+    st.lists(st.sampled_from("ab"), min_size=1, max_size=7),
+)
+def test_an_excluded_path_fits_in_some_way(glob: list[str], parts: list[str]) -> None:
+    pool = DataPoolSnapshot(context_files=(file("/".join(parts), name="x").model_copy(update={"id": "x"}),))
+    expected = matches(glob, parts) or matches(glob, ["x"])
+    assert bool(excluded_items(pool, ["/".join(glob)])) == expected
+
+
+def test_a_pattern_of_many_folders_at_any_depth_ends() -> None:
+    pool = DataPoolSnapshot(context_files=(file("/".join(["a"] * 200)),))
+    assert excluded_items(pool, ["**/a/" * 20 + "b"]) == frozenset()
