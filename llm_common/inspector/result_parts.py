@@ -4,6 +4,7 @@ import os
 import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,6 +26,7 @@ PART_CHARS: Final = 20_000
 """About so many characters are on a page."""
 
 _MAX_LINE_CHARS: Final = 2 * PART_CHARS
+_MAX_INDENT_CHARS: Final = 50_000_000  # 4 MB of lists of numbers at the 250th level would take 1 GB
 _UTF8_TAIL: Final = 0b1000_0000, 0b1100_0000
 
 
@@ -90,10 +92,23 @@ def _pretty(payload: bytes) -> tuple[str, str]:
         if inner is None:
             return value, "a text"
         value, form = inner, "a text that holds JSON, indented"
+    if _count_indent_chars(value) > _MAX_INDENT_CHARS:
+        return payload.decode("utf-8", "replace"), "as stored: indented it would be too long"
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(), form
     except TypeError:  # a number over 64 bits, half a surrogate pair, or more levels than orjson takes
         return payload.decode("utf-8", "replace"), "as stored: it cannot be indented"
+
+
+def _count_indent_chars(value: object) -> int:
+    """How many spaces the value takes when each of its parts is on a line, by two for each level."""
+    total, depth, level = 0, 0, [value]
+    while level and total <= _MAX_INDENT_CHARS:
+        total += 2 * depth * len(level)
+        depth += 1
+        inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        level = [*chain.from_iterable(inner)]
+    return total
 
 
 def _embedded(text: str) -> object:

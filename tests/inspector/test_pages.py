@@ -71,6 +71,19 @@ async def test_queries_and_pointers_show_tool_size_shape_and_age(
     assert "never" in page
 
 
+async def test_a_deep_result_is_shown_as_stored_where_its_indentation_would_fill_the_memory(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
+    def deep(items: int) -> object:
+        value: object = [1] * items
+        for _ in range(200):
+            value = [value]
+        return value
+
+    assert "JSON, indented" in seen(client.get(await save(store, "u-10", deep(100))).text)
+    assert "indented it would be too long" in seen(client.get(await save(store, "u-11", deep(130_000))).text)
+
+
 async def test_what_has_expired_is_named_so(client: TestClient, store: FileContextPointerStore) -> None:
     await store.save(query_id="u-9", task_id="1", tool_name="a", args={}, result=1, ttl_s=1e-6)
     await store.save(query_id="u-9", task_id="1", tool_name="b", args={}, result=1, ttl_s=7200)
