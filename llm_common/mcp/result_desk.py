@@ -1,6 +1,7 @@
 """`ResultDesk`: one host session's large results, kept behind previews, read in parts and searched."""
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -262,15 +263,17 @@ def stored_value(structured: Any, texts: Sequence[str]) -> Any:
 def query_of(args: Mapping[str, Any], intent: str) -> str:
     """The words that a preview is made for: the intent, then the texts and numbers among the arguments."""
     words = [intent]
-    waiting: list[Any] = [dict(args)]
-    while waiting and sum(map(len, words)) < _MAX_QUERY_CHARS:
-        value = waiting.pop(0)
+    waiting: deque[Any] = deque([dict(args)])
+    left = _MAX_QUERY_CHARS - len(intent)
+    while waiting and left > 0:
+        value = waiting.popleft()
         if isinstance(value, Mapping):
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
-            words.append(str(value))
+            words.append(str(value)[:left])
+            left -= len(words[-1])
     return " ".join(filter(None, words))[:_MAX_QUERY_CHARS]
 
 

@@ -170,3 +170,8 @@ async def test_results_are_gone_when_a_session_ends() -> None:
     await kept(at)
     await at.close()
     assert (await store.verify()).pointers == 0
+
+
+def test_the_words_of_a_call_are_found_among_many_values_without_words() -> None:
+    assert query_of({"a": [None] * 100_000, "b": {"c": [True, "snow", 3]}}, "find") == "find snow 3"
+    assert len(query_of({"a": ["x" * 600] * 9}, "find")) == 1_000
