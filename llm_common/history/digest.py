@@ -13,7 +13,7 @@ from llm_common.text.display import one_line
 
 _MAX_SENTENCE_CHARS: Final = 200
 _READ_CHARS: Final = 4_000  # of a message, from its beginning: a paste is read back, not summed up
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\s*\n+\s*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _DECISION = re.compile(
     r"\b(?:decid|agree|chose|choose|must|never|always|prefer|instead|want|need|please|remember|don't|do not|will use"
     r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",

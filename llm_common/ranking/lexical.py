@@ -94,7 +94,7 @@ _MAX_PARTS: Final = 4
 _MIN_TERMS: Final = 2
 _PART_SEAM: Final = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+"  # noqa: RUF001 - the sentence ends of Chinese and Japanese
-    r"|,?\s+(?:and\s+then|then|and\s+also|as\s+well\s+as)\s+",
+    r"|,?(?<![^\S\n])[^\S\n]++(?:and\s+then|then|and\s+also|as\s+well\s+as)\s+",
     re.IGNORECASE,
 )
 

@@ -58,3 +58,9 @@ def test_parts_are_sentences_lines_and_what_comes_then(text: str, parts: tuple[s
 
 def test_prose_is_not_a_list_of_wishes() -> None:
     assert split_request(" ".join(f"Sentence number{n} tells more things." for n in range(5))) == ()
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\n ", " \r\n"])
+def test_any_amount_of_white_space_stands_between_parts(space: str) -> None:
+    request = f"find the price{space * 50_000}and then send an email"  # 10 s, if each space began a search
+    assert split_request(request) == ("find the price", "send an email")
