@@ -20,7 +20,7 @@ from llm_common.history.message_shapes import HistoryMessage, Message, ToolCall,
 from llm_common.pointers.pointer import describe_result, text_digest
 from llm_common.pointers.reading import READER_NAME
 from llm_common.text.canonical import stable_json, to_plain
-from llm_common.text.display import excerpt_text, fence_nonce, fenced, one_line
+from llm_common.text.display import excerpt_text, fence_nonce, fenced, one_line, printable
 
 HISTORY_TOOL: Final = "history"
 """The tool name under which folded messages are stored."""
@@ -342,7 +342,7 @@ class _Folder:
     def _cut_text(self, unit: _Unit, excess: int) -> None:
         """Shows the ends of a long text and where its middle is."""
         for index, message in enumerate(unit.shown):
-            tokens = self.counter.count(message.text) if message.text and not message.calls else 0
+            tokens = self.counter.count(printable(message.text)) if message.text and not message.calls else 0
             if tokens * _MIN_CUT_SHARE < self.policy.limit_tokens or message.outputs:
                 continue
             stored = StoredPart(HISTORY_TOOL, {"message": message.number}, text_digest(message.text)[:12], message.text)

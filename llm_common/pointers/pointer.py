@@ -29,6 +29,7 @@ _READ_CHARS = 2 * MAX_DIGEST_CHARS  # so does redaction, and what may be the beg
 _READ_NUMBER_CHARS = 2 * _SHAPE_CHARS + 512  # likewise
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
+_READ_BITS = 4_096  # Python writes no integer of over 4,300 digits
 _KEYS = 12
 _NUMBERS = frozenset({int, float})
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
@@ -101,7 +102,7 @@ def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
             if kind is str:
                 texts.append(item[:room])
                 room -= len(item) + 1
-            elif kind in _NUMBERS and number_room > 0:
+            elif kind in _NUMBERS and number_room > 0 and not (kind is int and item.bit_length() > _READ_BITS):
                 numbers.append(f"{key} {item:.6g}" if kind is float else f"{key} {item}")
                 number_room -= len(numbers[-1])
             nodes_left -= 1
@@ -243,8 +244,8 @@ def digest_of(value: object) -> str:
 
 
 def text_digest(text: str) -> str:
-    """SHA-256 of a text, as 64 hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    """SHA-256 of a text, which may hold halves of surrogate pairs, as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def deterministic_summary(

@@ -234,3 +234,11 @@ async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerS
     assert "try others" in str(await finder.run({"query": "zeppelin"}))
     with pytest.raises(Exception, match="no stored result"):
         await history_tools(store, session_id="other")[0].run({"pointer_id": part.pointer_id})
+
+
+async def test_a_long_text_with_halves_of_surrogate_pairs_is_cut_and_found(store: FileContextPointerStore) -> None:
+    long = "\ud800 snow " * 4_000
+    messages = [{"role": "user", "content": "look"}, {"role": "user", "content": long}]
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=4_000))
+    assert [part.kind for part in folded.parts] == ["messages", "text"]
+    assert await search_history("snow", store=store, session_id="s")

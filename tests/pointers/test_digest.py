@@ -82,3 +82,7 @@ def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
     start = time.thread_time()
     describe_result(value, size_bytes=1)
     assert time.thread_time() - start < 0.05
+
+
+def test_an_integer_that_python_does_not_write_is_passed_over() -> None:
+    assert describe_result([10**5_000, "after", 7], size_bytes=9) == "list of 3, 9 bytes; 7; after"
