@@ -104,9 +104,42 @@ class _NoSpan:
 
 
 class _Recorded:
-    def __init__(self, api: "_Api", current: "RecordedSpan", attributes: Mapping[str, Attribute]) -> None:
-        self._api, self._current = api, current
-        self._attributes = dict(attributes)
+    """A span of the SDK, and the measurement of its seconds."""
+
+    def __init__(
+        self,
+        api: "_Api",
+        name: str,
+        attributes: Mapping[str, Attribute],
+        *,
+        client: bool,
+        detached: bool,
+        duration: str,
+    ) -> None:
+        self._api, self._attributes, self._duration = api, dict(attributes), duration
+        self._is_detached = detached
+        self._started = perf_counter()
+        kind = api.trace.SpanKind.CLIENT if client else api.trace.SpanKind.INTERNAL
+        tracer = _tracer(api.trace.get_tracer_provider())
+        self._current: RecordedSpan = tracer.start_span(name, kind=kind, attributes=attributes)
+
+    def __enter__(self) -> Self:
+        self._token = None if self._is_detached else self._attached()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, Exception):
+            self.fail(kind.__name__)
+        elif kind is not None:
+            self.set_attribute("llm_common.ended_by", kind.__name__)
+        if self._token is not None:
+            self._api.context.detach(self._token)
+        self._current.end()
+        if self._duration:
+            measure(self._duration, perf_counter() - self._started, self.dimensions())
+
+    def _attached(self) -> object:
+        return self._api.context.attach(self._api.trace.set_span_in_context(self._current))
 
     def set_attribute(self, key: str, value: Attribute) -> None:
         self.set_attributes({key: value})
@@ -122,7 +155,7 @@ class _Recorded:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        token = self._api.context.attach(self._api.trace.set_span_in_context(self._current))
+        token = self._attached()
         try:
             yield
         finally:
@@ -181,32 +214,7 @@ def _opened(
         _is_set(api.trace.get_tracer_provider()) or (duration and _is_set(api.metrics.get_meter_provider()))
     ):
         return _NoSpan()
-    return _recorded(api, name, attributes, client=client, detached=detached, duration=duration)
-
-
-@contextmanager
-def _recorded(
-    api: "_Api", name: str, attributes: Mapping[str, Attribute], *, client: bool, detached: bool, duration: str
-) -> Iterator[Span]:
-    started = perf_counter()
-    kind = api.trace.SpanKind.CLIENT if client else api.trace.SpanKind.INTERNAL
-    current = _tracer(api.trace.get_tracer_provider()).start_span(name, kind=kind, attributes=attributes)
-    recorded = _Recorded(api, current, attributes)
-    token = None if detached else api.context.attach(api.trace.set_span_in_context(current))
-    try:
-        yield recorded
-    except Exception as exc:
-        recorded.fail(type(exc).__name__)
-        raise
-    except BaseException as exc:
-        recorded.set_attribute("llm_common.ended_by", type(exc).__name__)
-        raise
-    finally:
-        if token is not None:
-            api.context.detach(token)
-        current.end()
-        if duration:
-            measure(duration, perf_counter() - started, recorded.dimensions())
+    return _Recorded(api, name, attributes, client=client, detached=detached, duration=duration)
 
 
 def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
