@@ -99,7 +99,8 @@ class GatewayConfig(BaseModel):
         host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name tools with it.
         lazy: Starts a server when it is needed first, not when a host connects.
         start_timeout_s: Seconds that a server has to start and to list its tools.
-        call_timeout_s: Seconds that a call may take; None waits as long as the host does.
+        call_timeout_s: Seconds that a call may take; None waits as long as the host does, but no longer than five
+            minutes for a server over HTTP that sends nothing.
         list_wait_s: Seconds that a list waits for servers that start; later ones are announced as a change.
         memory_only: Writes nothing to disk.
         folder: Where results are kept; None takes `llm-common/gateway` in the user's cache folder.

@@ -26,7 +26,7 @@ from llm_common.text.display import one_line
 
 MAX_LINE_BYTES: Final = 64_000_000
 _END_WAIT_S: Final = 1.0  # twice at most: a host gives the gateway four seconds for its own end
-_HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)  # a server may hold a stream open
+_HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)  # a stream that is open and silent may be dead
 MAX_ENTRIES: Final = 10_000
 _MAX_LEFT_OUT: Final = 100
 _MAX_NAME_CHARS: Final = 60
