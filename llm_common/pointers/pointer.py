@@ -9,15 +9,17 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.errors import PointerNotFoundError, UnsafePathError
+from llm_common.redaction.patterns import REDACTED
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.text.canonical import Json, json_text, stable_json
+from llm_common.text.canonical import Json, encode_json, json_text, stable_json
 from llm_common.text.display import one_line
 
 MAX_DIGEST_CHARS = 640
@@ -26,12 +28,12 @@ _SHAPE_CHARS = 120
 _NUMBER_CHARS = 60
 _TEXT_CHARS = MAX_DIGEST_CHARS + 100  # white space takes some away
 _READ_CHARS = 2 * MAX_DIGEST_CHARS  # so does redaction, and what may be the beginning of a secret at its end
-_READ_NUMBER_CHARS = 2 * _SHAPE_CHARS + 512  # likewise
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
+_READ_LEVELS = 50
+_READ_KEY_CHARS = 256
 _READ_BITS = 4_096  # Python writes no integer of over 4,300 digits
 _KEYS = 12
-_NUMBERS = frozenset({int, float})
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 
 
@@ -48,7 +50,10 @@ def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFA
         redactor: Tells the secrets.
     """
     value = _read_json(value)
-    numbers, texts = _head(value, redactor)
+    head = _Head(redactor).read(value)
+    leaves = [*_leaves(redactor.data(head, encoded=encode_json(head).data))]
+    numbers = [f"{key} {_number(item)}" for key, item in leaves if not isinstance(item, str)]
+    texts = [item for _, item in leaves if isinstance(item, str) and item != REDACTED]
     told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(numbers), " ".join(texts)
     shape, number_line = (redactor.beginning(text, max_chars=2 * _SHAPE_CHARS) for text in told[:2])
     fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(number_line, max_chars=_NUMBER_CHARS)
@@ -81,43 +86,63 @@ def _keys(value: Mapping[str, object]) -> str:
     return " ".join(str(key) for key in islice(value, _KEYS))
 
 
-def _head(value: object, redactor: Redactor) -> tuple[list[str], list[str]]:
-    """The numbers, each after the nearest key above it, and the texts of the first values in document order."""
-    numbers: list[str] = []
-    texts: list[str] = []
-    room, number_room, nodes_left = _READ_CHARS, _READ_NUMBER_CHARS, _READ_NODES
-    secret: dict[object, bool] = {}
-    waiting: list[Iterator[tuple[object, Any]]] = [iter([("", value)])]
-    while waiting:
-        for key, found in waiting[-1]:
-            if (hidden := secret.get(key)) is None:
-                hidden = secret[key] = redactor.is_secret_key(str(key))
-            item: Any = found if type(found) in _PLAIN else _plain(found)
-            kind = type(item)
-            if hidden and (kind is dict or redactor.is_secret(str(key), item)):
-                continue
-            if kind is dict or kind is list:
-                waiting.append(_items(key, item))
-                break
-            if kind is str:
-                texts.append(item[:room])
-                room -= len(item) + 1
-            elif kind in _NUMBERS and number_room > 0 and not (kind is int and item.bit_length() > _READ_BITS):
-                numbers.append(f"{key} {item:.6g}" if kind is float else f"{key} {item}")
-                number_room -= len(numbers[-1])
-            nodes_left -= 1
-            if room <= 0 or not nodes_left:
-                return numbers, texts
-        else:
-            waiting.pop()
-    return numbers, texts
+@dataclass(slots=True)
+class _Head:
+    """Reads the beginning of a value, as plain data: secrets are told by where they stand, so its structure stays."""
+
+    redactor: Redactor
+    room_chars: int = _READ_CHARS
+    nodes_left: int = _READ_NODES
+
+    def read(self, found: object, key: str = "", depth: int = 0) -> Json:
+        """The value, without what stands in objects under secret names; None for what is passed over."""
+        item: Any = found if type(found) in _PLAIN else _plain(found)
+        kind = type(item)
+        if kind is str:
+            return self._text(item, key, depth)
+        if kind is dict or kind is list:
+            if depth >= _READ_LEVELS or (kind is dict and self.redactor.is_secret_key(key)):
+                return None
+            return self._object(item, depth) if kind is dict else self._list(item, key, depth)
+        return None if kind is int and item.bit_length() > _READ_BITS else item
+
+    def _object(self, item: dict[object, object], depth: int) -> dict[str, Json]:
+        named = ((str(key), each) for key, each in [*islice(item.items(), _READ_NODES)])
+        short = ((key, each) for key, each in named if len(key) <= _READ_KEY_CHARS)
+        return {key: self.read(each, key, depth + 1) for key, each in short if self._goes_on()}
+
+    def _list(self, item: list[object], key: str, depth: int) -> list[Json]:
+        return [self.read(each, key, depth + 1) for each in item[:_READ_NODES] if self._goes_on()]
+
+    def _goes_on(self) -> bool:
+        self.nodes_left -= 1
+        return self.nodes_left >= 0 and self.room_chars > 0
+
+    def _text(self, text: str, key: str, depth: int) -> str:
+        """The text; of one that is longer than the room, the beginning: of what it says, if it holds JSON."""
+        if len(text) > self.room_chars and (inner := _read_json(text)) is not text:
+            return encode_json(self.read(inner, key, depth + 1)).data.decode()
+        if len(text) > self.room_chars:
+            text = self.redactor.beginning(text, max_chars=self.room_chars)
+            self.room_chars = 0
+        self.room_chars -= len(text) + 1
+        return text
 
 
-def _items(key: object, value: Any) -> Iterator[tuple[object, Any]]:
-    """The first items of a dict or a list with their nearest keys."""
-    if type(value) is dict:
-        return iter([*islice(value.items(), _READ_NODES)])
-    return zip(repeat(key), value[:_READ_NODES], strict=False)
+def _number(number: float) -> str:
+    return f"{number:.6g}" if type(number) is float else str(number)
+
+
+def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:
+    """The numbers and texts in the order of the document, each with the nearest key above it."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, key)
+    elif value is not None and type(value) is not bool:
+        yield key, value
 
 
 def _plain(item: Any) -> object:

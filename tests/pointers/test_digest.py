@@ -1,3 +1,4 @@
+import json
 import time
 from collections import deque
 from enum import Enum
@@ -66,6 +67,27 @@ def test_all_that_stands_under_a_secret_name_is_left_out_s0_08() -> None:
     assert "rows 3" in digest
     assert "bob" not in digest
     assert "12" not in digest
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "API_KEY", "value": "CANARY-9f3a7c51"},
+        [["password", "CANARY-9f3a7c51"]],
+        ["login", "--password", "CANARY-9f3a7c51"],
+        {"password": {"old": "CANARY-9f3a7c51"}},
+        {"body": json.dumps({"rows": [{"name": "API_KEY", "value": "CANARY-9f3a7c51"}]})},
+        {"body": json.dumps({"inner": json.dumps(["password", "CANARY-9f3a7c51"])})},
+        {"body": json.dumps([["password", "CANARY-9f3a7c51"], *["after"] * 2_000])},
+        json.dumps({"body": json.dumps({"password": "CANARY-9f3a7c51"})}),
+    ],
+    ids=["named value", "pair", "command", "object", "row in a text", "text in a text", "long text", "text of a text"],
+)
+def test_a_secret_is_told_by_where_it_stands_s0_08(value: object) -> None:
+    digest = describe_result(["before", value, {"after": 7}], size_bytes=9)
+    assert "CANARY" not in digest
+    assert "before" in digest
+    assert "9f3a7c51" not in describe_result(value, size_bytes=9)
 
 
 @given(json_values)
