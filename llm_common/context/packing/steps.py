@@ -1,8 +1,9 @@
 """Every step of a packing, in an order that no budget decides: a larger budget only takes more of the steps.
 
 A step shows an item, or more of it. Within a kind the step of the highest value per character is next. The first step
-of an item adds its value, each later one `value * log(shown then / shown before)`: so the long items that are shown
-get room in proportion to their values (Kelly 1997, proportional fairness).
+of an item adds its value, and counts as at most 600 characters: among longer items the score alone decides. Each later
+step adds `value * log(shown then / shown before)`: so the long items that are shown get room in proportion to their
+values (Kelly 1997, proportional fairness).
 
 Among the kinds, and what is reserved beside them, the step is next that would end first if each filled at a rate of its
 own (weighted fair queueing; Demers, Keshav and Shenker 1989).
@@ -21,6 +22,7 @@ from llm_common.context.request import Kind
 from llm_common.errors import StoreError
 
 _HEADING_CHARS = 10  # this and the rate of the newest turns: chosen on qmsum; bfcl_memory is the same with others
+_MAX_COUNTED_CHARS = FIRST_CHARS // 2  # of a first step; docs/benchmarks.md has what others from 100 to 1,000 give
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9
 # Rates of what goes beside the kinds, which share a rate of 1.
@@ -202,5 +204,6 @@ def _density(candidate: Candidate, now: Placed | None) -> float:
     shown = now.chars if now else 0
     is_unknown = candidate.text is None and not candidate.chars
     end = FIRST_CHARS if is_unknown else next_chars(candidate.chars, shown)
-    adds = log(end / shown) if 0 < shown < end else 1.0
-    return candidate.value * adds / (_HEADING_CHARS + end - shown)
+    if 0 < shown < end:
+        return candidate.value * log(end / shown) / (_HEADING_CHARS + end - shown)
+    return candidate.value / (_HEADING_CHARS + min(end - shown, _MAX_COUNTED_CHARS))
