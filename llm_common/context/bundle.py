@@ -133,7 +133,8 @@ class ItemAccount(NamedTuple):
         rule: The rule of its score; see `Score`.
         reason: Kept: `newest` (the reserve), `mentioned`, `pinned`, `share` (of its kind), `named` (a line for an
             output) or `spare` (cut to the tokens that were left). Dropped: `no_room`, `limit_reached` (five better
-            memories), `same as …` (the item that says the same), or the rule that bars it.
+            memories), or the rule that bars it. `same as …` names the item that says the same and is shown: of one
+            that was dropped, or of an output that is only named.
         form: `whole`; `passages`: the parts that match the request best; `excerpt`: head and tail; `summary`;
             `pointer`: one line that names it; `left_out`.
         tokens: Tokens of its block, by the request's counter; 0 when left out. Of a part, the sum over its passages.

@@ -173,12 +173,12 @@ def why_in(item: PackedItem) -> str:
 
 def why_out(item: PackedItem, line: PackingLine) -> str:
     """Why an item of a packing is out, or not whole."""
+    if item.reason.startswith("same as "):
+        return f"It says the same as {item.reason.removeprefix('same as ')}, which is shown."
     about = f"about {missing_tokens(item, line):,} tokens"
     if item.form != "left_out":
         shown = {"pointer": "One line names it", "summary": "Its summary is shown"}.get(item.form, "A part is shown")
         return f"{shown}; {about} of it had no room."
-    if item.reason.startswith("same as "):
-        return f"It says the same as {item.reason.removeprefix('same as ')}, which is shown."
     if item.reason in _RULES:
         return _RULES[item.reason].format(score=item.score)
     if item.reason == "no_room":

@@ -24,7 +24,7 @@ _POWER = 2.0
 _HYSTERESIS = 0.5  # added to the value of an item of the previous bundle: what replaces it must score a fifth higher
 _MAX_SCORE = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
-_MIN_REPEATED_TURN = 200  # characters; a short one, such as "Yes.", is said anew each time
+_MIN_REPEATED = 200  # characters of a turn or an output; a short one, such as "Yes.", is said anew each time
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +39,7 @@ class Candidate:
         before: Its place in the previous bundle, None if it was not there.
         tier: 0 for what the user mentioned, 1 for what is pinned, 2 for the rest.
         reason: Why it stays out, where its rule does not say so.
+        same_as: The shown one that says the same.
     """
 
     kind: Kind
@@ -52,6 +53,7 @@ class Candidate:
     before: int | None
     tier: int
     reason: str = "no_room"
+    same_as: "Candidate | None" = None
 
     @property
     def chars(self) -> int:
@@ -60,10 +62,15 @@ class Candidate:
             return len(self.text)
         return (self.item.result_bytes or 0) if isinstance(self.item, ContextPointer) else 0
 
+    @property
+    def repetition(self) -> str:
+        """The reason that names the one that says the same; empty without one."""
+        return f"same as {self.same_as.kind} {self.same_as.id}" if self.same_as else ""
+
     def left_out(self) -> ItemAccount:
         """The account of the item left out: for its rule, or else for its reason."""
         value, parts, rule = self.score
-        reason = rule if rule in REFUSED else self.reason
+        reason = rule if rule in REFUSED else self.repetition or self.reason
         return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts, self.chars)
 
     def block(self, body: str, note: str = "") -> Block:
@@ -92,7 +99,7 @@ class Placed:
             candidate.kind,
             candidate.id,
             score.rule,
-            self.reason,
+            self.reason if self.chars else candidate.repetition or self.reason,
             self.form,
             self.tokens,
             score.value,
@@ -153,29 +160,36 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, _Item, str, str,
 class Said:
     """What the items say, so that the same is packed once.
 
-    Two files of one text are not the same, since their paths differ; nor are two short turns.
+    Two files of one text are not the same, since their paths differ; nor are two short turns, or two short outputs.
     """
 
     def __init__(self) -> None:
         self._first: dict[str, Candidate] = {}
-        self._texts: dict[Candidate, str] = {}
+        self._folded: dict[Candidate, str] = {}
 
     def add(self, candidate: Candidate) -> None:
         """Notes that the candidate is shown."""
-        self._first.setdefault(self._text(candidate), candidate)
+        for key in self._keys(candidate):
+            self._first.setdefault(key, candidate)
 
     def repeats(self, candidate: Candidate) -> bool:
-        """Whether one that is shown says the same, but for white space; the reason then names that one."""
-        text = self._text(candidate)
-        first = self._first.get(text) if text else None
+        """Whether one that is shown says the same, but for white space and case; `same_as` is then that one."""
+        keys = self._keys(candidate)
+        first = next((self._first[key] for key in keys if key in self._first), None)
         if first is None or first is candidate or first.kind == candidate.kind == "file":
             return False
-        if first.kind == candidate.kind == "turn" and len(text) < _MIN_REPEATED_TURN:
+        if first.kind == candidate.kind in ("turn", "output") and candidate.chars < _MIN_REPEATED:
             return False
-        candidate.reason = f"same as {first.kind} {first.id}"
+        candidate.same_as = first
         return True
 
-    def _text(self, candidate: Candidate) -> str:
-        if candidate not in self._texts:
-            self._texts[candidate] = " ".join((candidate.text or "").split())
-        return self._texts[candidate]
+    def _keys(self, candidate: Candidate) -> list[str]:
+        """Its text without white space and case, if it is known, and the digest of a stored output."""
+        keys: list[str] = []
+        if candidate.text:
+            if candidate not in self._folded:
+                self._folded[candidate] = "".join(candidate.text.split()).casefold()
+            keys += filter(None, [self._folded[candidate]])
+        if isinstance(candidate.item, ContextPointer) and candidate.item.result_sha256:
+            keys.append(f"sha256:{candidate.item.result_sha256}")
+        return keys

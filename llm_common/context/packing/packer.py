@@ -20,7 +20,7 @@ from llm_common.context.bundle import (
     group_line,
     render_blocks,
 )
-from llm_common.context.packing.candidate import REFUSED, Candidate, Placed, candidates_of
+from llm_common.context.packing.candidate import REFUSED, Candidate, Placed, Said, candidates_of
 from llm_common.context.packing.forms import Forms, Meter
 from llm_common.context.packing.steps import Steps
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
@@ -85,11 +85,10 @@ class _Packer:
     def run(self, texts: Mapping[str, str]) -> None:
         """Takes the steps that fit the budget."""
         able = [candidate for candidate in self._candidates if candidate.score.rule not in REFUSED]
-        memories = [candidate for candidate in able if candidate.kind == "memory"]
-        for candidate in memories[_MAX_MEMORIES:]:
+        for candidate in _distinct(each for each in able if each.kind == "memory")[_MAX_MEMORIES:]:
             candidate.reason = "limit_reached"
         steps = Steps(
-            [candidate for candidate in able if candidate.reason == "no_room"],
+            [candidate for candidate in able if candidate.reason == "no_room" and not candidate.same_as],
             self._newest(),
             forms=self._forms,
             texts=texts,
@@ -138,9 +137,19 @@ class _Packer:
 
     def bundle(self) -> ContextBundle:
         """The bundle of the items placed so far."""
+        for candidate in self._candidates:
+            candidate.same_as = self._shown_first(candidate)
         dropped = tuple(each.left_out() for each in self._candidates if each not in self._placed)
         placed = _in_bundle_order(self._placed.values())
         return _assemble(placed, dropped, self._request, self._allocation, total_tokens=self._total)
+
+    def _shown_first(self, candidate: Candidate) -> Candidate | None:
+        """The one that says the same and is shown: its step may have been undone, or it repeats another itself."""
+        first = candidate.same_as
+        while first is not None and first.same_as is not None:
+            first = first.same_as
+        placed = self._placed.get(first) if first is not None else None
+        return first if placed is not None and placed.chars else None
 
     def _newest(self) -> list[Candidate]:
         """The last turns, newest first, those of one moment by id."""
@@ -150,6 +159,16 @@ class _Packer:
         first = min(nlargest(_MAX_NEWEST, map(_moment, turns)), default=None)
         last = [turn for turn in turns if first is not None and _moment(turn) >= first]
         return sorted(last, key=lambda turn: (_moment(turn), turn.id), reverse=True)[:_MAX_NEWEST]
+
+
+def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Those that repeat none before them."""
+    said, found = Said(), []
+    for candidate in candidates:
+        if not said.repeats(candidate):
+            said.add(candidate)
+            found.append(candidate)
+    return found
 
 
 def _in_bundle_order(placed: Iterable[Placed]) -> list[Placed]:

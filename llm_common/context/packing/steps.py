@@ -152,7 +152,7 @@ class Steps:
             if seen is now:
                 step = self._line(candidate) if name == "named" else self._next_form(candidate)
                 is_new = now is None or not now.chars
-                if step is not None and not (is_new and step.chars and self._said.repeats(candidate)):
+                if step is not None and not (is_new and self._said.repeats(candidate)):
                     return step
             heappop(lane.heap)
             if seen is not now and not lane.is_first_only:
@@ -160,8 +160,8 @@ class Steps:
         return None
 
     def _line(self, candidate: Candidate) -> Placed | None:
-        """What names an output; None when it is not there, or when another item says the same."""
-        if candidate.score.rule == "unavailable" or candidate.reason != "no_room":
+        """What names an output; None when it is not there."""
+        if candidate.score.rule == "unavailable":
             return None
         return self._forms.summary(candidate) or self._forms.line(candidate)
 

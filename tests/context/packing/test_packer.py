@@ -209,9 +209,59 @@ class TestRepetition:
         pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=900), output(2, result_bytes=900)))
         texts = {each.pointer_id: sentences(12, 3) for each in pool.tool_outputs}
         bundle = packed(pool, request_of(1_000), even_scores(pool), texts=texts)
-        forms = [(each.id[-1], each.form) for each in bundle.kept]
-        assert forms in ([("1", "whole")], [("1", "whole"), ("2", "pointer")])  # what it names can be read by its id
+        assert form_of(bundle, output(1).pointer_id) == "whole"
+        assert reason_of(bundle, output(2).pointer_id) == f"same as output {output(1).pointer_id}"
         assert bundle.render().count(sentences(12, 3)[:60]) == 1
+
+    @pytest.mark.parametrize("change", [str.upper, lambda text: text.replace(" ", "\n\t"), lambda text: f" {text} "])
+    def test_white_space_and_case_make_no_other_text(self, change: Callable[[str], str]) -> None:
+        text = PROSE * 4
+        pool = DataPoolSnapshot(
+            session_log=(turn(1, text), turn(2, "Does it rain?")),
+            memory_hits=(memory(1, change(text)), memory(2, text)),
+            tool_outputs=(output(1, result_bytes=len(text)),),
+        )
+        texts = {output(1).pointer_id: change(text)}
+        bundle = packed(pool, request_of(2_000), even_scores(pool), texts=texts)
+        assert "".join(bundle.render().casefold().split()).count("".join(text.casefold().split())) == 1
+        shown = [f"same as {each.kind} {each.id}" for each in bundle.kept if each.chars_shown and each.id != "t0002"]
+        assert [each.reason for each in (*bundle.kept, *bundle.dropped) if not each.chars_shown] == shown * 3
+
+    def test_two_short_outputs_of_one_text_are_both_packed(self) -> None:
+        pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
+        texts = {each.pointer_id: "deleted" for each in pool.tool_outputs}
+        bundle = packed(pool, request_of(1_000), even_scores(pool), texts=texts)
+        assert [each.form for each in bundle.kept] == ["whole", "whole"]
+
+    def test_memories_that_repeat_one_take_no_place_of_the_five(self) -> None:
+        pool = DataPoolSnapshot(
+            memory_hits=tuple(memory(n, "I keep bees." if n < 6 else f"Fact {n}.") for n in range(9))
+        )
+        bundle = packed(pool, request_of(2_000), {("memory", f"m{n}"): Score(1.0 - n / 10) for n in range(9)})
+        assert ids(bundle, "memory") == ["m0", "m6", "m7", "m8"]
+        assert reason_of(bundle, "m5") == "same as memory m0"
+
+    @pytest.mark.parametrize("name", ["upper_bound", "more_together"])
+    def test_what_an_account_names_as_the_same_is_shown(self, name: str) -> None:
+        texts = [sentences(3 * number, number) for number in range(1, 6)]
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, text) for number, text in enumerate(texts)),
+            memory_hits=tuple(memory(number, text) for number, text in enumerate(texts[:3])),
+        )
+        named = 0
+        for budget in range(300, 1_500, 60):
+            bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), even_scores(pool))
+            shown = {f"same as {each.kind} {each.id}" for each in bundle.kept if each.chars_shown}
+            found = {each.reason for each in (*bundle.kept, *bundle.dropped) if each.reason.startswith("same as ")}
+            assert found <= shown
+            named += len(found)
+        assert named
+
+    def test_an_output_that_was_not_loaded_is_known_by_its_digest(self) -> None:
+        outputs = [output(n, result_bytes=900).model_copy(update={"result_sha256": "ab" * 32}) for n in (1, 2)]
+        pool = DataPoolSnapshot(tool_outputs=tuple(outputs))
+        bundle = packed(pool, request_of(1_000), even_scores(pool), texts={outputs[0].pointer_id: sentences(12, 3)})
+        assert reason_of(bundle, outputs[1].pointer_id) == f"same as output {outputs[0].pointer_id}"
 
     def test_short_turns_and_files_of_one_text_are_all_packed(self) -> None:
         pool = DataPoolSnapshot(
@@ -263,6 +313,14 @@ class TestUse:
 
 
 class TestKnapsack:
+    def test_the_best_of_several_long_turns_goes_first_though_it_is_the_longest(self) -> None:
+        texts = [sentences(12, number) for number in range(20)]
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(n, f"{text} Best." * (1 + (n == 7))) for n, text in enumerate(texts))
+        )
+        scores = even_scores(pool) | {("turn", "t0007"): Score(0.55)}
+        assert form_of(packed(pool, request_of(1_200), scores), "t0007") == "whole"
+
     @pytest.mark.parametrize("instances", [100, pytest.param(1_000, marks=pytest.mark.torture)])
     def test_packed_value_with_parts_is_that_of_the_best_wholes_on_average(self, instances: int) -> None:
         source = random.Random(5)
