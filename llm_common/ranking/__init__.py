@@ -10,7 +10,7 @@ from llm_common.ranking.lexical import (
     split_identifiers,
     split_request,
 )
-from llm_common.ranking.scan import StreamedScan, TermScanner, folded, scan, search_stems, stem
+from llm_common.ranking.scan import StreamedScan, TermScanner, folded, places_of, scan, search_stems, stem
 
 __all__ = [
     "MAX_QUERY_TERMS",
@@ -22,6 +22,7 @@ __all__ = [
     "best_first",
     "folded",
     "max_normalised",
+    "places_of",
     "prominence",
     "query_terms",
     "reciprocal_rank_fusion",

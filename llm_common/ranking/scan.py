@@ -70,6 +70,11 @@ def search_stems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stem(folded(term)) for term in query_terms(text)))
 
 
+def places_of(stem: str, texts: Sequence[str]) -> list[int]:
+    """The places of the `folded` texts that hold a word of the stem, as `scan` finds words."""
+    return [*_counter(stem)(texts)]
+
+
 class TermScanner:
     """Scores documents by the words of a request, and caches where each word is.
 

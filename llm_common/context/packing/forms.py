@@ -14,7 +14,7 @@ from llm_common.context.packing.candidate import Candidate, Placed
 from llm_common.context.pool import ContextFile
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.ranking import folded
+from llm_common.ranking import folded, places_of
 from llm_common.text.display import printable, without_headings
 
 _MAX_CACHED_CHARS = 8_000_000
@@ -79,9 +79,10 @@ class RankedPassages:
 
     def __init__(self, text: str, stems: Sequence[str]) -> None:
         self.text = text
-        self._stems = stems
         self._spans = list(_spans(text, 0, len(text), _SPAN_CHARS))
-        self._order = _order(text, self._spans, stems)
+        texts = [folded(text[start:end]) for start, end in self._spans]
+        self._stems = _Stems(stems, texts)
+        self._order = _order(self._stems.weigh(texts))
         self.matches = bool(self._order)
         """Whether the text holds one of the stems."""
         self._pieces: list[tuple[int, int]] = []
@@ -113,8 +114,7 @@ class RankedPassages:
         shown: set[int] = set()
         for number in self._order or _from_both_ends(len(spans)):
             pieces = list(_spans(text, *spans[number], _PIECE_CHARS))
-            texts = [folded(text[start:end]) for start, end in pieces]
-            matches = [sum(stem in piece for stem in self._stems) for piece in texts]
+            matches = self._stems.weigh([folded(text[start:end]) for start, end in pieces])
             at = matches.index(max(matches))
             if not matches[at] and number - 1 not in shown and (number + 1 in shown or 0 < number == len(spans) - 1):
                 at = len(pieces) - 1  # beside what follows
@@ -342,19 +342,43 @@ def _cut(text: str, start: int, end: int) -> int:
     return end
 
 
-def _order(text: str, spans: Sequence[tuple[int, int]], stems: Sequence[str]) -> list[int]:
+class _Stems:
+    """Weighs texts by the stems that they hold, the rarer the more.
+
+    Words count as in the ranking. Only where no text holds one, letters within other words do: `user` in `getUser`.
+
+    Args:
+        stems: The stems of the request.
+        texts: The folded texts that tell how rare a stem is.
+    """
+
+    def __init__(self, stems: Sequence[str], texts: Sequence[str]) -> None:
+        for self._find in (places_of, _places_within):
+            counts = {stem: len(self._find(stem, texts)) for stem in stems}
+            if any(counts.values()):
+                break
+        self._weights = {stem: log(1 + len(texts) / count) for stem, count in counts.items() if count}
+
+    def weigh(self, texts: Sequence[str]) -> list[float]:
+        """The weight of each folded text, 0 for one without a stem."""
+        weights = [0.0] * len(texts)
+        for stem, weight in self._weights.items():
+            for place in self._find(stem, texts):
+                weights[place] += weight
+        return weights
+
+
+def _places_within(stem: str, texts: Sequence[str]) -> list[int]:
+    return [place for place, text in enumerate(texts) if stem in text]
+
+
+def _order(scores: Sequence[float]) -> list[int]:
     """The numbers of the spans, the best first; none when no span holds a stem."""
-    texts = [folded(text[start:end]) for start, end in spans]
-    held = {stem: [number for number, span in enumerate(texts) if stem in span] for stem in stems}
-    scores = [0.0] * len(spans)
-    for found in held.values():
-        for number in found:
-            scores[number] += log(1 + len(spans) / len(found))
     hits = [number for number, score in enumerate(scores) if score]
     if not hits:
         return []
-    distance = _distances(hits, len(spans))
-    return sorted(range(len(spans)), key=lambda number: (-scores[number], distance[number], number))
+    distance = _distances(hits, len(scores))
+    return sorted(range(len(scores)), key=lambda number: (-scores[number], distance[number], number))
 
 
 def _distances(hits: Sequence[int], size: int) -> list[int]:
