@@ -1,7 +1,7 @@
 """Every step of a packing, in an order that no budget decides: a larger budget only takes more of the steps.
 
 A step shows an item, or more of it. Within a kind the step of the highest value per character is next. The first step
-of an item adds its value, and counts as at most 600 characters: among longer items the score alone decides. Each later
+of an item adds its value, and counts as at most 800 characters: among longer items the score alone decides. Each later
 step adds `value * log(shown then / shown before)`: so the long items that are shown get room in proportion to their
 values (Kelly 1997, proportional fairness).
 
@@ -22,7 +22,7 @@ from llm_common.context.request import Kind
 from llm_common.errors import StoreError
 
 _HEADING_CHARS = 10  # this and the rate of the newest turns: chosen on qmsum; bfcl_memory is the same with others
-_MAX_COUNTED_CHARS = FIRST_CHARS // 2  # of a first step; docs/benchmarks.md has what others from 100 to 1,000 give
+_MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3  # of a first step; docs/benchmarks.md has what others from 100 to 1,000 give
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9
 # Rates of what goes beside the kinds, which share a rate of 1.
