@@ -242,7 +242,7 @@ class TestRepetition:
         assert reason_of(bundle, "m5") == "same as memory m0"
 
     @pytest.mark.parametrize("name", ["upper_bound", "more_together"])
-    def test_what_an_account_names_as_the_same_is_shown(self, name: str) -> None:
+    def test_what_an_account_names_as_the_same_is_shown_s1_05(self, name: str) -> None:
         texts = [sentences(3 * number, number) for number in range(1, 6)]
         pool = DataPoolSnapshot(
             session_log=tuple(turn(number, text) for number, text in enumerate(texts)),
@@ -251,6 +251,7 @@ class TestRepetition:
         named = 0
         for budget in range(300, 1_500, 60):
             bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), even_scores(pool))
+            assert_within_bounds(bundle, pool, budget, COUNTERS[name])
             shown = {f"same as {each.kind} {each.id}" for each in bundle.kept if each.chars_shown}
             found = {each.reason for each in (*bundle.kept, *bundle.dropped) if each.reason.startswith("same as ")}
             assert found <= shown
