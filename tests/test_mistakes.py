@@ -581,6 +581,12 @@ MISTAKES = [
         "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)",
     ),
     Mistake(
+        "a folder and a store of a session",
+        lambda at: ToolContextManager(at, pointer_store=FileContextPointerStore(at)),
+        ValueError,
+        "base_dir and pointer_store are both given, and one keeps the results; pass one of them",
+    ),
+    Mistake(
         "numbers as contexts",
         lambda at: ToolContextManager(at).load_contexts([5]),
         TypeError,

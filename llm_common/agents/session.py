@@ -80,6 +80,7 @@ class ToolContextManager:
         InvalidIdError: `session_id` is not allowed.
         StoreError: The system is not POSIX, which a folder needs; the text names stores that work there.
         TypeError: `pointer_store` is not a `ContextPointerStore`.
+        ValueError: Both a folder and a store are given.
     """
 
     def __init__(
@@ -92,6 +93,8 @@ class ToolContextManager:
         session_id: str | None = None,
     ) -> None:
         self._store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
+        if base_dir is not None and pointer_store is not None:
+            raise ValueError("base_dir and pointer_store are both given, and one keeps the results; pass one of them")
         self._named = session_id is not None
         self._session_id = f"session_{secrets.token_hex(8)}" if session_id is None else session_id
         if self._named:
