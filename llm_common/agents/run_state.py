@@ -47,7 +47,7 @@ class RunLimits:
     Attributes:
         max_calls: Most tool calls.
         max_tokens: Tokens of the model calls that choose, prompts and replies, as the endpoint reports them. The call
-            that reaches the limit is the last one.
+            that reaches the limit is the last one, and so is an answered one whose tokens are not reported.
         max_cost_usd: Dollars of these calls, likewise. A call of unknown price ends the run.
         timeout_s: Seconds from the start, at which running tools are cancelled.
 
@@ -179,7 +179,7 @@ class RunState:
         self._outputs_tokens = outputs_tokens
         self._reader_name = reader_name
         self._calls = 0
-        self._tokens = 0
+        self._tokens: int | None = 0
         self._cost_usd: float | None = 0.0
         self._started = asyncio.get_running_loop().time()
         self._stored: dict[tuple[str, str, str], ContextPointer] = {}
@@ -200,7 +200,9 @@ class RunState:
 
     def spend(self, selection: ToolSelection) -> None:
         """Counts what a choice cost."""
-        self._tokens += selection.usage.total_tokens
+        is_counted = all(each.error or (each.usage and each.usage.total_tokens) for each in selection.attempts)
+        tokens = selection.usage.total_tokens if is_counted else None
+        self._tokens = None if tokens is None or self._tokens is None else self._tokens + tokens
         cost = selection.cost_usd
         self._cost_usd = None if cost is None or self._cost_usd is None else self._cost_usd + cost
 
@@ -209,8 +211,9 @@ class RunState:
         limits = self._limits
         if limits.max_calls is not None and self._calls >= limits.max_calls:
             return f"the run has made the {limits.max_calls} tool calls that max_calls allows"
-        if limits.max_tokens is not None and self._tokens >= limits.max_tokens:
-            return f"choosing took {self._tokens:,} tokens, and max_tokens allows {limits.max_tokens:,}"
+        if limits.max_tokens is not None and (self._tokens is None or self._tokens >= limits.max_tokens):
+            took = "a number of tokens that is not reported" if self._tokens is None else f"{self._tokens:,} tokens"
+            return f"choosing took {took}, and max_tokens allows {limits.max_tokens:,}"
         if limits.max_cost_usd is not None and self._cost_usd is None:
             return "a model call has no known price, so max_cost_usd cannot hold"
         if limits.max_cost_usd is not None and (self._cost_usd or 0) >= limits.max_cost_usd:

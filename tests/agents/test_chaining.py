@@ -233,6 +233,14 @@ async def test_a_limit_ends_the_run_and_is_told(tmp_path: Path, name: str) -> No
     assert results[0].success
 
 
+@pytest.mark.parametrize(("name", "limits"), [("tokens", RunLimits(max_tokens=9)), ("cost", RunLimits(max_cost_usd=9))])
+async def test_a_limit_that_cannot_be_held_ends_the_run(tmp_path: Path, name: str, limits: RunLimits) -> None:
+    executor, _ = executor_of(tmp_path, *[calls(("price", {"sku": "S-1"}))] * 2, limits=limits)  # usage is not reported
+    results = await executor.execute_plan(["one", "two"], "q1")
+    assert [result.success for result in results] == [True, False]
+    assert f"max_{name}" in (results[1].error or "")
+
+
 async def test_calls_over_the_limit_are_not_made(tmp_path: Path) -> None:
     reply = calls(*(("price", {"sku": f"S-{n}"}) for n in range(5)))
     executor, _ = executor_of(tmp_path, reply, limits=RunLimits(max_calls=3))
