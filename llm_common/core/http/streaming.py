@@ -4,13 +4,14 @@ The format of the events: https://html.spec.whatwg.org/multipage/server-sent-eve
 the chunks: https://platform.openai.com/docs/api-reference/chat-streaming.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 import httpx
 import orjson
 
-from llm_common.core.http.transport import bad_encoding, deadline_at, read_body, too_large, translated
+from llm_common.core.http.transport import bad_encoding, deadline_at, raw_chunks, read_body, too_large, translated
 from llm_common.core.http.wire import malformed_reply, raise_stated_error, read_payload
 from llm_common.errors import LLMConnectionError
 
@@ -57,7 +58,7 @@ class EventReader:
     def _end_line(self, line: bytes) -> list[bytes]:
         if line:
             name, _, value = line.partition(b":")
-            if name == b"data":
+            if name.removeprefix(BOM_UTF8) == b"data":
                 self._data.append(value.removeprefix(b" "))
             return []
         data, self._data = self._data, []
@@ -113,15 +114,22 @@ class StreamedReply:
         return content if isinstance(content, str) else ""
 
     def _add_call(self, piece: Mapping[str, Any]) -> None:
-        index = piece.get("index")
-        call = self._calls.setdefault(index if isinstance(index, int) else len(self._calls), {"type": "function"})
-        if isinstance(piece.get("id"), str):
-            call["id"] = piece["id"]
         function = piece.get("function")
+        facts = function if isinstance(function, dict) else {}
+        call = self._calls.setdefault(self._index_of(piece, facts), {"type": "function"})
+        if isinstance(piece.get("id"), str) and piece["id"]:
+            call["id"] = piece["id"]
         known = call.setdefault("function", {"name": "", "arguments": []})
-        if isinstance(function, dict):
-            known["name"] = known["name"] or str(function.get("name") or "")
-            known["arguments"].append(str(function.get("arguments") or ""))
+        known["name"] = known["name"] or str(facts.get("name") or "")
+        known["arguments"].append(str(facts.get("arguments") or ""))
+
+    def _index_of(self, piece: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
+        """The number of the call that a piece belongs to; some endpoints give none, or the same to every call."""
+        index, next_index = piece.get("index"), max(self._calls, default=-1) + 1
+        if not isinstance(index, int):
+            return next_index if facts.get("name") or not self._calls else next_index - 1
+        known = self._calls.get(index, {}).get("id")
+        return next_index if known and piece.get("id") not in {None, "", known} else index
 
     def payload(self) -> dict[str, Any]:
         """The whole reply.
@@ -180,7 +188,7 @@ async def read_stream(
         return
     if reply.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}:
         raise bad_encoding("the stream has a content encoding that was not asked for")
-    reader, chunks = EventReader(max_bytes=max_bytes), reply.aiter_raw()
+    reader, chunks = EventReader(max_bytes=max_bytes), raw_chunks(reply)
     while not parts.is_done:
         async with deadline_at(deadline, timeout_s=timeout_s):
             with translated(timeout_s=timeout_s):

@@ -133,6 +133,15 @@ class _Unpacker:
         return unpacked
 
 
+async def raw_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it comes; one chunk, unpacked, of a reply that is whole, as of an `httpx.MockTransport`."""
+    if response.is_stream_consumed:
+        yield response.content
+        return
+    async for chunk in response.aiter_raw():
+        yield chunk
+
+
 async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
     """The unpacked body; holds at most `max_bytes` and one network chunk of it.
 

@@ -1,6 +1,7 @@
 """Tests replace the network: `transport=` takes what httpx and httpx2 make for it."""
 
 import gzip
+import json
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -40,6 +41,16 @@ async def asked(package: ModuleType, handler: Callable[[Any], Any], **changes: A
 async def streamed() -> Any:
     yield ok("in pieces")[:20]
     yield ok("in pieces")[20:]
+
+
+async def test_a_mock_transport_streams_a_text(package: ModuleType) -> None:
+    def handler(request: Any) -> Any:
+        events = [{"delta": {"content": "Hel"}}, {"delta": {"content": "lo"}, "finish_reason": "stop"}]
+        text = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in events)
+        return package.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+    async with OpenAICompatibleClient(CONFIG, transport=package.MockTransport(handler)) as client:
+        assert [each.text async for each in client.stream(MESSAGES)] == ["Hel", "lo", ""]
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,31 @@ async def test_a_fault_of_a_stream_is_the_error_that_it_means(fault: str, no_wai
     assert KEY not in f"{caught.value}{getattr(caught.value, 'body', '')}"
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [{"id": "a", "function": {"name": "f", "arguments": '{"x":'}}, {"function": {"arguments": "1}"}}],
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}],
+        [{"function": {"name": "f", "arguments": '{"x":1}'}}],
+    ],
+    ids=["no index", "the same index", "neither index nor id"],
+)
+async def test_calls_of_endpoints_that_do_not_number_them_stay_apart(pieces: list[dict[str, Any]]) -> None:
+    renamed = [each | ({"id": "b"} if "id" in each else {}) for each in pieces]
+    body = [*(delta(tool_calls=[each]) for each in (*pieces, *renamed)), delta(finish="tool_calls"), DONE]
+    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+        _, whole = await told(client)
+    found = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in whole.tool_calls or ()]
+    assert found == [("f", {"x": 1})] * 2
+    assert len({call.get("id") for call in whole.tool_calls or ()}) == 1 + ("id" in pieces[0])
+
+
+async def test_a_mark_of_byte_order_does_not_cost_the_first_event() -> None:
+    body = [b"\xef\xbb\xbf", delta("Hel"), delta("lo", "stop"), DONE]
+    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+        assert (await told(client))[0] == ["Hel", "lo"]
+
+
 async def test_a_line_of_a_megabyte_is_read_whole() -> None:
     long = "x" * 1_000_000
     async with loopback(raw(HEAD, delta(long), DONE)) as server, OpenAICompatibleClient(server.config()) as client:
