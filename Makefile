@@ -114,7 +114,7 @@ bench-peers: .peers-venv/.installed ## measure the store beside released stores 
 hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a choice and a run
 	@$(BIN)/python tools/hops.py $(HOPS)
 
-mutants: .venv/.installed ## break some 150 promises, one at a time, and see whether the tests notice; MUTANTS=s0_18 names some
+mutants: .venv/.installed ## break some 350 promises, one at a time, and see whether the tests notice; MUTANTS=s0_18 names some
 	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
 docs: .docs-venv/.installed ## build the documentation into site/, strictly; read it at site/index.html
