@@ -10,9 +10,9 @@ from typing import Any, Final
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.mcp.gateway_config import GatewayConfig
-from llm_common.ranking.lexical import identifier_words
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence, one_line, printable
+from llm_common.tools.read_only import has_writing_verb, only_reads
 from llm_common.tools.signature import signature
 from llm_common.tools.tool_index import ToolIndex
 from llm_common.tools.validation import find_problems
@@ -32,16 +32,6 @@ _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME_CHARS: Final = 64  # of most model APIs; MCP allows 128
 _MIN_NAME_CHARS: Final = 24  # beside a long prefix of the host
 _DIGEST_CHARS: Final = 8
-# ruff: noqa: SIM905 - a list would have a line for each word
-_READING: Final = frozenset(
-    "browse check compare count describe diff explain fetch find get grep inspect list log lookup query read search "
-    "show stat status view".split()
-)
-_WRITING: Final = frozenset(
-    "add append apply approve assign cancel clear close commit create delete deploy drop edit exec execute install "
-    "insert kill merge modify move patch post publish push put remove rename replace reset restart run save send set "
-    "start stop submit transfer truncate update upload upsert write".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +56,10 @@ class ServerTool:
 
 
 def changes_nothing(tool: ServerTool) -> bool:
-    """Whether a tool only reads: no writing verb in its name, and its server's hint, or a reading verb in its name."""
-    words = {word.lower() for word in identifier_words(tool.name)}
-    if words & _WRITING or tool.read_only is False:
+    """Whether a tool only reads: its server's hint or else its words say so, and no writing verb is in its name."""
+    if has_writing_verb(tool.name) or tool.read_only is False:
         return False
-    return tool.read_only is True or bool(words & _READING)
+    return tool.read_only is True or only_reads(tool.name, tool.parameters)
 
 
 class ToolListing:

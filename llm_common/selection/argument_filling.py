@@ -1,8 +1,10 @@
 """Fills a tool's arguments from plain text and known values, without a model."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
@@ -38,6 +40,12 @@ _KINDS = {
     "dates": frozenset({"date", "day"}),
 }
 _FORMATS = {"uri": "urls", "email": "emails", "date": "dates", "date-time": "dates"}
+_FROM = frozenset({"after", "base", "departure", "from", "origin", "since", "source", "start"})
+_TO = frozenset({"arrival", "before", "destination", "end", "into", "target", "till", "to", "until"})
+_BETWEEN = frozenset({"as", "by", "in", "is", "of", "the"})
+_NAME = re.compile(r"\w+")
+_NAME_CHARS = 60
+_PARTING = re.compile(r"[\s_-]+")
 _MEASURES = frozenset({"count", "max", "maximum", "min", "minimum", "n", "num", "number", "of", "total"})
 _NUMBERS = frozenset({"integer", "number"})
 _STRINGS = frozenset({"string"})
@@ -143,10 +151,12 @@ def fill_arguments(
 
     Any parameter takes, in this order: the context's value of that name; an enum value that a text names; a URL, path,
     email or date, if its name or format asks for one; a value beside its name (`limit 5`, `5 days`, `city: Paris`).
-    Required ones that are still open then take: the text's other numbers in order, if there are as many as open
-    numbers; its quoted strings likewise; the informative words of the first text, if the parameter is called query, q,
-    text, pattern, search or the like; the only proper name of a text, if it is called name, city, ticker or the like.
-    Optional parameters without evidence keep their defaults. Objects and flags are never filled.
+    Parameters that could take the same value are told apart by the word before it: their own (`target EUR`), or one of
+    their direction (`to EUR`). Required ones that are still open then take: the text's other numbers in order, if there
+    are as many as open numbers; its quoted strings likewise; the informative words of the first text, if the only one
+    called query, q, text, pattern, search or the like; the only proper name of a text, if the only one called name,
+    city, ticker or the like. Optional parameters without evidence keep their defaults. Objects and flags are never
+    filled.
 
     Args:
         parameters: JSON Schema of the arguments.
@@ -165,9 +175,7 @@ def fill_arguments(
     for kinds, values in ((_NUMBERS, "numbers"), (_STRINGS, "quoted")):
         open_names = [name for name in needed if name not in args and source.takes(name, kinds)]
         args |= source.in_order(open_names, values)
-    for name in needed:
-        if name not in args and source.takes(name, _STRINGS):
-            args |= _first(name, source.worded(name, tool))
+    args |= source.worded([name for name in needed if name not in args and source.takes(name, _STRINGS)], tool)
     return Filled(args, tuple(name for name in needed if name not in args))
 
 
@@ -198,15 +206,16 @@ class _Source:
         self._texts = texts
         self._properties = properties
         self._given: set[object] = set()
+        self._named: dict[tuple[tuple[str, ...], TextValues], dict[str, str]] = {}
 
     def named(self, name: str) -> Iterator[Any]:
         """Values that a text relates to this parameter."""
         schema = self._properties[name]
-        options = schema.get("enum")
-        if isinstance(options, list):
-            yield from self._options(options)
+        if options := _options(schema):
+            rivals = [other for other in self._properties if options.keys() & _options(self._properties[other]).keys()]
+            yield from self._mentioned(options) if rivals == [name] else self._told_apart(name, options, rivals)
         elif kind := _kind(name, schema):
-            yield from self._next(kind, many=schema.get("type") == "array")
+            yield from self._unused(kind) if schema.get("type") == "array" else self._next_for(name, kind)
         elif schema.get("type") in _NUMBERS:
             yield from self._numbers_beside(name, whole=schema["type"] == "integer")
         elif schema.get("type", "string") == "string":
@@ -221,35 +230,81 @@ class _Source:
 
     def in_order(self, names: Sequence[str], values: str) -> dict[str, Any]:
         """One value for each name if there are as many; all of them for a single array."""
-        left: list[Any] = next(self._next(values, many=True), [])
+        left: list[Any] = next(self._unused(values), [])
         if len(names) == 1 and self._properties[names[0]].get("type") == "array":
             return {names[0]: left} if left else {}
         return dict(zip(names, left, strict=True)) if len(names) == len(left) else {}
 
-    def worded(self, name: str, tool: str) -> Iterator[str]:
-        """The first text's words for a query; a text's only proper name for a name."""
-        if _words(name) & _QUERY_NAMES and self._texts:
+    def worded(self, names: Sequence[str], tool: str) -> dict[str, str]:
+        """The first text's words for the only query of the names; a text's only proper name for the only name."""
+        queries = [name for name in names if _words(name) & _QUERY_NAMES]
+        named = [name for name in names if name not in queries and _words(name) & _PROPER_NAMES]
+        found: dict[str, str] = {}
+        if len(queries) == 1 and self._texts:
             text = self._texts[0].text
-            yield informative_words(text, without=_words(tool)) or informative_words(text, without=()) or text
-        elif _words(name) & _PROPER_NAMES:
-            names = next((values.proper_names for values in self._texts if values.proper_names), ())
-            yield from names if len(names) == 1 else ()
+            words = informative_words(text, without=_words(tool)) or informative_words(text, without=()) or text
+            found |= {queries[0]: words} if words else {}
+        proper_names = next((values.proper_names for values in self._texts if values.proper_names), ())
+        return found | ({named[0]: proper_names[0]} if len(named) == len(proper_names) == 1 else {})
 
-    def _next(self, kind: str, *, many: bool) -> Iterator[Any]:
+    def _unused(self, kind: str) -> Iterator[list[Any]]:
+        """The values of the kind in each text that no parameter has yet; they count as given."""
         for values in self._texts:
-            left = [value for value in getattr(values, kind) if value not in self._given]
-            if left:
-                taken = left if many else left[:1]
-                self._given.update(taken)
-                yield taken if many else taken[0]
+            if left := [value for value in getattr(values, kind) if value not in self._given]:
+                self._given.update(left)
+                yield left
 
-    def _options(self, options: Sequence[object]) -> Iterator[object]:
-        spelled = {str(option): option for option in options if isinstance(option, (str, int, float))}
-        longest_first = sorted(spelled, key=len, reverse=True)
+    def _mentioned(self, options: Mapping[str, object]) -> Iterator[object]:
+        """The option that each text names first."""
         for values in self._texts:
-            hits = [(match.start(), option) for option in longest_first if (match := _mention(option, values.text))]
-            if hits:
-                yield spelled[min(hits, key=lambda hit: hit[0])[1]]
+            if hits := _mentions(options, values.text):
+                yield options[hits[0]]
+
+    def _told_apart(self, name: str, options: Mapping[str, object], rivals: Sequence[str]) -> Iterator[object]:
+        """The option that stands after the name; or the one that is left, where every rival has one after its name."""
+        for values in self._texts:
+            named = self._after_names(rivals, [], values)
+            left = [each for each in _mentions(options, values.text) if each not in named.values()]
+            is_last = [rival for rival in rivals if rival not in named] == [name]
+            found = named.get(name) or (left[0] if is_last and len(left) == 1 else None)
+            if found is not None:
+                yield options[found]
+
+    def _next_for(self, name: str, kind: str) -> Iterator[str]:
+        """The value of the kind after the name, or the first that is after no other's name and not used yet."""
+        rivals = [other for other, schema in self._properties.items() if _kind(other, schema) == kind]
+        for values in self._texts:
+            found: tuple[str, ...] = getattr(values, kind)
+            named = self._after_names(rivals, found, values)
+            left = (each for each in found if each not in self._given and each not in named.values())
+            value = named.get(name) or next(left, None)
+            if value is not None:
+                self._given.add(value)
+                yield value
+
+    def _after_names(self, rivals: Sequence[str], found: Sequence[str], values: TextValues) -> Mapping[str, str]:
+        """The first value after each parameter's name: after a word that no rival's has, or one of its direction.
+
+        Args:
+            rivals: Parameters that could take the same value.
+            found: The values; of an enum its options.
+            values: Of the text.
+        """
+        if len(rivals) == 1:
+            return {}
+        key = (tuple(rivals), values)
+        if key not in self._named:
+            options = {rival: _options(self._properties[rival]) or dict.fromkeys(found) for rival in rivals}
+            forms = {_form(each): each for some in options.values() for each in some}
+            owners = _owners(rivals)
+            named: dict[str, str] = {}
+            for match in _pattern(forms.values()).finditer(values.text) if forms else ():
+                owner = next(filter(None, map(owners.get, _words_before(values.text, match.start()))), "")
+                value = forms.get(_form(match[0]), "")
+                if value in options.get(owner, ()):
+                    named.setdefault(owner, value)
+            self._named[key] = named
+        return self._named[key]
 
     def _numbers_beside(self, name: str, *, whole: bool) -> Iterator[int | float]:
         others = set[str]().union(*(_words(other) for other in self._properties if other != name))
@@ -308,6 +363,44 @@ def _words(name: str) -> set[str]:
     return set(split_identifiers(name).lower().split())
 
 
-def _mention(option: str, text: str) -> re.Match[str] | None:
-    spaced = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", option)))
-    return re.search(rf"(?<!\w){spaced}(?!\w)", text, re.IGNORECASE) if option.strip() else None
+def _options(schema: Schema) -> dict[str, object]:
+    """The values of an enum by their spelling."""
+    options = schema.get("enum")
+    named = options if isinstance(options, list) else ()
+    return {str(option): option for option in named if isinstance(option, (str, int, float)) and str(option).strip()}
+
+
+def _mentions(options: Iterable[str], text: str) -> list[str]:
+    """The options that a text names, in order; of two that begin at one place the longer one."""
+    found: dict[int, str] = {}
+    for option in sorted(options, key=len):
+        if match := _pattern([option]).search(text):
+            found[match.start()] = option
+    return [option for _, option in sorted(found.items())]
+
+
+def _pattern(values: Iterable[str]) -> re.Pattern[str]:
+    """Finds values whose words may be parted by spaces or dashes, the longer first."""
+    parts = (map(re.escape, _PARTING.split(value)) for value in sorted(values, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(_PARTING.pattern.join, parts))})(?!\w)", re.IGNORECASE)
+
+
+def _form(value: str) -> str:
+    return _PARTING.sub("_", value).lower()
+
+
+def _owners(names: Sequence[str]) -> dict[str, str]:
+    """The name to which each word belongs that only one of them has, or a word of the same direction."""
+    words = {name: {word for word in _words(name) if not word.isdecimal()} for name in names}
+    for own, direction in product(words.values(), (_FROM, _TO)):
+        own.update(direction if own & direction else ())
+    counts = Counter(word for each in words.values() for word in each)
+    return {word: name for name, each in words.items() for word in each if counts[word] == 1}
+
+
+def _words_before(text: str, end: int) -> Iterator[str]:
+    """The words of the name that stands before a place, the nearest first."""
+    for token in reversed(_NAME.findall(text[max(end - _NAME_CHARS, 0) : end])):
+        yield from sorted(_words(token))
+        if token.lower() not in _BETWEEN:
+            return

@@ -10,7 +10,6 @@ from llm_common._threads import in_thread
 from llm_common.core.decision import SelectionStatus
 from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
-from llm_common.ranking.lexical import identifier_words
 from llm_common.selection.argument_filling import filled_call
 from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, read_catalogue, tool_index
 from llm_common.selection.results import (
@@ -22,26 +21,13 @@ from llm_common.selection.results import (
     retrieval,
 )
 from llm_common.selection.tool_calls import DroppedCall, check_calls
-from llm_common.tools.signature import properties_of
+from llm_common.tools.read_only import only_reads
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
 _MIN_SCORE: Final = 0.5
 _TIE: Final = 0.05  # of the score; closer tools are told apart by chance
 _CLAUSE_SEAM: Final = re.compile(r"(?<=[.!?;])\s+|\n+|,\s+|,?\s+(?:and|then)\s+", re.IGNORECASE)
 _MAX_CLAUSES: Final = 8
-_READING: Final = frozenset(
-    """
-    analyze calculate check compare compute convert count describe estimate explain fetch find forecast get grep inspect
-    list look lookup measure predict query read retrieve search show stat summarize translate validate verify view
-    """.split()  # noqa: SIM905
-)
-_WRITING: Final = frozenset(
-    """
-    add append apply approve book buy cancel clear close commit create delete deploy disable drop edit enable execute
-    format grant insert install invite kill launch merge modify move order overwrite pay post publish purge push put
-    rename replace reset restart run save sell send set start stop submit transfer trigger uninstall update upload write
-    """.split()  # noqa: SIM905
-)
 
 
 class LexicalToolSelector(ChoosesTools):
@@ -52,7 +38,7 @@ class LexicalToolSelector(ChoosesTools):
 
     - it scores at least .5 in a `ToolIndex`, and no other tool scores within 5% of it;
     - it only reads: it is marked (`Tool(read_only=True)`, MCP's `readOnlyHint`), or, unmarked, its name has a verb such
-      as `get` or `search` and none such as `send`, nor has a parameter;
+      as `get` or `search`, and neither it nor a parameter one such as `send`;
     - `fill_arguments` finds its required arguments in the texts, and they fit its schema.
 
     Deterministic; fails closed as `ToolSelector` does.
@@ -167,7 +153,8 @@ class LexicalToolSelector(ChoosesTools):
         tool = catalogue.definitions_by_name[best[0].name]
         if len(best) > 1 and best[1].score >= best[0].score * (1 - _TIE):
             return DroppedCall(tool.name, "tie")
-        if not self._allow_writes and not _only_reads(tool):
+        reads = only_reads(tool.name, tool.parameters) if tool.read_only is None else tool.read_only
+        if not self._allow_writes and not reads:
             return DroppedCall(tool.name, "writes")
         return filled_call(tool, texts, context, reasoning=best[0].why)
 
@@ -178,13 +165,3 @@ def _clauses(text: str) -> list[tuple[int, int]]:
     if len(seams) >= _MAX_CLAUSES:
         return [(0, len(text))]
     return [*zip([0, *(seam.end() for seam in seams)], [*(seam.start() for seam in seams), len(text)], strict=True)]
-
-
-def _only_reads(tool: ToolDefinition) -> bool:
-    """Whether the tool is marked as read-only or, unmarked, its name and schema say so."""
-    if tool.read_only is not None:
-        return tool.read_only
-    words = {word.lower() for word in identifier_words(tool.name)}
-    parameters = properties_of(tool.parameters, tool.parameters)
-    named = {word.lower() for name in parameters for word in identifier_words(name)}
-    return bool(words & _READING) and not (words | named) & _WRITING

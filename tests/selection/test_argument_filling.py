@@ -50,6 +50,38 @@ def test_what_a_text_names_is_used(properties: dict[str, Any], text: str, args: 
     assert fill(properties, text) == args
 
 
+MONEY = {"enum": ["USD", "EUR", "GBP"]}
+FROM_TO = {"from_currency": MONEY, "to_currency": MONEY}
+DATES = {"start_date": STRING, "end_date": STRING}
+COPY = {"source_path": STRING, "target_path": STRING}
+
+
+@pytest.mark.parametrize(
+    ("properties", "text", "args"),
+    [
+        (FROM_TO, "5 USD to EUR", {"from_currency": "USD", "to_currency": "EUR"}),
+        (FROM_TO, "to EUR from usd", {"from_currency": "USD", "to_currency": "EUR"}),
+        (FROM_TO, "source: GBP, target: USD", {"from_currency": "GBP", "to_currency": "USD"}),
+        (FROM_TO, "from USD to USD", {"from_currency": "USD", "to_currency": "USD"}),
+        (FROM_TO, "into EUR", {"to_currency": "EUR"}),
+        (FROM_TO, "USD", {}),
+        (FROM_TO, "How many EUR are 5 USD?", {}),
+        ({"currency_1": MONEY, "currency_2": MONEY}, "1 USD and 2 EUR", {}),
+        ({"a": {"enum": [1, 2]}, "b": {"enum": [2, 1]}}, "a is 2, b=1", {"a": 2, "b": 1}),
+        (DATES, "2031-01-02 until 2031-03-04", {"start_date": "2031-01-02", "end_date": "2031-03-04"}),
+        (DATES, "until 2031-03-04", {"end_date": "2031-03-04"}),
+        (COPY, "to bb.txt from aa.txt", {"source_path": "aa.txt", "target_path": "bb.txt"}),
+        (COPY, "aa.txt, bb.txt", {"source_path": "aa.txt", "target_path": "bb.txt"}),
+        ({"artist": STRING, "city": STRING}, "What does Coldplay play?", {}),
+        ({"query": STRING, "topic": STRING}, "Find papers on gravity", {}),
+    ],
+)
+def test_parameters_that_could_take_the_same_value_are_told_apart_or_left_open(
+    properties: dict[str, Any], text: str, args: dict[str, Any]
+) -> None:
+    assert fill(properties, text) == args
+
+
 def test_optional_parameters_need_evidence() -> None:
     properties = {"query": STRING, "limit": INTEGER, "title": STRING}
     assert fill(properties, 'find "x" 5', required=[]) == {}

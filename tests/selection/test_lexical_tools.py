@@ -155,6 +155,36 @@ async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
     assert [call.tool for call in selection.calls] == ["delete_file"]
 
 
+@pytest.mark.parametrize(
+    ("name", "parameter", "kind", "reads"),
+    [
+        ("read_entry", "path", "string", True),
+        ("read_entry", "start_date", "string", True),
+        ("read_entry", "order_by", "string", True),
+        ("read_entry", "start", "boolean", False),
+        ("read_entry", "overwrite", "boolean", False),
+        ("read_entry", "save_to", "string", False),
+        ("get_or_make_entry", "path", "string", False),
+        ("read_and_burn_entry", "path", "string", False),
+        ("find_and_remove_entry", "path", "string", False),
+        ("removeEntryList", "path", "string", False),
+        ("check_in_entry", "path", "string", False),
+        ("check_entry", "path", "string", True),
+        ("get_entry_order", "path", "string", True),
+        ("order_entry_list", "path", "string", False),
+    ],
+)
+async def test_the_name_and_the_schema_tell_whether_a_tool_only_reads(
+    name: str, parameter: str, kind: str, reads: bool
+) -> None:
+    schema = {"type": "object", "properties": {"entry": {"type": "string"}, parameter: {"type": kind}}}
+    tool = {"name": name, "description": "Reads an entry of the diary.", "inputSchema": schema}
+    selection = await select(task("Read an entry of the diary"), TextRegistry([tool]))
+    assert (selection.status, [drop.reason for drop in selection.dropped]) == (
+        ("ok", []) if reads else ("invalid", ["writes"])
+    )
+
+
 async def test_a_mark_decides_before_the_name() -> None:
     planned = task("Delete the file aa.py")
     marked = {"name": "delete_file", "description": "Deletes a file.", "annotations": {"readOnlyHint": True}}
