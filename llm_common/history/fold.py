@@ -100,7 +100,7 @@ async def fold(
 
     Args:
         messages: Oldest first: `LLMMessage`s, or dicts in the shape of OpenAI's chat completions or of Anthropic's
-            messages. Not changed.
+            messages; calls and blocks may be the SDK's own objects. Not changed.
         store: Keeps what is folded.
         session_id: The conversation, as a query id of the store.
         policy: Limits, and the names of the tools that read back; None takes the defaults.

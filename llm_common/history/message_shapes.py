@@ -51,7 +51,7 @@ class HistoryMessage:
 
     Attributes:
         raw: The message as it was given; never changed.
-        data: Its fields.
+        data: Its fields as plain data: the SDKs' own objects in a dict, such as a `ToolUseBlock`, count as dicts.
         number: Its place in the history, from 1.
     """
 
@@ -78,9 +78,9 @@ class HistoryMessage:
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that the message makes."""
         calls = [
-            ToolCall(str(call.get("id")), str(function.get("name")), function.get("arguments"))
+            ToolCall(str(call.get("id") or ""), str(what.get("name")), what.get("arguments", what.get("input")))
             for call in self.data.get("tool_calls") or ()
-            if isinstance(call, Mapping) and isinstance(function := call.get("function"), Mapping)
+            if isinstance(call, Mapping) and isinstance(what := call.get("function") or call.get("custom"), Mapping)
         ]
         if isinstance(legacy := self.data.get("function_call"), Mapping):
             calls.append(ToolCall(f"function {legacy.get('name')}", str(legacy.get("name")), legacy.get("arguments")))
@@ -91,20 +91,27 @@ class HistoryMessage:
     def outputs(self) -> tuple[ToolOutput, ...]:
         """The outputs of calls that the message holds."""
         if self.role in _OUTPUT_ROLES:
-            call_id = self.data.get("tool_call_id") or f"function {self.data.get('name')}"
-            return (ToolOutput(str(call_id), self.data.get("content")),)
+            # Some servers give every call the id "", or none.
+            call_id = f"function {self.data.get('name')}" if self.role == "function" else self.data.get("tool_call_id")
+            return (ToolOutput(str(call_id or ""), self.data.get("content")),)
         results = (block for block in self._blocks if block.get("type") == "tool_result")
         return tuple(ToolOutput(str(result.get("tool_use_id")), result.get("content")) for result in results)
 
     @property
     def _blocks(self) -> list[Mapping[str, Any]]:
         content = self.data.get("content")
-        return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+        blocks = content if isinstance(content, list) else []
+        named = ({"type": "text", "text": block} if isinstance(block, str) else block for block in blocks)
+        return [block for block in named if isinstance(block, Mapping)]
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the user says something, as a text or an image, and does not only return outputs."""
+        return self.role == "user" and bool(self.text or not self.outputs)
 
     def tokens(self, counter: TokenCounter) -> int:
         """What the message takes in a prompt, its marks included."""
-        fields = {name: value if isinstance(value, str) else to_plain(value) for name, value in self.data.items()}
-        return message_tokens(fields, lambda text: counter.count(printable(text)))
+        return message_tokens(self.data, lambda text: counter.count(printable(text)))
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
         """The message with other outputs, by the ids of their calls."""
@@ -120,6 +127,19 @@ class HistoryMessage:
         ]
         return self.with_content(content)
 
+    def with_text(self, text: str) -> "HistoryMessage":
+        """The message with one text for all of its texts; its other blocks, such as images, stay."""
+        texts = [number for number, block in enumerate(self._blocks) if isinstance(block.get("text"), str)]
+        if len(texts) == len(self._blocks):
+            return self.with_content(text)
+        return self.with_content(
+            [
+                {**block, "text": text} if number == texts[0] else block
+                for number, block in enumerate(self._blocks)
+                if number not in texts[1:]
+            ]
+        )
+
     def with_content(self, content: object) -> "HistoryMessage":
         """The message with another content, in the same shape."""
         if isinstance(self.raw, LLMMessage):
@@ -134,6 +154,7 @@ def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
 
     Raises:
         TypeError: One is neither an `LLMMessage` nor a dict with a known role.
+        UnserialisableError: JSON cannot stand for a message.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise TypeError(f"messages is a {type(messages).__name__}; pass a list of messages, oldest first")
@@ -153,7 +174,8 @@ def _read(raw: object, number: int) -> HistoryMessage:
         raise TypeError(
             f"the content of message {number} is a {type(raw['content']).__name__}; pass a text or a list of blocks"
         )
-    return HistoryMessage(raw, raw, number)
+    data = {name: value if isinstance(value, str) else to_plain(value) for name, value in raw.items()}
+    return HistoryMessage(raw, data, number)
 
 
 def user_message(text: str, like: Message) -> Message:

@@ -220,7 +220,8 @@ class SessionHooks:
             messages: The framework's messages, oldest first.
             session_id: From `session`.
             read: A message as a dict in the shape of OpenAI's chat completions.
-            write: A copy of a message that says another text, or, for None, a message of the user that says it.
+            write: A copy of a message that says another text and keeps its images, or, for None, a message of the user
+                that says it.
 
         Raises:
             TokenBudgetError: What is never folded is over the limit.
@@ -236,7 +237,7 @@ class SessionHooks:
         unchanged = {id(one) for one in given}
         originals = [messages[one["number"] - 1] if "number" in one else None for one in folded.messages]
         return [
-            original if original is not None and id(one) in unchanged else write(original, one["content"])
+            original if original is not None and id(one) in unchanged else write(original, _shown(one["content"]))
             for one, original in zip(folded.messages, originals, strict=True)
         ]
 
@@ -364,6 +365,13 @@ class _Catalogue(NamedTuple):
 
     ranking: ToolIndex
     tokens: Mapping[str, int]
+
+
+def _shown(content: Any) -> Any:
+    """The content as `write` takes it: a text, or blocks of which some are outputs."""
+    if isinstance(content, str) or any(block.get("type") == "tool_result" for block in content):
+        return content
+    return next(block["text"] for block in content if isinstance(block.get("text"), str))
 
 
 def plain_text(content: object) -> str | None:

@@ -1,17 +1,19 @@
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import BaseModel
 
 from llm_common.agents import FileContextPointerStore
 from llm_common.core import DefaultCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.history import Folded, FoldPolicy, Message, fold, history_tools, search_history
 from llm_common.prompt import PromptBundle, count_prompt_tokens
+from tests.context.samples import CharacterCounter
 from tests.history.conversations import FACTS, SHAPES, as_bytes, as_openai, as_ours, conversation, plain
 
 COUNTER = DefaultCounter()
@@ -199,6 +201,157 @@ async def test_what_is_no_message_is_named(store: FileContextPointerStore, messa
     assert "secret" not in str(caught.value)
 
 
+class Function(BaseModel):
+    name: str
+    arguments: str
+
+
+class FunctionCall(BaseModel):
+    """As the SDK of OpenAI gives it, which callers put into a dict as it is."""
+
+    id: str
+    type: str = "function"
+    function: Function
+
+
+class ToolUse(BaseModel):
+    """As the SDK of Anthropic gives it."""
+
+    id: str
+    type: str = "tool_use"
+    name: str = "read"
+    input: dict[str, Any] = {}
+
+
+def openai_turn(call: Any, call_id: str | None, output: str) -> list[Message]:
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": output},
+    ]
+
+
+def anthropic_turn(use: Any, output: str, *beside: dict[str, Any]) -> list[Message]:
+    use_id = plain_object(use)["id"]
+    result = {"type": "tool_result", "tool_use_id": use_id, "content": output}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result, *beside]}]
+
+
+def plain_object(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else value
+
+
+TURNS: dict[str, Callable[[int, str], list[Message]]] = {
+    "objects of OpenAI's SDK": lambda number, output: openai_turn(
+        FunctionCall(id=f"c{number}", function=Function(name="read", arguments="{}")), f"c{number}", output
+    ),
+    "objects of Anthropic's SDK": lambda number, output: anthropic_turn(ToolUse(id=f"c{number}"), output),
+    "custom tools": lambda number, output: openai_turn(
+        {"id": f"c{number}", "type": "custom", "custom": {"name": "read", "input": "x"}}, f"c{number}", output
+    ),
+    "empty ids": lambda _, output: openai_turn({"id": "", "function": {"name": "read"}}, "", output),
+    "no ids": lambda _, output: openai_turn({"function": {"name": "read"}}, None, output),
+}
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
+async def test_no_output_is_without_its_call(store: FileContextPointerStore, turn: Any) -> None:
+    for words in (12, 13, 15, 16, 20):
+        messages: list[Message] = [{"role": "user", "content": "Read all."}]
+        for number in range(20):
+            messages += turn(number, "out " * words)
+        folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700))
+        shown = [
+            one for one in map(plain, folded.messages) if one["role"] != "user" or isinstance(one["content"], list)
+        ]
+        assert shown == messages[-len(shown) :]
+        assert shown[0]["role"] == "assistant"
+
+
+async def test_an_output_that_a_line_cannot_shorten_stays(store: FileContextPointerStore) -> None:
+    messages: list[Message] = [{"role": "user", "content": "Read all."}]
+    for number in range(12):
+        messages += tool_turn(number, "read", {"number": number}, f"{'x' * 120} {number}")
+    policy = FoldPolicy(limit_tokens=2_000)
+    folded = await fold(messages, store=store, session_id="s", policy=policy, counter=CharacterCounter())
+    assert folded.tokens <= 2_000
+    assert {part.kind for part in folded.parts} == {"messages"}
+
+
+@pytest.mark.parametrize(
+    "said", [{"type": "text", "text": "Only folder B!"}, {"type": "image", "source": {"type": "url", "url": "u"}}]
+)
+async def test_what_the_user_said_last_stays_in_any_form(store: FileContextPointerStore, said: dict[str, Any]) -> None:
+    beside = [said] if said["type"] == "text" else []
+    messages: list[Message] = [{"role": "user", "content": "Read all."}]
+    messages += anthropic_turn({"type": "tool_use", "id": "c", "name": "read", "input": {}}, "out", *beside)
+    messages += [] if beside else [{"role": "user", "content": [said]}]
+    for number in range(30):
+        messages += anthropic_turn({"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}, "out " * 20)
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700))
+    assert any(
+        said in message["content"] for message in map(plain, folded.messages[1:]) if message["content"] != "Read all."
+    )
+    assert {part.kind for part in folded.parts} == {"messages"}
+
+
+async def test_an_image_stays_beside_a_text_that_is_cut(store: FileContextPointerStore) -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    texts = [{"type": "text", "text": "word " * 1_500}, "more " * 1_500]
+    messages: list[Message] = [{"role": "user", "content": [texts[0], image, texts[1]]}]
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700))
+    text, kept = plain(folded.messages[0])["content"]
+    assert (folded.tokens <= 700, kept, text["type"]) == (True, image, "text")
+    assert "word word" in text["text"]
+    assert "more more" in text["text"]
+
+
+async def test_two_long_texts_share_the_limit(store: FileContextPointerStore) -> None:
+    said = {"user": "alpha ", "assistant": "beta "}
+    messages: list[Message] = [{"role": role, "content": text * 3_000} for role, text in said.items()]
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_000))
+    shown = [
+        plain(message)["content"].count(text) for message, text in zip(folded.messages, said.values(), strict=True)
+    ]
+    assert folded.tokens <= 1_000
+    assert min(shown) > 200
+
+
+async def test_a_text_that_is_cut_again_is_stored_once_and_tells_its_size(store: FileContextPointerStore) -> None:
+    messages: list[Message] = [{"role": "user", "content": "alpha " * 3_000}]
+    for number in range(4):
+        messages += tool_turn(number, "read", {"which": "z q " * 60 * number}, "ok")
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_000))
+    [part] = [part for part in folded.parts if part.kind == "text"]
+    [text] = [plain(one)["content"] for one in folded.messages if "been read" in (plain(one)["content"] or "")]
+    assert folded.tokens <= 1_000
+    assert text.startswith(f"[This message has {part.tokens:,} tokens")
+    assert text.count("been read") == 1
+    assert part.pointer_id in text
+
+
+async def test_a_call_that_was_too_long_is_folded_when_it_is_old(store: FileContextPointerStore) -> None:
+    messages: list[Message] = [{"role": "user", "content": "Write it."}]
+    messages += tool_turn(0, "write_file", {"content": "line of code\n" * 2_000}, "ok")
+    policy = FoldPolicy(limit_tokens=1_000)
+    with pytest.raises(TokenBudgetError):
+        await fold(messages, store=store, session_id="s", policy=policy)
+    messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+    folded = await fold(messages, store=store, session_id="s", policy=policy)
+    assert folded.tokens <= 1_000
+    assert folded.messages[-1] == messages[-1]
+
+
+@pytest.mark.parametrize("target", [0.2, 0.9])
+@pytest.mark.parametrize("share", [0.05, 0.2])
+async def test_the_smallest_limits_hold(store: FileContextPointerStore, share: float, target: float) -> None:
+    roles = ["user", "assistant"]
+    messages: list[Message] = [{"role": roles[number % 2], "content": f"Say {number}."} for number in range(40)]
+    policy = FoldPolicy(limit_tokens=200, note_share=share, target_share=target)
+    folded = await fold(messages, store=store, session_id="s", policy=policy)
+    assert folded.tokens <= 200
+    assert folded.messages[-2:] == tuple(messages[-2:])
+
+
 contents = st.text(max_size=400) | st.text(alphabet="ab \n", min_size=500, max_size=3_000)
 exchanges = st.builds(
     lambda name, text: [name, text], st.sampled_from(["read", "find"]), st.text(alphabet="xyz 1", max_size=2_000)
@@ -220,6 +373,8 @@ async def test_no_history_is_over_or_torn(tmp_path_factory: Any, turns: list[Any
     assert not messages or count_prompt_tokens(bundle, COUNTER) - 3 <= limit + len(folded.messages)
     for part in folded.parts:
         assert store.load_payload(part.pointer_id, query_id="s")[1]
+    again = await fold(folded.messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=limit))
+    assert (again.messages, again.parts) == (folded.messages, ())
 
 
 async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerStore) -> None:

@@ -142,6 +142,14 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
     assert "93" in await hooks.read_back("search_history", {"query": "code of door 3"}, session_id=SESSION)
 
 
+async def test_a_text_beside_an_image_is_written_as_a_text() -> None:
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=600))
+    blocks = [{"type": "image", "url": "u"}, {"type": "text", "text": "word " * 2_000}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": blocks}]
+    [shown] = await hooks.fold_messages(messages, session_id=SESSION, read=read, write=write)
+    assert shown["content"].startswith("[This message has")
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
