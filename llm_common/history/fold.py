@@ -1,6 +1,7 @@
 """`fold` and `search_history`: a long history within a token limit, and what is in the part that is not shown."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -23,7 +24,7 @@ from llm_common.history.message_shapes import HistoryMessage, Message, read_mess
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.ranking import folded as folded_text, scan, search_stems
+from llm_common.ranking import folded as folded_text, places_of, scan, search_stems
 from llm_common.text.display import in_fence, one_line, to_json
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.tool import Tool
@@ -59,7 +60,7 @@ class FoundMessage(BaseModel):
         path: JSON pointer of the message within it; empty for the whole.
         role: Who spoke, or the name of the tool.
         text: The part around the words, in one line of at most 400 characters.
-        total_chars: Characters of the whole.
+        total_chars: Characters of the whole, each run of white space as one.
         score: From 0 to 1, the best first.
     """
 
@@ -179,7 +180,7 @@ def _search(query: str, store: ContextPointerStore, session_id: str, k: int) -> 
             path=rows[number][1],
             role=rows[number][2],
             text=_around(rows[number][3][:_READ_CHARS], stems),
-            total_chars=len(rows[number][3]),
+            total_chars=len(" ".join(rows[number][3].split())),
             score=round(score, 4),
         )
         for score, number in best
@@ -193,7 +194,7 @@ def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str
         result: Any = store.load_result(pointer=pointer)
     except PointerNotFoundError:  # expired since it was listed
         return []
-    if pointer.tool_name == HISTORY_TOOL and isinstance(result, dict):
+    if pointer.tool_name == HISTORY_TOOL and _are_messages(result):
         messages = (HistoryMessage(data, data, int(number)) for number, data in result.items())
         return [
             (pointer.pointer_id, f"/{one.number}", one.role, "\n".join([one.text, *(out.text for out in one.outputs)]))
@@ -203,14 +204,21 @@ def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str
     return [(pointer.pointer_id, "", pointer.tool_name, text)]
 
 
+def _are_messages(result: Any) -> bool:
+    """Whether a result is folded messages by their numbers, and not of a tool that has the name too."""
+    return isinstance(result, dict) and all(
+        number.isdecimal() and isinstance(data, dict) and "role" in data for number, data in result.items()
+    )
+
+
 def _around(text: str, stems: Sequence[str]) -> str:
     """The part of the text with the most of the words, in one line."""
-    low = folded_text(text)
-    places = sorted(place for stem in stems if (place := low.find(stem)) >= 0)
-    if len(text) <= _SHOWN_CHARS or not places:
-        return one_line(text, max_chars=_SHOWN_CHARS)
-    most = max(places, key=lambda place: (sum(place <= other < place + _SHOWN_CHARS // 2 for other in places), -place))
-    start = max(min(most - _SHOWN_CHARS // 4, len(text) - _SHOWN_CHARS), 0)
+    size = _SHOWN_CHARS - 2  # of which marks for what is missing before and after take two
+    starts = range(0, max(len(text) - size // 2, 1), size // 2)
+    windows = [folded_text(text[start : start + size]) for start in starts]
+    held = Counter(place for stem in stems for place in places_of(stem, windows))
+    best = max(range(len(windows)), key=lambda place: (held[place], -place))
+    start = max(min(starts[best], len(text) - size), 0)
     return one_line(("…" if start else "") + text[start:], max_chars=_SHOWN_CHARS)
 
 

@@ -1,5 +1,7 @@
 import json
 import random
+import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Any
@@ -397,3 +399,33 @@ async def test_a_long_text_with_halves_of_surrogate_pairs_is_cut_and_found(store
     folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=4_000))
     assert [part.kind for part in folded.parts] == ["messages", "text"]
     assert await search_history("snow", store=store, session_id="s")
+
+
+async def test_an_output_of_a_tool_named_history_is_found(store: FileContextPointerStore) -> None:
+    for result in ({"commits": ["fix the parser"]}, {"1": "fix the parser"}, ["fix the parser"]):
+        await store.save(query_id="s", tool_name="history", args={"of": str(result)}, result=result)
+    found = await search_history("parser", store=store, session_id="s")
+    assert [one.path for one in found] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("zanzibar", unicodedata.normalize("NFD", "élève évêque " * 300) + "zanzibar" + " forêt" * 600),
+        ("mombasa", "ﷺ " * 500 + "mombasa" + " x" * 600),
+        ("deadline budget", f"The deadline.{' x' * 900} The budget.{' y' * 900} Deadline and budget.{' z' * 900}"),
+        ("art", f"The party {'x ' * 600}of art{' y' * 600}"),
+    ],
+)
+async def test_what_is_found_is_shown_around_the_words(store: FileContextPointerStore, words: str, text: str) -> None:
+    await store.save(query_id="s", tool_name="read", args={}, result=text)
+    [found] = await search_history(words, store=store, session_id="s")
+    assert all(re.search(rf"\b{word}\b", found.text, re.IGNORECASE) for word in words.split())
+    assert len(found.text) <= 400
+    assert "more characters are not shown" in found.line
+
+
+async def test_what_is_shown_whole_is_not_called_unread(store: FileContextPointerStore) -> None:
+    await store.save(query_id="s", tool_name="read", args={}, result="one\n\n\n   two")
+    [found] = await search_history("two", store=store, session_id="s")
+    assert found.line.endswith("read: one two")
