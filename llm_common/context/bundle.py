@@ -62,9 +62,13 @@ class Block(NamedTuple):
     group: str = ""
 
 
-def item_block(kind: Kind, item_id: str, *, heading: str, body: str, group: str = "") -> Block:
-    """The block of an item: its source, in the line before its text or, of a turn, in the same line."""
-    source = one_line(heading, max_chars=_HEADING_CHARS)
+def item_block(kind: Kind, item_id: str, *, heading: str, body: str, note: str = "", group: str = "") -> Block:
+    """The block of an item: its source, in the line before its text or, of a turn, in the same line.
+
+    A note stands in brackets behind the source, whole however long the source is.
+    """
+    behind = f" ({note})" if note else ""
+    source = one_line(heading, max_chars=_HEADING_CHARS - len(behind)) + behind
     if kind == "turn":
         text = indented(printable(f"{source.lstrip('# ')}: {body}")) + "\n"
     else:

@@ -79,7 +79,11 @@ class _Candidate:
         if shown == len(text):
             return item_block("file", self.file.id, heading=self.file.path, body=text), "whole", text
         body = _joined(text, spans)
-        return item_block("file", self.file.id, heading=_heading(self.file, shown), body=body), "passages", body
+        return (
+            item_block("file", self.file.id, heading=self.file.path, body=body, note=_note(self.file, shown)),
+            "passages",
+            body,
+        )
 
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
         """Its account in that form."""
@@ -258,7 +262,8 @@ class _Sizes:
         passages = [*candidate.shown, further]
         parts = {span for each in passages for span in (each.span, *each.context)}
         gaps = len(_union(passages)) + 1
-        heading = item_block("file", "", heading=_heading(candidate.file, size), body="").text
+        file = candidate.file
+        heading = item_block("file", "", heading=file.path, body="", note=_note(file, size)).text
         return (
             self.count(heading)
             + gaps * self.count(_mark(size))
@@ -277,8 +282,8 @@ def _union(passages: Sequence[Passage]) -> list[Span]:
     return joined
 
 
-def _heading(file: ContextFile, shown: int) -> str:
-    return f"{file.path} ({shown:,} of {len(file.content):,} characters)"
+def _note(file: ContextFile, shown: int) -> str:
+    return f"{shown:,} of {len(file.content):,} characters"
 
 
 def _joined(text: str, spans: Sequence[Span]) -> str:

@@ -75,8 +75,7 @@ class Candidate:
 
     def block(self, body: str, note: str = "") -> Block:
         """Its block with that body and, where not all is shown, a note behind the heading."""
-        heading = self.heading + (f" ({note})" if note else "")
-        return item_block(self.kind, self.id, heading=heading, body=body, group=self.group)
+        return item_block(self.kind, self.id, heading=self.heading, body=body, note=note, group=self.group)
 
 
 @dataclass(frozen=True, slots=True)

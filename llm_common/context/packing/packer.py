@@ -203,7 +203,7 @@ def _assemble(
         metadata=BundleMetadata(
             total_tokens=total_tokens,
             budget=budget,
-            budget_utilization=total_tokens / budget,
+            budget_utilization=total_tokens / max(budget, 1),
             selection_strategy=f"intent:{request.intent.classification} budget:{budget} strategy:{request.strategy}",
             files_selected=len(files),
             turns_selected=len(turns),

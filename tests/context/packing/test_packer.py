@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.context.bundle import ContextBundle, frame, item_block
-from llm_common.context.packing import Meter
+from llm_common.context.packing import Meter, pack
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import IntentType, Kind, Score
+from llm_common.context.request import BudgetAllocation, IntentType, Kind, Score
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from tests.context.samples import (
     PROJECT,
@@ -740,3 +740,25 @@ def test_a_summary_without_room_gives_way_to_a_line_s1_08() -> None:
     pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1), summary=sentences(500, 2)),))
     bundle = packed(pool, request_of(1_000, strategy="spec"), even_scores(pool, 0.9))
     assert form_of(bundle, "big.py") == "pointer"
+
+
+@pytest.mark.parametrize(("budget", "form"), [(900, "passages"), (330, "passages"), (900, "summary"), (900, "pointer")])
+def test_a_long_name_leaves_room_for_what_is_unread(budget: int, form: str) -> None:
+    named = output(1, digest="rain in Bergen" if form == "summary" else "", result_bytes=50_000)
+    named = named.model_copy(update={"summary": f"web_search query={'very ' * 80}"})
+    long = file(f"src/{'deep/' * 60}rain.py", "rain falls\n" * 2_000)
+    pool = DataPoolSnapshot(tool_outputs=(named,), context_files=(long,) if form == "passages" else ())
+    texts = {named.pointer_id: "rain falls on roofs. " * 2_000} if form == "passages" else {}
+    bundle = packed(pool, request_of(budget, "rain"), even_scores(pool), texts=texts)
+    headings = [line for line in bundle.render().splitlines() if line.startswith("### ")]
+    notes = {"passages": "the rest is unread", "summary": "(summary)", "pointer": "50,000 bytes, to be read by the id"}
+    assert [account.form for account in bundle.kept] == [form] * len(headings)
+    assert all(notes[form] in heading[-60:] for heading in headings)
+    assert headings
+
+
+def test_an_allocation_of_nothing_gives_an_empty_bundle() -> None:
+    nothing = BudgetAllocation(0, 0, 0, 0, 0, total_budget=0)
+    pool = DataPoolSnapshot(session_log=(turn(1, "rain"),))
+    bundle = pack(pool, even_scores(pool), request_of(500), nothing, texts={})
+    assert (bundle.render(), bundle.metadata.budget_utilization) == ("", 0.0)
