@@ -107,7 +107,7 @@ class ContextSelectionRequest(BaseModel):
             pinned stay. The scores of `measured` are between 0 and 1. None takes the strategy's own cut-off.
         strategy: Name of the scoring strategy: `measured`, the default, or `spec`.
         weights: Factors for parts of the strategy's score, by name.
-        counter: Counts what is sent; the default never counts too little.
+        counter: Counts what is sent; the default is `DefaultCounter`.
         now: The moment that ages are measured from; None lets the selector take the present one.
     """
 

@@ -47,7 +47,7 @@ async def compress_turns(
         keep_newest: How many of the newest turns stay; an answer usually refers to the last ten.
         group_tokens: Tokens at which a group is full; the default is five times `target_tokens`.
         target_tokens: Most tokens that a summary may take.
-        counter: Counts the contents; None takes an upper bound.
+        counter: Counts the contents; None takes `DefaultCounter`.
 
     Returns:
         The turns. If the summariser raises, or returns no text or more than `target_tokens`, this is logged; the turns
