@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,7 +23,7 @@ class FittedPrompt(BaseModel):
     Attributes:
         bundle: The prompt.
         tokens: What it takes, as `count_prompt_tokens` counts.
-        dropped_messages: Messages of the history that were left out, the oldest ones.
+        dropped_messages: Messages of the history that were left out, the oldest ones behind its system messages.
         dropped_documents: Documents that were left out, the last ones.
         shortened: Names of the documents and of the background, where they were cut; one that is empty was left out.
     """
@@ -56,8 +56,8 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
     half of what could stay: the prompts of the next turns then begin alike, as a provider's cache needs.
 
     The tool schemas, the system text and the instructions are never cut: a prompt without the user's question, or with
-    half of its rules, must not be sent. Without instructions the question is the history's last message of the user; it
-    stays, with what follows it.
+    half of its rules, must not be sent. So the system messages at the head of the history stay too. Without
+    instructions the question is the history's last message of the user; it stays, with what follows it.
 
     Args:
         bundle: The prompt; not changed.
@@ -72,11 +72,17 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
         raise TypeError(f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes")
     meter = PromptMeter(counter or DefaultCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
-    uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": _question_of(bundle)})
+    kept = [*_rules_of(bundle), *_question_of(bundle)]
+    uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": kept})
     _require(meter, uncut, tools)
     fitted = _without_documents(_without_history(bundle, meter), meter)
     fitted = _with_shorter_background(fitted, meter)
     return _account(bundle, fitted, meter.tokens(fitted))
+
+
+def _rules_of(bundle: PromptBundle) -> list[LLMMessage]:
+    """The system messages at the head of the history."""
+    return [*takewhile(lambda message: message.role == MessageRole.SYSTEM, bundle.history)]
 
 
 def _question_of(bundle: PromptBundle) -> list[LLMMessage]:
@@ -117,15 +123,15 @@ def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPr
 
 
 def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
-    history = bundle.history
+    history, rules = bundle.history, _rules_of(bundle)
     last = len(history) - len(_question_of(bundle))
-    if not last or meter.fits(bundle):
+    if last <= len(rules) or meter.fits(bundle):
         return bundle
 
     def rest(start: int) -> PromptBundle:
-        return bundle.model_copy(update={"history": history[start:]})
+        return bundle.model_copy(update={"history": [*rules, *history[start:]]})
 
-    starts = [number for number in range(1, last) if history[number].role == MessageRole.USER]
+    starts = [number for number in range(len(rules) + 1, last) if history[number].role == MessageRole.USER]
     starts.append(last)
     first = starts[min(bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start)))), len(starts) - 1)]
     before = [0, *accumulate(map(meter.message, history))]

@@ -310,6 +310,20 @@ def test_a_history_that_was_cut_begins_with_the_user_s3_06() -> None:
         assert fitted.bundle.history == bundle.history[fitted.dropped_messages :]
 
 
+def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
+    rules = LLMMessage(role=MessageRole.SYSTEM, content="Never name a price.")
+    for instructions in ("", "go on"):
+        for limit in (100, 200, 400):
+            history = [rules, *turns(30, "some words of a turn " * 4)]
+            budget = TokenBudget(max_input_tokens=limit)
+            fitted = fit_detailed(PromptBundle(instructions=instructions, history=history, budget=budget))
+            first, *rest = fitted.bundle.history
+            assert (first, rest) == (rules, history[fitted.dropped_messages + 1 :])
+            assert fitted.tokens <= limit
+    with pytest.raises(TokenBudgetError):
+        fit(PromptBundle(instructions="go on", history=[rules] * 40, budget=TokenBudget(max_input_tokens=100)))
+
+
 def test_tool_schemas_alone_over_the_budget_are_an_error_s3_03() -> None:
     bundle = PromptBundle(system="s", tools_json_schema='["tool"]' * 40, budget=TokenBudget(max_input_tokens=50))
     with pytest.raises(TokenBudgetError) as caught:
