@@ -23,6 +23,7 @@ from llm_common.history.folding import (
 from llm_common.history.message_shapes import HistoryMessage, Message, read_messages
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.reading import READER_NAME
+from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking import folded as folded_text, places_of, scan, search_stems
 from llm_common.text.display import in_fence, one_line, to_json
@@ -109,12 +110,13 @@ async def fold(
 
     Raises:
         TokenBudgetError: What is never folded is over the limit; `.needed_tokens` holds how much it takes.
-        TypeError: `messages` is no list, one is neither an `LLMMessage` nor a dict with a known role, or `store` is no
-            `ContextPointerStore`.
+        TypeError: `messages` is no list, one is neither an `LLMMessage` nor a dict with a known role, `store` is no
+            `ContextPointerStore`, or the counter returned no whole number.
         UnserialisableError: JSON cannot stand for a message.
+        InvalidIdError: `session_id` is not allowed.
         StoreError: What is folded could not be stored; nothing may be sent then.
     """
-    _check_store(store)
+    _check_given(store, session_id)
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
     given = read_messages(messages)
     ids: dict[str, str] = {}
@@ -159,14 +161,15 @@ async def search_history(
         StoreError: The store cannot be read.
         TypeError: `store` is no `ContextPointerStore`.
     """
-    _check_store(store)
+    _check_given(store, session_id)
     return await in_thread(_search, query, store, session_id, min(max(k, 0), _MAX_FOUND))
 
 
-def _check_store(store: object) -> None:
-    # A short history needs no store: the mistake would show when the conversation has grown.
+def _check_given(store: object, session_id: str) -> None:
+    # A short history needs neither: the mistake would show when the conversation has grown.
     if not isinstance(store, ContextPointerStore):
         raise TypeError(f"store is a {type(store).__name__}; pass a store, such as FileContextPointerStore(folder)")
+    checked_query_id(session_id, store.redactor)
 
 
 def _search(query: str, store: ContextPointerStore, session_id: str, k: int) -> tuple[FoundMessage, ...]:
@@ -239,9 +242,10 @@ def history_tools(
 
     Raises:
         ConfigError: A name is not allowed.
+        InvalidIdError: `session_id` is not allowed.
         TypeError: `store` is no `ContextPointerStore`.
     """
-    _check_store(store)
+    _check_given(store, session_id)
 
     async def search(query: str) -> str:
         found = await search_history(query, store=store, session_id=session_id)

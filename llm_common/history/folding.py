@@ -57,7 +57,11 @@ class FoldPolicy(BaseModel):
 
     @classmethod
     def of_window(cls, window_tokens: int, *, share: float = 0.7) -> Self:
-        """A policy whose limit is a share of the model's window; the rest is for the system's text and the answer."""
+        """A policy whose limit is a share of the model's window; the rest is for the system's text and the answer.
+
+        Raises:
+            ValueError: The limit would be under 200 tokens.
+        """
         return cls(limit_tokens=int(window_tokens * share))
 
 

@@ -95,8 +95,8 @@ class PromptBundle(BaseModel):
     def to_messages(self, *, include_tools: bool = False) -> list[LLMMessage]:
         """The conversation that an `LLMClient` takes; the same bundle gives the same bytes.
 
-        Texts from outside are in fences that they cannot close; lone surrogates in texts become escapes. Empty parts are
-        left out, and a bundle of empty parts gives no message. Adjacent texts of the user become one message, since
+        Texts from outside are in fences that they cannot close; lone surrogates in texts become escapes. Empty parts
+        are left out, and a bundle of empty parts gives no message. Adjacent texts of the user become one message, since
         some models accept only alternating turns.
 
         Args:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from llm_common.agents import FileContextPointerStore
 from llm_common.core import DefaultCounter
-from llm_common.errors import TokenBudgetError
+from llm_common.errors import InvalidIdError, TokenBudgetError
 from llm_common.history import Folded, FoldPolicy, Message, fold, history_tools, search_history
 from llm_common.prompt import PromptBundle, count_prompt_tokens
 from tests.context.samples import CharacterCounter
@@ -352,6 +352,14 @@ async def test_the_smallest_limits_hold(store: FileContextPointerStore, share: f
     folded = await fold(messages, store=store, session_id="s", policy=policy)
     assert folded.tokens <= 200
     assert folded.messages[-2:] == tuple(messages[-2:])
+
+
+async def test_a_session_that_no_store_takes_is_named_at_once(store: FileContextPointerStore) -> None:
+    short: list[Message] = [{"role": "user", "content": "hello"}]
+    with pytest.raises(InvalidIdError):
+        await fold(short, store=store, session_id="../s")
+    with pytest.raises(InvalidIdError):
+        history_tools(store, session_id="../s")
 
 
 contents = st.text(max_size=400) | st.text(alphabet="ab \n", min_size=500, max_size=3_000)
