@@ -31,7 +31,6 @@ _MIN_CUT_SHARE: Final = 8  # a text is cut only if it takes an eighth of the lim
 _DIGEST_SHARE: Final = 0.6  # of the note, before the lines of the messages
 _LINE_CHARS: Final = 100
 _DIGEST_CHARS: Final = 240
-_CHARS_PER_TOKEN: Final = 2
 _SEED: Final = "llm_common.history"
 Kind = Literal["messages", "output", "repeat", "text"]
 

@@ -107,7 +107,8 @@ class HistoryMessage:
     @property
     def is_asked(self) -> bool:
         """Whether the user says something, as a text or an image, and does not only return outputs."""
-        return self.role == "user" and bool(self.text or not self.outputs)
+        is_said = bool(self.text) or any(block.get("type") not in ("text", "tool_result") for block in self._blocks)
+        return self.role == "user" and is_said
 
     def tokens(self, counter: TokenCounter) -> int:
         """What the message takes in a prompt, its marks included."""
@@ -115,15 +116,13 @@ class HistoryMessage:
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
         """The message with other outputs, by the ids of their calls."""
-        if not any(output.call_id in texts for output in self.outputs):
-            return self
         if self.role in _OUTPUT_ROLES:
             return self.with_content(texts[self.outputs[0].call_id])
         content = [
-            {**block, "content": texts[str(block["tool_use_id"])]}
-            if isinstance(block, Mapping) and block.get("type") == "tool_result" and block["tool_use_id"] in texts
+            {**block, "content": texts[call_id]}
+            if block.get("type") == "tool_result" and (call_id := str(block.get("tool_use_id"))) in texts
             else block
-            for block in self.data["content"]
+            for block in self._blocks
         ]
         return self.with_content(content)
 

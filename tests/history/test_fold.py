@@ -287,6 +287,7 @@ async def test_what_the_user_said_last_stays_in_any_form(store: FileContextPoint
     messages: list[Message] = [{"role": "user", "content": "Read all."}]
     messages += anthropic_turn({"type": "tool_use", "id": "c", "name": "read", "input": {}}, "out", *beside)
     messages += [] if beside else [{"role": "user", "content": [said]}]
+    messages += [{"role": "user", "content": ""}]
     for number in range(30):
         messages += anthropic_turn({"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}, "out " * 20)
     folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700))
