@@ -32,6 +32,7 @@ from llm_common.tools.tool import Tool
 
 _MAX_FOUND: Final = 20
 _SHOWN_CHARS: Final = 400
+_NAME_CHARS: Final = 100
 _READ_CHARS: Final = 100_000  # of one message or result
 _WEIGHTS: Final = (1.0,)
 
@@ -204,7 +205,7 @@ def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str
             for one in messages
         ]
     text = result if isinstance(result, str) else to_json(result)
-    return [(pointer.pointer_id, "", pointer.tool_name, text)]
+    return [(pointer.pointer_id, "", one_line(pointer.tool_name, max_chars=_NAME_CHARS), text)]
 
 
 def _are_messages(result: Any) -> bool:

@@ -255,9 +255,10 @@ class _Folder:
         stored = StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
         pointer_id = self.id_of(stored)
         again = " The same call was made again later." if output.is_repeat else ""
+        name = one_line(output.call.name, max_chars=_LINE_CHARS)
         begin = describe_result(output.value, size_bytes=len(output.text.encode(errors="replace")))
         line = (
-            f"[{output.tokens:,} tokens of {output.call.name} were here. They are stored under the id {pointer_id} and "
+            f"[{output.tokens:,} tokens of {name} were here. They are stored under the id {pointer_id} and "
             f"not shown now: read them with {self.policy.reader_name} before you rely on them.{again} "
             f"What it was: {one_line(begin, max_chars=_DIGEST_CHARS)}]"
         )
@@ -401,7 +402,7 @@ class _Room:
 
 
 def _line(message: HistoryMessage) -> str:
-    calls = ", ".join(f"calls {call.name}" for call in message.calls)
+    calls = ", ".join(f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls)
     outputs = f"{sum(len(output.text) for output in message.outputs):,} characters of output" if message.outputs else ""
     said = one_line(message.text, max_chars=_LINE_CHARS)
     return f"{message.number} {message.role}: {'; '.join(filter(None, (said, calls, outputs)))}"
