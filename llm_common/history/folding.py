@@ -112,7 +112,7 @@ class _Unit:
     tokens: int
 
     def call(self, call_id: str) -> ToolCall:
-        calls = {call.call_id: call for call in self.originals[0].calls}
+        calls = {call.call_id: call for message in self.originals for call in message.calls}
         return calls.get(call_id, ToolCall(call_id, "tool", None))
 
 

@@ -7,7 +7,7 @@ messages put both in blocks of the content, `tool_use` and `tool_result`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final
 
 from llm_common.core.models import LLMMessage, MessageRole
@@ -185,16 +185,17 @@ def user_message(text: str, like: Message) -> Message:
 
 
 def in_units(messages: Sequence[HistoryMessage]) -> tuple[list[HistoryMessage], list[list[HistoryMessage]]]:
-    """The system messages at the head; then the others in units: one message, or one with calls and their outputs.
+    """The system messages at the head; then the others in units: one message, or all from a call to its output.
 
     What makes a unit is kept or folded together, so no output is ever without its call.
     """
     head = [*takewhile(lambda message: message.role in _SYSTEM_ROLES, messages)]
     units: list[list[HistoryMessage]] = []
     for message in messages[len(head) :]:
-        open_calls = {call.call_id for call in units[-1][0].calls} if units else set[str]()
-        if message.outputs and open_calls.intersection(output.call_id for output in message.outputs):
-            units[-1].append(message)
-        else:
-            units.append([message])
+        ids = {output.call_id for output in message.outputs}
+        places = range(len(units) - 1, -1, -1) if ids else ()
+        at = next(
+            (at for at in places if any(call.call_id in ids for one in units[at] for call in one.calls)), len(units)
+        )
+        units[at:] = [[*chain(*units[at:]), message]]
     return head, units

@@ -269,6 +269,17 @@ async def test_no_output_is_without_its_call(store: FileContextPointerStore, tur
         assert shown[0]["role"] == "assistant"
 
 
+async def test_a_word_between_a_call_and_its_output_does_not_part_them(store: FileContextPointerStore) -> None:
+    messages: list[Message] = []
+    for number in range(12):
+        call, output = tool_turn(number, "read", {"number": number}, "out " * 30)
+        messages += [call, {"role": "user", "content": f"Faster, {number}!"}, output]
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=500))
+    assert orphans(folded.messages) == []
+    assert folded.messages[-3:] == tuple(messages[-3:])
+    assert {part.kind for part in folded.parts} == {"messages"}
+
+
 async def test_an_output_that_a_line_cannot_shorten_stays(store: FileContextPointerStore) -> None:
     messages: list[Message] = [{"role": "user", "content": "Read all."}]
     for number in range(12):
