@@ -13,7 +13,7 @@ from llm_common.text.display import one_line
 
 _MAX_SENTENCE_CHARS: Final = 200
 _READ_CHARS: Final = 4_000  # of a message, from its beginning: a paste is read back, not summed up
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _DECISION = re.compile(
     r"\b(?:decid|agree|chose|choose|must|never|always|prefer|instead|want|need|please|remember|don't|do not|will use"
     r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
@@ -22,6 +22,10 @@ _DECISION = re.compile(
 # A path, a file, an address, snake_case, code, camelCase or an ABBREVIATION; two characters of one tell as much as all.
 _NAME = re.compile(r"https?://|[\w-]/[\w.-]|\w\.\w{1,5}\b|\w_\w|`[^`]+`|[a-z][A-Z]\w|\b[A-Z][A-Z0-9-]{2,}")
 _NUMBER = re.compile(r"\d")
+NOTE_BEGIN: Final = "Earlier messages are folded away: "
+"""How the message begins that tells what was folded."""
+_NOTE = re.compile(rf"{NOTE_BEGIN}[^\n]*\n<<<(\w+)\n(.*)\n\1>>>", re.DOTALL)
+_PLACE = re.compile(r"\d+ (\w+): ")
 _OF_USER, _OF_DECISION, _OF_NAME, _OF_NUMBER = 2, 3, 2, 2
 
 
@@ -47,14 +51,16 @@ def sentences_of(messages: Iterable[HistoryMessage]) -> list[Sentence]:
 
 
 def _sentences(message: HistoryMessage) -> Iterator[Sentence]:
-    text = message.text[:_READ_CHARS]
-    for part in _SENTENCE_END.split(text):
-        weight = (
-            (_OF_DECISION if _DECISION.search(part) else 0)
-            + (_OF_NAME if _NAME.search(part) else 0)
-            + (_OF_NUMBER if _NUMBER.search(part) else 0)
-        )
-        if not part.strip() or not (weight or message.role == "user"):
-            continue
-        line = one_line(part, max_chars=_MAX_SENTENCE_CHARS)
-        yield Sentence(message.number, message.role, line, weight + (_OF_USER if message.role == "user" else 0))
+    note = _NOTE.fullmatch(message.text)  # of a history that was folded before
+    for line in (note[2] if note else message.text)[:_READ_CHARS].split("\n"):
+        place = _PLACE.match(line) if note else None
+        speaker, said = (place[1], line[place.end() :]) if place else (message.role, line)
+        for part in _SENTENCE_END.split(said):
+            weight = (
+                (_OF_DECISION if _DECISION.search(part) else 0)
+                + (_OF_NAME if _NAME.search(part) else 0)
+                + (_OF_NUMBER if _NUMBER.search(part) else 0)
+                + (_OF_USER if speaker == "user" else 0)
+            )
+            if part.strip() and weight:
+                yield Sentence(message.number, speaker, one_line(part, max_chars=_MAX_SENTENCE_CHARS), weight)

@@ -104,6 +104,21 @@ async def test_prompts_of_later_turns_begin_with_the_same_bytes(store: FileConte
     assert await fold(messages, store=store, session_id="s") == await fold(messages, store=store, session_id="s")
 
 
+async def test_a_history_that_was_folded_folds_again(store: FileContextPointerStore) -> None:
+    kept: list[Any] = []
+    for message in as_openai(conversation(50)):
+        kept.append(message)
+        if plain(message)["role"] == "user":
+            kept = [*(await fold(kept, store=store, session_id="s", policy=FoldPolicy(limit_tokens=2_000))).messages]
+    note = plain(kept[1])["content"]
+    assert orphans(kept) == []
+    assert note.count("folded away") == 1
+    assert not re.search(r"\d (\w+): \d+ \1: ", note)
+    for name, fact in FACTS.items():
+        found = await search_history(f"door code of {name}", store=store, session_id="s", k=20)
+        assert fact.encode() in as_bytes(kept) or any(fact in one.text for one in found)
+
+
 async def test_a_short_history_stays_as_it_is(store: FileContextPointerStore) -> None:
     messages = as_ours(conversation(8))
     folded = await fold(messages, store=store, session_id="s")
