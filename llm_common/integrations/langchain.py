@@ -137,4 +137,8 @@ def _read(message: BaseMessage) -> Mapping[str, Any]:
 
 
 def _write(message: Any, text: str) -> Any:
-    return HumanMessage(text) if message is None else message.model_copy(update={"content": text})
+    if message is None:
+        return HumanMessage(text)
+    blocks = message.content if isinstance(message.content, list) and not isinstance(message, ToolMessage) else []
+    rest = [block for block in blocks if isinstance(block, dict) and "text" not in block]  # such as images
+    return message.model_copy(update={"content": [{"type": "text", "text": text}, *rest] if rest else text})

@@ -86,7 +86,8 @@ class LLMCommonCapability(AbstractCapability[Any]):
             if isinstance(message, ModelResponse):
                 return place, replace(message, parts=[TextPart(text)])
             part: Any = message.parts[0]
-            return place, replace(message, parts=[replace(part, content=text)])
+            rest = [one for one in part.content if not isinstance(one, str)] if part.part_kind == "user-prompt" else []
+            return place, replace(message, parts=[replace(part, content=[text, *rest] if rest else text)])
 
         folded = await self.hooks.fold_messages(spoken, session_id=session, read=_read, write=write)
         if folded == spoken:

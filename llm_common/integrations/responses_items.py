@@ -59,7 +59,10 @@ def write_group(group: list[Any] | None, text: str) -> list[Any]:
         return [{"role": "user", "content": text}]
     if group[0].get("type") == "function_call_output":
         return [{**group[0], "output": text}]
-    return [{"role": group[0].get("role", "assistant"), "content": text}]
+    role = group[0].get("role", "assistant")
+    parts = group[0].get("content") if role == "user" else None
+    rest = [part for part in parts if "text" not in part] if isinstance(parts, list) else []  # such as images
+    return [{"role": role, "content": [{"type": "input_text", "text": text}, *rest] if rest else text}]
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -207,6 +207,18 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     assert "93" in str(messages[-2].content)
 
 
+async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    said: Any = ["What is it?", image, {"type": "text", "text": "word " * 2_000}]
+    model = ScriptedModel(steps=[AIMessage("A cat.")])
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=800))
+    await run(create_agent(model, middleware=[LLMCommonMiddleware(hooks)]), how, said, None)
+    content: Any = model.sent[0][0].content
+    text, kept = content
+    assert kept == image
+    assert str(text).count("the rest has not been read") == 1
+
+
 async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     def one(number: int) -> Any:
         @tool(f"convert_unit_{number}")

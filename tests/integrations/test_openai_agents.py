@@ -194,6 +194,18 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     assert stay[4] < 4
 
 
+async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
+    image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
+    said: Any = [{"role": "user", "content": [image, {"type": "input_text", "text": "word " * 2_000}]}]
+    session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_000)))
+    model = ScriptedModel([says("A cat.")])
+    await run(session, Agent("any", model=model), how, said)
+    sent: Any = model.calls[0].input
+    text, kept = sent[0]["content"]
+    assert kept == image
+    assert text["text"].count("the rest has not been read") == 1
+
+
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_200)))
     step = [calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})), says("noted " * 50)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, BinaryContent, ModelMessage, RunContext, ToolFailed, ToolReturn
+from pydantic_ai import Agent, BinaryContent, ImageUrl, ModelMessage, RunContext, ToolFailed, ToolReturn
 from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
@@ -166,6 +166,20 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     assert stay[1] == 1
     assert stay[2] == 1
     assert stay[4] < 4
+
+
+async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
+    image = ImageUrl("https://example.org/a.png")
+    script = Script(says("A cat."))
+    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=800))
+    agent = Agent(script.model, capabilities=[LLMCommonCapability(hooks=hooks)])
+    said: Any = ["What is it?", image, "word " * 2_000]
+    await run(agent, how, said)
+    [part] = [part for part in script.sent[0][0].parts if isinstance(part, UserPromptPart)]
+    content: Any = part.content
+    text, kept = content
+    assert kept == image
+    assert str(text).count("the rest has not been read") == 1
 
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
