@@ -191,6 +191,10 @@ SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
 """Percent for turns, files, memory and project, after the system part, by intent."""
 
 
+FOLDER_STRATEGY: Final = "files"
+"""The strategy in the account of a packed folder; no `ContextSelector` has one of this name unless a caller adds it."""
+
+
 def effective_budget(request: ContextSelectionRequest) -> int:
     """The request's budget, or the window of its target where that is smaller."""
     return min(request.token_budget, _API_CAPS.get(request.target_api, request.token_budget))

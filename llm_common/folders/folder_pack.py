@@ -5,21 +5,31 @@ and files that usually hold secrets. In what is packed, keys and tokens that the
 
 An index on disk, readable by its owner alone, holds the words of the files: the next call reads only what changed.
 Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
+
+Where a run is recorded, its trace has a line of the pack. Elsewhere the pack is a run of its own, if
+`LLM_COMMON_TRACE_DIR` is set; its query id is `pack-`, the folder's name, a hyphen and 8 digits of its path's hash.
 """
 
 import glob
+import hashlib
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
+from llm_common._env import TRACE_DIR, read_text
+from llm_common._telemetry import operation, record
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
-from llm_common.context.request import ContextSelectionRequest
+from llm_common.context.pool import DataPoolSnapshot
+from llm_common.context.request import FOLDER_STRATEGY, BudgetAllocation, ContextSelectionRequest
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders.candidates import candidate_files, read_file
@@ -31,6 +41,8 @@ from llm_common.folders.tree_index import ProgressCallback
 
 MIN_BUDGET_TOKENS: Final = 256
 """The smallest budget that is accepted."""
+
+_MAX_NAME_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +164,13 @@ def pack_folder(
     """
     _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
-    begin = time.perf_counter()
-    file_filter = _file_filter(exclude, folders, hidden=hidden, generated=generated)
-    found, notes = _search(query, folders, file_filter, cache_dir, progress or (lambda *_: None))
-    searched = time.perf_counter()
     request, label = _request(query, budget_tokens, counter)
-    candidates, scores = candidate_files(query, found, files, now=datetime.now(UTC))
-    bundle = pack_passages(candidates, scores, request, named=files, max_files=max_files, min_score=min_score)
+    file_filter = _file_filter(exclude, folders, hidden=hidden, generated=generated)
+    begin = time.perf_counter()
+    with _traced(query, folders, files), operation("retrieval", "folder", {"gen_ai.data_source.id": "folder"}):
+        found, notes = _search(query, folders, file_filter, cache_dir, progress or (lambda *_: None))
+        searched = time.perf_counter()
+        bundle = _choose(request, found, files, max_files=max_files, min_score=min_score)
     return FolderPack(
         query=query.strip(),
         folders=tuple(folders.values()),
@@ -208,7 +220,49 @@ def _request(query: str, budget_tokens: int, counter: TokenCounter | None) -> tu
         except ConfigError:
             counter, label = UpperBoundCounter(), "an upper bound; for exact counts pip install 'llm-common[tokens]'"
     intent = classify_intent(query.strip())
-    return ContextSelectionRequest(intent=intent, token_budget=budget_tokens, counter=counter), label
+    return ContextSelectionRequest(
+        intent=intent, token_budget=budget_tokens, counter=counter, strategy=FOLDER_STRATEGY
+    ), label
+
+
+def _traced(
+    query: str, folders: Mapping[str, Path], files: Mapping[str, ContainedFile]
+) -> AbstractContextManager[object]:
+    """A run of its own where the environment names a folder of traces; the run around the call has no need of it."""
+    if read_text(TRACE_DIR) is None:
+        return nullcontext()
+    from llm_common.trace.sink import begin_run  # noqa: PLC0415 - takes 60 ms to import
+
+    places = list(folders.values()) or [file.root / file.path for file in files.values()]
+    name = re.sub(r"[^\w.-]+", "-", places[0].name, flags=re.ASCII)[:_MAX_NAME_CHARS]
+    key = hashlib.sha256(b"\0".join(map(os.fsencode, places))).hexdigest()[:8]
+    return begin_run(f"pack-{name}-{key}", query=query.strip()).recorded()
+
+
+def _choose(
+    request: ContextSelectionRequest,
+    found: FolderSearch,
+    named: Mapping[str, ContainedFile],
+    *,
+    max_files: int | None,
+    min_score: float,
+) -> ContextBundle:
+    """What is shown of what was found; recorded, where a run is."""
+    now, budget = datetime.now(UTC), request.token_budget
+    files, scores = candidate_files(request.intent.text, found, named, now=now)
+    bundle = pack_passages(files, scores, request, named=named, max_files=max_files, min_score=min_score)
+    lower = len(found.places.keys() - {file.path for file in files})
+    record(
+        "packing",
+        request=request,
+        pool=DataPoolSnapshot(context_files=files),
+        bundle=bundle,
+        allocation=BudgetAllocation(0, 0, budget, 0, 0, total_budget=budget),
+        now=now,
+        first=True,
+        not_weighed=dict(found.left_out + Counter({"lower ranked": lower})),
+    )
+    return bundle
 
 
 def _search(

@@ -88,7 +88,9 @@ class _Candidate:
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
         """Its account in that form."""
         value, parts, rule = self.score
-        return ItemAccount("file", self.file.id, rule, reason, form, tokens, value, value**2 * FRACTIONS[form], parts)
+        worth, chars = value**2 * FRACTIONS[form], len(self.file.content)
+        shown = sum(end - start for start, end in _union(self.shown))
+        return ItemAccount("file", self.file.id, rule, reason, form, tokens, value, worth, parts, chars, shown)
 
 
 def pack_passages(
@@ -303,6 +305,7 @@ def _mark(count: int) -> str:
 def _bundle(
     candidates: Sequence[_Candidate], request: ContextSelectionRequest, reasons: Mapping[str, str]
 ) -> ContextBundle:
+    intent = request.intent.classification
     kept = [each for each in candidates if each.shown]
     shown = [each.block() for each in kept]
     blocks = tuple(block for block, _, _ in shown)
@@ -331,12 +334,12 @@ def _bundle(
             total_tokens=total,
             budget=request.token_budget,
             budget_utilization=total / request.token_budget,
-            selection_strategy=f"intent:{request.intent.classification} budget:{request.token_budget} strategy:files",
+            selection_strategy=f"intent:{intent} budget:{request.token_budget} strategy:{request.strategy}",
             files_selected=len(kept),
             turns_selected=0,
             memory_selected=0,
             outputs_selected=0,
-            intent=request.intent.classification,
-            strategy="files",
+            intent=intent,
+            strategy=request.strategy,
         ),
     )

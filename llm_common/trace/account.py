@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from llm_common.context.request import FOLDER_STRATEGY
 from llm_common.trace.lines import (
     AnswerLine,
     Candidate,
@@ -27,7 +28,7 @@ _RULES: Final = {
     "below_cut_off": "It scores {score:.2f}, less than the least that counts.",
     "not_required": "The request does not need items of its kind.",
     "unavailable": "The store could not load it.",
-    "limit_reached": "Five better memories are in, which is the limit.",
+    "limit_reached": "As many better ones as the limit allows are in.",
 }
 _KEPT: Final = {
     "newest": "It is one of the newest turns.",
@@ -183,6 +184,10 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
         return _RULES[item.reason].format(score=item.score)
     if item.reason == "no_room":
         free = max(line.budget - line.tokens, 0)
+        if line.strategy == FOLDER_STRATEGY:
+            best = max(each.score for each in line.items)
+            lead = f"files share them by their lead: it scores {item.score:.2f}, the best {best:.2f}"
+            return f"No room for a passage of it: {free:,} of {line.budget:,} tokens are free, and {lead}."
         rivals = f" {_rivals(item, line)}" if line.tokens else ""
         return f"No room: it needs {about}, and {free:,} of {line.budget:,} are free.{rivals}"
     return f"{item.reason.replace('_', ' ')}."
@@ -294,6 +299,11 @@ def verdicts(run: RecordedRun) -> list[str]:
     ]
     said += [
         f"{line.unlisted:,} more items of line {line.seq} are not listed here." for line in _partly_listed(run.lines)
+    ]
+    said += [
+        f"Not weighed in line {line.seq} were {', '.join(f'{count:,} {reason}' for reason, count in each)} files."
+        for line in run.of(PackingLine)
+        if (each := sorted(line.not_weighed.items()))
     ]
     if end is not None and end.lost:
         said.append(f"{end.lost:,} lines are missing: they had no room, or could not be made.")

@@ -159,6 +159,8 @@ class PackingLine(_Line):
         settings: The request without its question, as the selector takes it.
         counter: The class that counted tokens.
         first: Whether there was no bundle before.
+        not_weighed: Of a folder, how many files were not among the items, by reason; a folder that was not entered
+            counts as one.
         text_digest: Of the rendered text.
     """
 
@@ -175,6 +177,7 @@ class PackingLine(_Line):
     now: str = ""
     first: bool = True
     judge: JudgeAccount | None = None
+    not_weighed: dict[str, int] = Field(default_factory=dict)
     query_digest: str | None = None
     query: str | None = None
     text_digest: str = ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from math import isfinite
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import orjson
@@ -271,6 +272,7 @@ class Recording:
         allocation: BudgetAllocation,
         now: datetime,
         first: bool,
+        not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
         items = items_of(pool)
         others = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
@@ -293,6 +295,7 @@ class Recording:
             now=now.isoformat(),
             first=first,
             judge=bundle.metadata.judge,
+            not_weighed=dict(not_weighed),
             query_digest=digest(request.intent.text),
             query=self._text(request.intent.text),
             text_digest=digest(text),

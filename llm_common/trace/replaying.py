@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
-from llm_common.context.request import ContextSelectionRequest, IntentType
+from llm_common.context.request import FOLDER_STRATEGY, ContextSelectionRequest, IntentType
 from llm_common.context.scoring import STRATEGIES
 from llm_common.context.selector import ContextSelector
 from llm_common.core.models import LLMMessage, MessageRole
@@ -166,6 +166,8 @@ def _by_probabilities(line: SelectionLine, limit: int) -> list[str]:
 async def _packing(
     line: PackingLine, store: ContextPointerStore, pointers: Mapping[str, ContextPointer], query: str
 ) -> list[str]:
+    if line.strategy == FOLDER_STRATEGY:
+        raise _NotReplayableError("it packed a folder, whose files are in no store; pack the folder again")
     if line.counter not in _COUNTERS:
         raise _NotReplayableError(f"tokens were counted by {line.counter}, which is not part of the library")
     if line.strategy not in STRATEGIES:

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore
 from time import monotonic
-from typing import Final
+from typing import Final, Self
 
 import orjson
 
@@ -108,14 +108,8 @@ class Trace:
     @contextmanager
     def run(self, query_id: str, *, query: str | None = None) -> Iterator["Run"]:
         """Records what happens in the block; arguments as for `begin`."""
-        run = self.begin(query_id, query=query)
-        status = "error"
-        try:
-            with run.active():
-                yield run
-            status = "ok"
-        finally:
-            run.end(status)
+        with self.begin(query_id, query=query).recorded() as run:
+            yield run
 
     def flush(self, *, timeout_s: float = 10.0) -> bool:
         """Waits until what was recorded so far is written; False if that takes longer."""
@@ -210,6 +204,17 @@ class Run(Recorder):
     def active(self) -> AbstractContextManager[None]:
         """Records what happens in the block; not around a `yield` of an async generator."""
         return recording(self) if not self._has_ended else nullcontext()
+
+    @contextmanager
+    def recorded(self) -> Iterator[Self]:
+        """Records what happens in the block, and ends with it: `ok`, or `error` if it raised."""
+        status = "error"
+        try:
+            with self.active():
+                yield self
+            status = "ok"
+        finally:
+            self.end(status)
 
     def end(self, status: str = "ok") -> None:
         """Writes the last line and closes the file; once."""

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from llm_common.context.intent import intent_of
+from llm_common.context.pool import ContextFile
+from llm_common.context.request import ContextSelectionRequest, IntentType, Score, Scores
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders import FolderPack, pack_folder
+from llm_common.folders.passages import pack_passages
 from tests.folders.tree import git, write
 
 STANDARD_JSON = Path(json.__file__).parent
@@ -198,6 +202,21 @@ def test_more_budget_never_shows_less_of_a_file(counter: TokenCounter | None) ->
         }
         assert not any(gone.values())
         shown, lines = now, blocks
+
+
+def test_the_files_get_the_whole_budget_whatever_is_asked() -> None:
+    files = [
+        ContextFile(id=name, path=name, name=name, content=f"def auth_token_{name[0]}(): ...\n" * 200)
+        for name in ("a.py", "b.py", "c.py")
+    ]
+    scores: Scores = {("file", file.id): Score(1.0) for file in files}
+    asked = "Why does the auth token expire too early?"
+    packed = {
+        intent: pack_passages(files, scores, ContextSelectionRequest(intent=intent_of(asked, intent), token_budget=900))
+        for intent in IntentType
+    }
+    assert len({bundle.render() for bundle in packed.values()}) == 1
+    assert packed[IntentType.CONVERSATIONAL].metadata.total_tokens > 450
 
 
 def test_an_empty_folder_gives_an_empty_text(tmp_path: Path) -> None:

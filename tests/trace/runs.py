@@ -165,7 +165,7 @@ async def no_data(_: FileContextPointerStore) -> None:
 STORIES: Mapping[str, tuple[Story, str, str]] = {
     "no room": (no_room, "8.txt", "No room: it needs about"),
     "a small part": (small_part, "best.txt", "A conversational request has 80 tokens for files and outputs"),
-    "six memories": (six_memories, "m5", "Five better memories are in, which is the limit."),
+    "six memories": (six_memories, "m5", "As many better ones as the limit allows are in."),
     "excluded": (excluded_file, "second.txt", "A pattern of the request excludes it."),
     "said twice": (said_twice, "m1", "It says the same as turn t1, which is shown."),
     "not chosen": (not_chosen, "lookup", "The model was shown it and did not choose it."),

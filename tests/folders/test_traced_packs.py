@@ -1,0 +1,129 @@
+"""What a trace says of packed folders."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from llm_common.agents import FileContextPointerStore
+from llm_common.cli.app import app
+from llm_common.folders import pack_folder
+from llm_common.trace import RecordedRun, Trace, read_trace, replay
+from llm_common.trace.account import unseen, verdicts
+from llm_common.trace.lines import PackingLine
+from tests.folders.tree import write
+
+QUERY = "when does the cookie expire"
+SENTENCE = "the cookie goes stale at noon"
+LONG = "".join(f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(200))
+
+
+@pytest.fixture(autouse=True)
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LLM_COMMON_TRACE_DIR", str(tmp_path / "traces"))
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    files: dict[str, str | bytes] = {f"shop_{number}.py": f"# cookies\n{LONG}" for number in range(3)}
+    files |= {"small.py": f"cookie = expire\n# {SENTENCE}\n", "long.py": f"{LONG}def expire_cookie(): ...\n"}
+    return write(tmp_path / "my shop", {**files, "port.md": "port = 1\n", ".env": "COOKIE=1", "logo.png": b"\0"})
+
+
+def run_of(traces: Path) -> RecordedRun:
+    assert Trace(traces).flush()
+    [path] = traces.glob("*/*.jsonl")
+    return read_trace(path)
+
+
+def packing(run: RecordedRun) -> PackingLine:
+    [line] = run.of(PackingLine)
+    return line
+
+
+def test_a_line_says_of_each_weighed_file_why_it_is_in_or_out(tree: Path, traces: Path) -> None:
+    pack = pack_folder(QUERY, tree, budget_tokens=400)
+    run = run_of(traces)
+    line = packing(run)
+    assert [(item.id, item.form, item.tokens, item.reason) for item in line.items] == [
+        (file.path, file.form, file.tokens, file.reason) for file in (*pack.files, *pack.dropped)
+    ]
+    assert {item.form for item in line.items} == {"whole", "passages", "left_out"}
+    for item in line.items:
+        assert item.chars == len((tree / item.id).read_text())
+        assert (item.chars_shown == item.chars) == (item.form == "whole")
+        assert (item.chars_shown == 0) == (item.form == "left_out")
+    assert (line.tokens, line.budget, line.allocation["files"]) == (pack.tokens, 400, 400)
+    assert line.not_weighed == {"secret": 1, "binary": 1, "lower ranked": 1}
+    assert "Not weighed in line 2 were 1 binary, 1 lower ranked, 1 secret files." in verdicts(run)
+    reasons = {one.id: one.why for one in unseen(run)}
+    assert reasons["long.py"].startswith("A part is shown")
+    assert re.match(r"No room for a passage of it: [\d,]+ of 400 tokens are free", reasons["shop_1.py"])
+
+
+def test_a_pack_of_its_own_is_a_run_named_by_its_folder(tree: Path, traces: Path) -> None:
+    pack_folder(QUERY, tree)
+    run = run_of(traces)
+    assert run.begin is not None
+    assert re.fullmatch(r"pack-my-shop-[0-9a-f]{8}", run.begin.query_id)
+    assert run.end is not None
+    assert run.end.status == "ok"
+    pack_folder("another question", tree)
+    pack_folder(QUERY, tree / "small.py")
+    trace = Trace(traces)
+    assert trace.flush()
+    assert trace.delete(run.begin.query_id) == 2
+    assert re.fullmatch(r"pack-small.py-[0-9a-f]{8}", run_of(traces).path.parent.name)
+
+
+def test_a_pack_within_a_run_is_a_line_of_it(tree: Path, traces: Path, tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "other", texts=True)
+    with trace.run("shop") as run:
+        asyncio.run(asyncio.to_thread(pack_folder, QUERY, tree))
+    assert trace.flush()
+    assert run.path is not None
+    assert SENTENCE in packing(read_trace(run.path)).model_dump_json()
+    assert not traces.exists()
+
+
+def test_texts_are_in_the_trace_only_where_they_are_wanted(tree: Path, traces: Path) -> None:
+    pack_folder(QUERY, tree)
+    text = run_of(traces).path.read_text()
+    assert SENTENCE not in text
+    assert QUERY not in text
+
+
+def test_a_trace_that_cannot_be_written_costs_the_pack_nothing(tree: Path, traces: Path) -> None:
+    expected = pack_folder(QUERY, tree).text
+    assert Trace(traces).flush()
+    traces.rename(traces.with_name("moved"))
+    traces.write_text("no folder")
+    assert pack_folder(QUERY, tree).text == expected
+
+
+def test_an_interrupted_pack_ends_its_run(tree: Path, traces: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack_folder(QUERY, tree, progress=interrupt)
+    assert "The run ended with the status error." in verdicts(run_of(traces))
+
+
+async def test_a_packed_folder_is_not_replayed_and_the_reason_says_so(tree: Path, traces: Path, tmp_path: Path) -> None:
+    await asyncio.to_thread(pack_folder, QUERY, tree)
+    [done] = await replay(run_of(traces), FileContextPointerStore(tmp_path / "store"), query=QUERY)
+    assert done.status == "not_replayed"
+    assert "pack the folder again" in done.changes[0]
+
+
+def test_the_commands_pack_and_trace_show_go_together(tree: Path, traces: Path) -> None:
+    assert CliRunner().invoke(app, ["pack", QUERY, str(tree), "--budget", "400"]).exit_code == 0
+    assert Trace(traces).flush()
+    shown = CliRunner().invoke(app, ["trace", "show", str(traces)], env={"COLUMNS": "200"}).stdout
+    assert "shop_1.py" in shown
+    assert "No room for a passage of it" in shown
