@@ -79,7 +79,7 @@ def candidate_files(
 
 
 def read_file(path: str, place: ContainedFile) -> ContextFile | None:
-    """A text file; None when it cannot be read, is binary or holds over 1 MB.
+    """A text file, with line feeds alone; None when it cannot be read, is binary or holds over 1 MB.
 
     Keys and tokens that their shape gives away are redacted.
 
@@ -95,7 +95,7 @@ def read_file(path: str, place: ContainedFile) -> ContextFile | None:
         id=path,
         path=path,
         name=PurePosixPath(path).name,
-        content=DEFAULT_REDACTOR.shapes(content.data.decode("utf-8", errors="replace")),
+        content=DEFAULT_REDACTOR.shapes(content.text()),
         language=language_of(path),
         metadata=FileMetadata(size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)),
     )

@@ -23,6 +23,15 @@ class FileContent(NamedTuple):
     data: bytes
     mtime_s: float
 
+    def text(self, *, max_bytes: int | None = None) -> str:
+        """The data as UTF-8, without a byte order mark, every line ended by a line feed.
+
+        Args:
+            max_bytes: Bytes from the beginning that are decoded; None takes all.
+        """
+        text = self.data[:max_bytes].decode("utf-8-sig", errors="replace")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
 
 class ContainedFile(NamedTuple):
     """A file by its folder, resolved, and its path there with forward slashes."""

@@ -96,7 +96,7 @@ _SAMPLE: Final = re.compile(
     r"|.+[._-](?:dist|example|sample|template|tpl)(?:\.(?:env|ini|json|php|tfvars|toml|txt|ya?ml))?"
 )
 _FOLDERS: Final = re.compile(
-    r"(?:^|/)(?:\.(?:aws|azure|gcloud|gnupg|kube|password-store|secrets|ssh)/|\.config/(?:gcloud|gh)/|\.docker/config\.json\Z)"
+    r"(?:^|/)(?:\.(?:aws|azure|gcloud|git|gnupg|kube|password-store|secrets|ssh)/|\.config/(?:gcloud|gh)/|\.docker/config\.json\Z)"
 )
 
 

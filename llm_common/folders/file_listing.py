@@ -43,7 +43,8 @@ def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
 
     In a git checkout these are the files that git tracks or would track, also those of submodules and other checkouts
     within it. Elsewhere: every file except those that `.gitignore` files exclude. A folder that is not entered, since
-    it is hidden or tools generate it, is one path that ends with a slash. Opens no file but `.gitignore` files.
+    it is hidden, tools generate it or it cannot be read, is one path that ends with a slash; "/" is the folder itself.
+    Opens no file but `.gitignore` files.
 
     Args:
         root: An existing folder, resolved.
@@ -63,18 +64,22 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
     """
 
     @cache
-    def is_inside(folder: str) -> bool:
-        return ContainedFile(root, folder).real_path() is not None
+    def real_folder(folder: str) -> str | None:
+        return ContainedFile(root, folder).real_path()
 
     def regular_file(path: str) -> ListedFile | None:
+        folder = path.rpartition("/")[0]
         target = None
         try:
             status = (root / path).lstat()
-            if stat.S_ISLNK(status.st_mode) and (target := ContainedFile(root, path).real_path()):
+            is_link = stat.S_ISLNK(status.st_mode)
+            if (is_link or real_folder(folder) != (folder or ".")) and (
+                target := ContainedFile(root, path).real_path()
+            ):
                 status = (root / path).stat()
         except OSError:
             return None
-        inside = stat.S_ISREG(status.st_mode) and path.isprintable() and is_inside(path.rpartition("/")[0])
+        inside = stat.S_ISREG(status.st_mode) and path.isprintable() and real_folder(folder) is not None
         return ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target) if inside else None
 
     for path in paths:
@@ -110,7 +115,9 @@ def _git_paths(root: Path, depth: int = 0) -> list[str]:
 def _checkout_paths(root: Path, path: str, depth: int) -> list[str]:
     """The files of a checkout within another one, relative to that; empty if it is none, or nested too deep."""
     folder = root / path
-    if depth >= _MAX_NESTED or folder.is_symlink() or not (folder / ".git").exists():
+    # The methods of `Path` raise where a folder may not be searched.
+    is_checkout = not os.path.islink(folder) and os.path.exists(folder / ".git")  # noqa: PTH110, PTH114
+    if depth >= _MAX_NESTED or not is_checkout:
         return []
     return [f"{path}/{inner}" for inner in _git_paths(folder, depth + 1)]
 
@@ -128,8 +135,9 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
                 return verdict
         return False
 
-    for folder, folders, files in os.walk(root):
-        prefix = "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"
+    unreadable: list[OSError] = []
+    for folder, folders, files in os.walk(root, onerror=unreadable.append):
+        prefix = _below(root, folder)
         if content := ContainedFile(root, f"{prefix}.gitignore").read(max_bytes=_MAX_IGNORE_BYTES):
             rules[prefix.removesuffix("/")] = IgnoreRules(content.data.decode("utf-8", errors="replace"))
         entered = []
@@ -138,10 +146,16 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
                 continue
             if skip_reason_by_name(path, hidden=hidden, generated=False):
                 yield path
-            elif (root / path).is_symlink():
+            elif os.path.islink(root / path):  # noqa: PTH114 - `Path.is_symlink` raises where that cannot be told
                 yield path.removesuffix("/")
             else:
                 entered.append(PurePosixPath(path).name)
         folders[:] = entered
         names = (name for name in sorted(files) if name != ".git")  # of a worktree or a submodule
         yield from (path for name in names if not is_ignored(path := prefix + name))
+    yield from (_below(root, error.filename) or "/" for error in unreadable)
+
+
+def _below(root: Path, folder: str) -> str:
+    """The path of a folder with a slash behind it; "" for the root."""
+    return "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"

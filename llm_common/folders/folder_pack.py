@@ -160,7 +160,7 @@ def pack_folder(
 
     Raises:
         ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
-            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5.
+            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, no home folder.
     """
     _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
@@ -322,8 +322,7 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Co
 
 
 def _prefix(root: Path, taken: Mapping[str, Path], *, alone: bool) -> str:
-    if root.is_relative_to(here := Path.cwd()):
-        below = root.relative_to(here).as_posix()
+    if below := _below_here(root):
         return "" if below == "." else f"{below}/"
     if alone:
         return ""
@@ -335,8 +334,16 @@ def _shown(file: Path, folders: Mapping[str, Path]) -> str:
     for prefix, root in folders.items():
         if file.is_relative_to(root):
             return prefix + file.relative_to(root).as_posix()
-    here = Path.cwd()
-    return file.relative_to(here).as_posix() if file.is_relative_to(here) else file.as_posix()
+    return _below_here(file) or file.as_posix()
+
+
+def _below_here(path: Path) -> str | None:
+    """The path from the working directory; None if it is not below that, or that was removed."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return None
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else None
 
 
 def _packed_file(account: ItemAccount) -> PackedFile:

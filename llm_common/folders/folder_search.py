@@ -142,6 +142,6 @@ def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iter
         if file and file.target and usually_holds_secrets(file.target):
             reason = "secret"
         if file is None or reason:
-            left_out[reason or "no plain file"] += 1
+            left_out[reason or ("unreadable" if path.endswith("/") else "no plain file")] += 1
         else:
             yield file

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from llm_common._env import XDG_CACHE_HOME, read_path
-from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
+from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.tree_index import TreeIndex
 from llm_common.storage.sqlite_file import sqlite_errors_as_store_errors
 
-_FORMAT: Final = 2  # of the tables and of how words are split; another number leaves older indexes unread
+_FORMAT: Final = 3  # of the tables and of how words are split; another number leaves older indexes unread
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
 _NOT_DAMAGED: Final = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
@@ -24,14 +24,23 @@ T = TypeVar("T")
 
 
 def default_cache_dir() -> Path:
-    """This user's cache folder for this library, by the platform's convention; it need not exist."""
+    """This user's cache folder for this library, by the platform's convention; it need not exist.
+
+    Raises:
+        ConfigError: The system knows no home folder of this user, as in some containers.
+    """
     if chosen := read_path(XDG_CACHE_HOME):
         return chosen / "llm-common"
+    try:
+        home = Path.home()
+    except RuntimeError as exc:
+        reason = f"this user has no home folder; set {XDG_CACHE_HOME.name} to a folder that may be written"
+        raise ConfigError(reason, variable=XDG_CACHE_HOME.name, value="") from exc
     if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/llm-common"
+        return home / "Library/Caches/llm-common"
     if sys.platform == "win32":
-        return Path.home() / "AppData/Local/llm-common/Cache"
-    return Path.home() / ".cache/llm-common"
+        return home / "AppData/Local/llm-common/Cache"
+    return home / ".cache/llm-common"
 
 
 class IndexCache:

@@ -107,7 +107,7 @@ def pack_passages(
     A file's share of the tokens is a power of its score over the best one. A larger budget never shows less of a file.
 
     Args:
-        files: The files to choose from, best first.
+        files: The files to choose from, best first; their lines end with line feeds.
         scores: The score of each; the rule `mentioned` becomes the reason.
         request: The question, the budget, and the counter.
         named: Ids of the files that the caller named: they go first, and get more than the best of the others.

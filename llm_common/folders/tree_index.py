@@ -192,9 +192,9 @@ class TreeIndex:
             "INSERT INTO files (path, mtime_ns, size, sha256, skip_reason) VALUES (?, ?, ?, ?, ?)",
             (file.path, mtime_ns, file.size, digest, reason),
         ).lastrowid
-        if reason:
+        if reason or read is None:
             return
-        text = content[:_MAX_INDEXED_BYTES].decode("utf-8", errors="replace")
+        text = read.text(max_bytes=_MAX_INDEXED_BYTES)
         texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
         for table, value in texts.items():
             words = " ".join(map(split, _WORD.findall(value)))

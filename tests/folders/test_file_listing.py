@@ -115,3 +115,7 @@ def test_checkouts_within_a_checkout_are_listed_by_their_own_rules(tmp_path: Pat
 def test_the_file_git_of_a_worktree_is_never_listed(tmp_path: Path) -> None:
     write(tmp_path, {".git": "gitdir: /absent\n", "a.py": ""})
     assert list(list_paths(tmp_path, hidden=True)) == ["a.py"]
+
+
+def test_a_folder_that_was_removed_is_one_path(tmp_path: Path) -> None:
+    assert list(stat_files(tmp_path / "gone", list_paths(tmp_path / "gone"))) == [("/", None)]

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from llm_common.errors import ConfigError
 from llm_common.folders import pack_folder
 from tests.folders.tree import git, write
 from tests.secret_samples import LETTERS, made_of
@@ -183,3 +184,63 @@ def test_a_file_of_definitions_alone_is_divided_in_one_pass(tree: Path, name: st
     write(tree, {name: line * 20_000})  # 20 s for headings, if each read all those above it
     pack = pack_folder("port", tree, budget_tokens=2_000)
     assert f"### {name} (" in pack.text
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_lines_may_end_as_on_any_system(tree: Path, end: str) -> None:
+    filler = end.join(f"    x_{number} = {number}" for number in range(90))
+    lines = ["class Harbour:", filler, "    def port(self):", "        return 'quay'"]
+    write(tree, {"harbour.py": f"{end.join(lines)}\n"})
+    pack = pack_folder("where is the quay of the port()", tree, budget_tokens=400)
+    assert pack.files[0].path == "harbour.py"
+    assert "class Harbour:\n" in pack.text
+    assert "    def port(self):\n        return 'quay'\n" in pack.text
+
+
+@pytest.mark.parametrize(("before", "end"), [("\ufeff", "\n"), ("", "\r\n")])
+def test_a_definition_is_found_in_files_of_windows(tree: Path, before: str, end: str) -> None:
+    write(
+        tree, {"a.ts": f"{before}export function moorBoat(boat) {{{end}}}{end}", "b.ts": "moorBoat(b) // moor boat\n"}
+    )
+    pack = pack_folder("what does moorBoat() do", tree)
+    assert {file.path: file.parts["defines"] for file in pack.files} == {"a.ts": 0.2, "b.ts": 0.0}
+    write(tree, {"c.ts": f"{before}class Quay {{{end}    castOff(rope) {{{end}    }}{end}}}{end}"})
+    assert pack_folder("what does castOff() do", tree).files[0].parts["defines"] == 0.2
+
+
+def test_a_folder_that_cannot_be_entered_costs_itself_alone(tree: Path) -> None:
+    names = ["deep" * 60] * 18  # over the 4,096 bytes of a path
+    place = os.open(tree, os.O_RDONLY)
+    for name in names:
+        os.mkdir(name, dir_fd=place)
+        inner = os.open(name, os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+    pack = pack_folder("port", tree)
+    assert (pack.searched, pack.left_out) == (3, {"unreadable": 1})
+
+
+@pytest.mark.parametrize("checkout", [False, True])
+def test_a_link_into_gits_own_folder_is_left_out_f_165(tree: Path, checkout: bool) -> None:
+    if checkout:
+        write(tree, {"old/config": "port"})
+        git(tree, "init", "-q")
+        git(tree, "add", "old")
+        (tree / "old").rename(tree.parent / "moved")
+        (tree / "old").symlink_to(".git")  # git still lists the file that it tracks there
+    write(tree, {".git/config": f"[port]\nurl = {PIT}\n"})
+    (tree / "notes.txt").symlink_to(".git/config")
+    pack = pack_folder("port", tree)
+    assert PIT not in pack.text
+    assert pack.left_out["secret"] == 1 + checkout
+
+
+def test_a_working_directory_that_was_removed_is_not_needed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tree.parent / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert {file.path for file in pack_folder("port", tree).files} == {"a.py", "b.py", "sub/a.py"}
+    with pytest.raises(ConfigError):
+        pack_folder("port")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_common.errors import ConfigError
 from llm_common.folders.index_cache import IndexCache, default_cache_dir
 from llm_common.folders.tree_index import TreeIndex
 from tests.folders.tree import listed, write
@@ -96,6 +97,17 @@ def test_the_cache_folder_is_the_platforms(tmp_path: Path, monkeypatch: pytest.M
     assert default_cache_dir() == tmp_path / ".cache/llm-common"
     monkeypatch.setattr("sys.platform", "darwin")
     assert default_cache_dir() == tmp_path / "Library/Caches/llm-common"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_such_user(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", no_such_user)
+    with pytest.raises(ConfigError, match="set XDG_CACHE_HOME"):
+        default_cache_dir()
 
 
 def test_a_cache_folder_of_another_user_is_not_used(
