@@ -80,6 +80,8 @@ def why_nothing(pack: FolderPack) -> str:
     reasons = {file.reason for file in pack.dropped}
     if "no_room" in reasons:
         return "the budget has no room for a passage; give a larger --budget"
+    if "empty" in reasons:
+        return "the files that match are empty; name other paths, or ask in words that other files use"
     if "below_cut_off" in reasons:
         return f"no file scores that much, the best {pack.dropped[0].score:.2f}; give a lower --min-score"
     return f"none of {pack.searched:,} files has a word of the question; ask in words that the files use"

@@ -29,7 +29,7 @@ class ListedFile:
 
     Attributes:
         mtime_ns: Nanoseconds since 1970, at least 1.
-        target: The path of the file that a link leads to, below the same folder; None for what is no link.
+        target: The path of the file that it leads to, below the same folder, where it or its folder is a link.
     """
 
     path: str

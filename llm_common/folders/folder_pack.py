@@ -57,7 +57,7 @@ class PackedFile:
         parts: The summands of the score: `words`; `code`; `size`; `named` and `defines`: the question names its path or
             something that it defines; `recent`; `test`, which lowers it.
         reason: Shown: `mentioned` (by the caller, or the question names its path) or `share`. Left out: `no_room`,
-            `below_cut_off` (scores less than `min_score`) or `limit_reached` (`max_files`).
+            `below_cut_off` (scores less than `min_score`), `limit_reached` (`max_files`) or `empty`.
     """
 
     path: str
@@ -147,7 +147,7 @@ def pack_folder(
     Args:
         query: The question or task. Files that it names are packed first.
         paths: Folders to search, and text files to pack first, whatever their kind; none means the working directory.
-            The text shows paths relative to the working directory, or to the only folder where that lies elsewhere.
+            The text shows paths relative to the working directory, or to a folder elsewhere that is all that is given.
         budget_tokens: Most tokens of the text, at least 256.
         hidden: True searches hidden files and folders too.
         generated: True searches generated files too: lock files, minified and compiled sources.
@@ -294,7 +294,8 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Co
     """The folders by the prefix of their shown paths, and the other files by their shown path, all resolved.
 
     Drops a folder that lies within another one. A shown path can be opened from the working directory. Paths below a
-    single folder elsewhere are relative to it; paths below several begin with the folder's name.
+    folder elsewhere are relative to it if nothing else is given. Else they begin with its name, or are absolute where
+    the working directory has something of that name.
     """
     resolved: dict[Path | str, Path] = {}
     for path in paths:
@@ -306,9 +307,10 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Co
             ) from exc
     roots = {path for path in resolved.values() if path.is_dir()}
     outermost = sorted(root for root in roots if roots.isdisjoint(root.parents))
+    alone = len(outermost) == 1 and all(path.is_relative_to(outermost[0]) for path in resolved.values())
     folders: dict[str, Path] = {}
     for root in outermost:
-        folders[_prefix(root, folders, alone=len(outermost) == 1)] = root
+        folders[_prefix(root, folders, alone=alone)] = root
     files: dict[str, ContainedFile] = {}
     for given, path in resolved.items():
         if path in roots:
@@ -326,7 +328,9 @@ def _prefix(root: Path, taken: Mapping[str, Path], *, alone: bool) -> str:
         return "" if below == "." else f"{below}/"
     if alone:
         return ""
-    return f"{root.as_posix()}/" if f"{root.name}/" in taken else f"{root.name}/"
+    # Another folder's files, or a named file, would be shown by the same paths.
+    is_taken = f"{root.name}/" in taken or os.path.lexists(root.name)
+    return f"{root.as_posix()}/" if is_taken else f"{root.name}/"
 
 
 def _shown(file: Path, folders: Mapping[str, Path]) -> str:

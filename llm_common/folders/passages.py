@@ -126,7 +126,7 @@ def pack_passages(
     _rank_passages(able[:_MAX_DIVIDED], request.intent.text)
     _show(able, request.counter, request.token_budget)
     reasons = dict.fromkeys([each.file.id for each in above], "limit_reached")
-    reasons |= dict.fromkeys([each.file.id for each in able], "no_room")
+    reasons |= {each.file.id: "no_room" if each.file.content else "empty" for each in able}
     return _bundle(candidates, request, reasons)
 
 

@@ -27,6 +27,7 @@ _RULES: Final = {
     "excluded": "A pattern of the request excludes it.",
     "below_cut_off": "It scores {score:.2f}, less than the least that counts.",
     "not_required": "The request does not need items of its kind.",
+    "empty": "It is empty.",
     "unavailable": "The store could not load it.",
     "limit_reached": "As many better ones as the limit allows are in.",
 }

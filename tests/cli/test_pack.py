@@ -95,6 +95,8 @@ def test_nothing_that_matches_packs_nothing_and_says_so_u_b9(cache: Path, tree: 
     assert result.stdout.strip() == ""
     assert "none of 4 files has a word of the question" in result.stderr
     assert "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=3).stderr
+    write(tree, {"xylophone.py": ""})
+    assert "the files that match are empty" in run(cache, "xylophone", tree, code=3).stderr
 
 
 def test_the_number_of_files_is_limited(cache: Path, tree: Path) -> None:

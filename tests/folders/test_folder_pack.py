@@ -160,10 +160,28 @@ def test_paths_are_shown_as_they_can_be_opened(tree: Path, monkeypatch: pytest.M
     assert paths(pack_folder("serve a port", tree, STANDARD_JSON))[0] == "tree/src/server.py"
 
 
+def test_two_files_are_never_shown_by_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"a/shop/readme.md": "port a", "b/shop/x.py": "port b", "b/readme.md": "port c"})
+    monkeypatch.chdir(tmp_path / "b")
+    both = pack_folder("port", tmp_path / "a/shop", "shop")
+    assert set(paths(both)) == {(tmp_path / "a/shop/readme.md").as_posix(), "shop/x.py"}
+    named = pack_folder("port", tmp_path / "a/shop", "readme.md")
+    assert paths(named) == ["readme.md", (tmp_path / "a/shop/readme.md").as_posix()]
+    assert "port a" in named.text
+    (tmp_path / "b/shop").rename(tmp_path / "b/other")
+    assert paths(pack_folder("port", tmp_path / "a/shop", "readme.md")) == ["readme.md", "shop/readme.md"]
+
+
 def test_where_no_word_is_found_nothing_is_packed_u_b9(tree: Path) -> None:
     pack = pack_folder("xylophone", tree)
     assert (pack.text, pack.tokens, pack.files, pack.dropped) == ("", 0, (), ())
     assert pack.searched == 5
+
+
+def test_an_empty_file_is_called_empty(tree: Path) -> None:
+    write(tree, {"src/jar/__init__.py": ""})
+    pack = pack_folder("where is the jar", tree)
+    assert {file.path: file.reason for file in pack.dropped} == {"src/jar/__init__.py": "empty"}
 
 
 def test_files_are_limited_by_number_and_by_score(tree: Path) -> None:
