@@ -20,7 +20,7 @@ from llm_common.memory.entry import (
 from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
 from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
 from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, follows, shortlist
-from llm_common.ranking import query_terms
+from llm_common.ranking import folded, query_terms
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class InMemoryMemory:
             return str(echoed)
         fact = _supersede(lines, entry)
         kept = replace(entry, event=_copy(event))
-        lines.append(_Line(next(self._numbers), kept, tags, event.text[:INDEXED_CHARS].lower(), fact))
+        lines.append(_Line(next(self._numbers), kept, tags, folded(event.text[:INDEXED_CHARS]), fact))
         return str(lines[-1].number)
 
     async def recent(
@@ -105,7 +105,7 @@ class InMemoryMemory:
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """The events that contain words of the query, best first; see `MemoryReader.retrieve`."""
         lines, now = self._scopes.get(check_search(query, k, filters), []), datetime.now(UTC)
-        terms = query_terms(query) or [query.strip().lower()]
+        terms = [*map(folded, query_terms(query) or [query.strip()])]
         if k <= 0 or not terms[0]:
             return []
         wanted = set(filter_tags(filters))

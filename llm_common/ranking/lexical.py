@@ -42,7 +42,18 @@ MAX_QUERY_TERMS = 64
 """Most distinct words of a query that are looked up; time grows with them."""
 
 _MAX_IDENTIFIER_CHARS = 64  # a longer word is encoded data, whose parts would be noise
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
+# Chinese, Japanese, Korean; Thai, Lao, Myanmar, Khmer.
+_UNSPACED = (
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+)
+# The points of Hebrew and Arabic, which most texts leave out, and the Arabic bar that fills a line.
+POINTS = (
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4"
+    "\u06e7\u06e8\u06ea-\u06ed"
+)
+_POINTS = re.compile(f"[{POINTS}]+")
+_MARKS = range(0x300, 0x1D00)  # where scripts have vowel signs and other marks, which are no `\w`
 _SEAM = re.compile(
     r"_+"
     r"|(?<=[^\W\dA-Z_])(?=[A-Z])"  # user|Name
@@ -55,8 +66,9 @@ def split_identifiers(text: str) -> str:
     """The words of the text, spaced, each identifier followed by its parts.
 
     `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores and between letters
-    and digits. The whole word without underscores comes before its parts, so one spelling finds another. Chinese,
-    Japanese and Korean text becomes single characters and overlapping pairs. Punctuation is dropped.
+    and digits. The whole word without underscores comes before its parts, so one spelling finds another. Text of
+    scripts without spaces, such as Chinese and Thai, becomes single characters and overlapping pairs. Punctuation is
+    dropped, and the points of Hebrew and Arabic; vowel signs, as of Hindi, belong to their word.
     """
     return " ".join(identifier_words(text))
 
@@ -68,19 +80,22 @@ def query_terms(query: str) -> list[str]:
 
 
 @cache
-def _words_and_cjk() -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _words_and_unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """The pattern of a word, and that of scripts without spaces; cached, since they take milliseconds to compile."""
-    return re.compile(rf"[{_CJK}]+|[^\W{_CJK}]+"), re.compile(rf"[{_CJK}]")
+    unspaced = re.compile(rf"[{_UNSPACED}]")
+    marks = "".join(mark for mark in map(chr, _MARKS) if unicodedata.category(mark).startswith("M"))
+    letters = rf"[^\W{_UNSPACED}]"
+    return re.compile(rf"[{_UNSPACED}]+|{letters}+(?:[{marks}]+{letters}*)*"), unspaced
 
 
 def identifier_words(text: str) -> list[str]:
     """The words of `split_identifiers` as a list."""
     words: list[str] = []
-    word_pattern, cjk = _words_and_cjk()
-    for word in word_pattern.findall(unicodedata.normalize("NFKC", text)):
+    word_pattern, unspaced = _words_and_unspaced()
+    for word in word_pattern.findall(_POINTS.sub("", unicodedata.normalize("NFKC", text))):
         if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(word) > _MAX_IDENTIFIER_CHARS:
             words.append(word)
-        elif cjk.match(word):
+        elif unspaced.match(word):
             words += [*word, *map("".join, pairwise(word))]
         else:
             parts = [part for part in _SEAM.split(word) if part]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import add
 from typing import Final
 
-from llm_common.ranking.lexical import Hit, best_first, query_terms, split_request
+from llm_common.ranking.lexical import POINTS, Hit, best_first, query_terms, split_request
 
 # The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
 _SATURATION: Final = 1.2
@@ -24,7 +24,7 @@ MAX_WORD_CHARS: Final = 32
 _MAX_CACHED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
-_MARKS: Final = re.compile("[\u0300-\u036f]+")
+_MARKS: Final = re.compile(f"[\u0300-\u036f{POINTS}]+")
 _MIN_STEM_CHARS: Final = 4  # a shorter word counts only as a whole word
 _RARE_STEM_CHARS: Final = 6  # stems this long are hardly within other words by chance
 # Longest first. A stem finds all words that begin with it, so a short stem finds all forms of a word.
@@ -42,7 +42,7 @@ Gains = dict[int, float]
 
 
 def folded(text: str) -> str:
-    """The text to compare: lower case, no accents, compatibility form."""
+    """The text to compare: lower case, no accents, no points of Hebrew and Arabic, compatibility form."""
     if not text.isascii():
         text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
     return text.lower()

@@ -170,3 +170,20 @@ def test_a_megabyte_of_one_letter_is_no_trap() -> None:
     started = time.thread_time()
     scores("aaaa bbb " + "a" * 500, "a" * 1_000_000)
     assert time.thread_time() - started < 1  # a hundred times what it takes
+
+
+@pytest.mark.parametrize(
+    ("request_text", "texts"),
+    [
+        ("दिल्ली की बारिश", ["कल दिल्ली में बारिश होगी", "ट्रेन देर से आई", "क्रिकेट मैच कल है"]),
+        ("القِطَار", ["وصل القطار متأخرا", "سعر الشاي ارتفع", "المطر غدا"]),
+        ("القطار", ["وَصَلَ القِطَارُ", "سِعرُ الشَّاي", "المَطَرُ غَدًا"]),
+        ("שלום", ["שָׁלוֹם לכם", "בַּיִת", "גֶּשֶׁם"]),
+        ("ราคาข้าว", ["ราคาข้าววันนี้ขึ้น", "รถไฟมาสาย", "ฝนตกที่กรุงเทพ"]),
+    ],
+    ids=["Hindi", "points in the request", "points in the texts", "Hebrew", "Thai"],
+)
+def test_words_of_other_scripts_find_their_text(request_text: str, texts: list[str]) -> None:
+    first, *others = scores(request_text, *texts)
+    assert first == 1.0
+    assert max(others) < 0.2
