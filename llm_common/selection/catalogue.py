@@ -157,8 +157,8 @@ class Catalogue:
 
     @_Computed
     def names(self) -> tuple[str, ...]:
-        """The names of the tools, in canonical order."""
-        return tuple(definition.name for definition in self.definitions)
+        """The names of the tools, in canonical order, once each."""
+        return tuple(dict.fromkeys(definition.name for definition in self.definitions))
 
     @_Computed
     def digest(self) -> str:

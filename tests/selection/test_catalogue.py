@@ -36,6 +36,11 @@ async def test_our_registry_is_held_to_its_names() -> None:
     assert catalogue.signatures == "get_page(url: str) - Fetches a page."
 
 
+async def test_a_name_of_two_tools_is_offered_once() -> None:
+    catalogue = await catalogue_of([ENTRY, {**ENTRY, "description": "another"}])
+    assert catalogue.names == ("t1",)  # an endpoint refuses a schema with the same value twice in an enum
+
+
 @pytest.mark.parametrize(
     "entry",
     [
