@@ -62,6 +62,7 @@ class PointerArgumentsTool(Tool):
             name=tool.name,
             description=tool.description,
             parameters={**tool.parameters, "properties": widened},
+            read_only=tool.read_only,
         )
         self._tool = tool
         self._load = load

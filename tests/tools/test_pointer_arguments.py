@@ -95,6 +95,13 @@ async def test_the_schema_offers_references_and_keeps_the_rest_s4_08(tmp_path: P
     assert line == f"total(note?: str|{reference}, rows: int[]|{reference}, scale?: int) - Adds up."
 
 
+@pytest.mark.parametrize("read_only", [True, False, None])
+def test_the_mark_of_the_tool_stays(read_only: bool | None) -> None:
+    tool = Tool(total, read_only=read_only)
+    wrapped = PointerArgumentsTool(tool, lambda _: pytest.fail("nothing is read"), parameters=["rows"])
+    assert wrapped.read_only is read_only
+
+
 async def test_arguments_that_are_no_object_are_refused(tmp_path: Path) -> None:
     tool, _, _ = await summing(tmp_path, 3)
     wrong: Any = ["rows"]
