@@ -431,7 +431,7 @@ MISTAKES = [
         "an argument of another type",
         lambda at: registry().execute("weather", {"city": 5}),
         ToolArgumentsError,
-        "weather was not run: city: string type. Correct these and call again",
+        "weather was not run: city: must be a valid string. Correct these and call again",
     ),
     Mistake(
         "no key",

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import ErrorDetails
 
 from llm_common._threads import in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
@@ -23,6 +24,13 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 _ARGS_HEADING = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _ARG_LINE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+_WITHOUT_VALUE = frozenset(
+    """
+    bool_parsing bool_type dict_type enum extra_forbidden float_parsing float_type greater_than greater_than_equal
+    int_from_float int_parsing int_type less_than less_than_equal list_type literal_error model_type multiple_of
+    none_required string_pattern_mismatch string_too_long string_too_short string_type too_long too_short
+    """.split()  # noqa: SIM905
+)
 
 
 class ToolResult(BaseModel):
@@ -208,15 +216,18 @@ class FunctionSchema:
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return {}, tuple(
-                Problem(
-                    redacted_line(".".join(map(str, error["loc"]))),
-                    error["type"],
-                    error["type"].replace("_", " "),
-                )
+                Problem(redacted_line(".".join(map(str, error["loc"]))), error["type"], _expected(error))
                 for error in errors
             )
         fields = self.model.model_fields
         return {str(info.alias): getattr(bound, name) for name, info in fields.items()}, ()
+
+
+def _expected(error: ErrorDetails) -> str:
+    """What was expected, as pydantic says it where its words depend on the type alone, else the error's name."""
+    if error["type"] not in _WITHOUT_VALUE:  # a validator's own words may hold the value, and so do some of pydantic's
+        return error["type"].replace("_", " ")
+    return redacted_line(error["msg"].replace("Input should", "must"))
 
 
 class _ToolJsonSchema(GenerateJsonSchema):

@@ -331,6 +331,39 @@ async def test_wrong_arguments_never_reach_the_tool_and_values_never_the_error_f
     assert ran == []
 
 
+def is_even(value: int) -> int:
+    if value % 2:
+        raise ValueError(f"{value} is odd")
+    return value
+
+
+Even = Annotated[int, AfterValidator(is_even)]
+
+
+def order(
+    count: Annotated[int, Field(gt=0)], size: Literal["S", "M"] = "S", on: date | None = None, pairs: Even = 2
+) -> None:
+    """Orders shirts."""
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"count": "SECRET"}, "count: must be a valid integer, unable to parse string as an integer"),
+        ({"count": 0}, "count: must be greater than 0"),
+        ({"count": 1, "size": "SECRET"}, "size: must be 'S' or 'M'"),
+        ({"count": 1, "on": "SECRET"}, "on: date from datetime parsing"),
+        ({"count": 1, "pairs": 77771}, "pairs: value error"),
+        ({"count": 1, "colour": "SECRET"}, "colour: Extra inputs are not permitted"),
+        ({}, "count: missing"),
+    ],
+)
+async def test_an_error_says_what_a_parameter_takes_and_not_what_it_got_f_102(args: dict[str, Any], told: str) -> None:
+    with pytest.raises(ToolArgumentsError) as caught:
+        await Tool(order).run(args)
+    assert caught.value.message == f"order was not run: {told}. Correct these and call again"
+
+
 async def test_a_raising_tool_runs_once_and_its_words_stay_with_the_cause() -> None:
     ran: list[int] = []
 
