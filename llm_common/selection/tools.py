@@ -241,7 +241,7 @@ class ToolSelector(ChoosesTools):
             user=text.user,
             reply_model=_Reply,
             judge=lambda reply: self._judge(reply, catalogue),
-            json_schema=_json_schema(text.tools or ()),
+            json_schema=_json_schema(text.tools or (), may_ask_again=text.may_ask_again),
             read_tool_calls=read_native_calls,
             scope=f"{self.config.model_dump_json()}{catalogue.digest}" if self._cache is not None else "",
         )
@@ -270,12 +270,14 @@ class _PromptText:
     Attributes:
         tools: The names of the tools that it shows; None for a registry that offers only text.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without a shortlist.
+        may_ask_again: Whether it tells the model that it may choose again.
     """
 
     system: str
     user: str
     tools: tuple[str, ...] | None
-    tokens_saved: int = 0
+    tokens_saved: int
+    may_ask_again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +340,13 @@ def _prompt_text(catalogue: Catalogue, config: ToolSelectionConfig, request: _Re
     sections = [*offered.sections, *request.sections()]
     if request.rounds_left:
         sections.append(_ROUNDS_LEFT.format(rounds=request.rounds_left))
-    return _PromptText(system, "\n\n".join(sections), offered.names, offered.tokens_saved)
+    return _PromptText(
+        system,
+        "\n\n".join(sections),
+        offered.names,
+        tokens_saved=offered.tokens_saved,
+        may_ask_again=request.rounds_left > 0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,16 +421,18 @@ def _calls_by_texts(catalogue: Catalogue, chosen: Sequence[str], request: _Reque
     return {"calls": calls, "dropped": dropped, **failed}
 
 
-def _json_schema(tools: Sequence[str]) -> dict[str, Any] | None:
+def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any] | None:
     """The reply as a JSON Schema with the tools' names as an enum; None if they are unknown or over 500.
 
-    Not strict: a strict schema would have to close the arguments, which are checked by the tools' own schemas.
+    It has the field "again" where the model may choose again. Not strict: a strict schema would have to close the
+    arguments, which are checked by the tools' own schemas.
     """
     if not 0 < len(tools) <= _MAX_ENUM_NAMES:
         return None
     arguments = {"type": "object", "additionalProperties": True}
     call = closed_object({"tool": {"type": "string", "enum": list(tools)}, "args": arguments})
-    schema = closed_object({"calls": {"type": "array", "items": call}})
+    again = {"again": {"type": "boolean"}} if may_ask_again else {}
+    schema = closed_object({"calls": {"type": "array", "items": call}} | again)
     return {"name": "tool_calls", "strict": False, "schema": schema}
 
 

@@ -717,6 +717,16 @@ async def test_the_names_of_the_tools_are_an_enum_for_a_client_that_prefers_a_sc
     assert wanted["strict"] is False
 
 
+@pytest.mark.parametrize("rounds_left", [0, 2])
+async def test_a_schema_has_room_to_ask_again_where_the_prompt_offers_it(rounds_left: int) -> None:
+    client = Choosy([json.dumps({"calls": [weather()], "again": True})])
+    selection = await select(client, rounds_left=rounds_left)
+    wanted = client.calls[0].options["response_format"]["json_schema"]["schema"]
+    assert selection.again
+    assert wanted["additionalProperties"] is False
+    assert ("again" in wanted["properties"], "again" in wanted["required"]) == (bool(rounds_left),) * 2
+
+
 @pytest.mark.parametrize("registry", [TextRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"])
 async def test_without_names_or_with_too_many_a_json_object_is_asked_for(registry: Any) -> None:
     client = Choosy([reply()])
