@@ -140,8 +140,8 @@ class ReadOffer:
             found: dict[str, Any] = extract_json(turn.text)
         except MalformedReplyError:
             return [_ReadCall("", self.name, None)] if f'"{self.name}"' in turn.text else []
-        args = found.get("args")
-        return [_ReadCall("", self.name, args if isinstance(args, dict) else None)] * (found.get("tool") == self.name)
+        named, args = found.get("tool", found.get("name")), found.get("args", found.get("arguments"))
+        return [_ReadCall("", self.name, args if isinstance(args, dict) else None)] * (named == self.name)
 
     def holds_back(self, text: str) -> bool:
         """Whether the beginning of a turn may still belong to a call."""

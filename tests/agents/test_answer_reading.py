@@ -120,10 +120,11 @@ async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("fenced", [False, True])
-async def test_a_model_without_tools_reads_by_json(fenced: bool) -> None:
+@pytest.mark.parametrize("keys", [("tool", "args"), ("name", "arguments")])
+async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str, str]) -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
-    reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
+    reply = json.dumps({keys[0]: "read_context", keys[1]: found(pointer.pointer_id)})
     client = ToollessClient([f"```json\n{reply}\n```" if fenced else reply, "It cost 90001 euros."])
     answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)  # type: ignore[arg-type]
     assert (answer.text, [read.pointer_id for read in answer.reads]) == ("It cost 90001 euros.", [pointer.pointer_id])
