@@ -9,12 +9,18 @@ import httpx
 from pydantic import SecretStr
 
 from llm_common import __version__
-from llm_common.core.http.transport import ACCEPT_ENCODING, back_off_s, open_connections, read_body, translated
+from llm_common.core.http.transport import (
+    ACCEPT_ENCODING,
+    back_off_s,
+    open_connections,
+    read_body,
+    retry_after_of,
+    translated,
+)
 from llm_common.core.http.wire import error_of_status, read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
 _MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
-_MAX_DIGITS = 12  # of a Retry-After in milliseconds
 _LIMITS = httpx.Limits(keepalive_expiry=60.0)  # an agent's next step may be a model call away
 ResultT = TypeVar("ResultT")
 
@@ -135,8 +141,4 @@ async def _refusal(reply: httpx.Response) -> LLMStatusError:
     body = b""
     with suppress(LLMError), translated(timeout_s=0):
         body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
-    retry_after = reply.headers.get("retry-after")
-    milliseconds = reply.headers.get("retry-after-ms", "")  # TypeSafe's and OpenAI's finer form
-    if milliseconds.isascii() and milliseconds.isdecimal():
-        retry_after = str(int(milliseconds[:_MAX_DIGITS]) / 1000)
-    return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after)
+    return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply))

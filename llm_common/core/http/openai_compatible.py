@@ -31,6 +31,7 @@ from llm_common.core.http.transport import (
     httpx_errors,
     open_connections,
     read_body,
+    retry_after_of,
     translated,
 )
 from llm_common.core.http.wire import (
@@ -421,9 +422,7 @@ async def _refusal(reply: httpx.Response, charge: Callable[[Mapping[str, Any]], 
         body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
         payload = read_payload(body, content_type=reply.headers.get("content-type", ""))
     charge({**payload, "error": True})  # the status makes it an error, whatever it holds
-    return error_of_status(
-        reply.status_code, body.decode(errors="replace"), retry_after=reply.headers.get("retry-after")
-    )
+    return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply))
 
 
 def _headers(api_key: SecretStr) -> dict[str, str]:

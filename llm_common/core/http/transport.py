@@ -23,6 +23,7 @@ _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 # Unpacked below with a limit on the output; httpx would unpack a whole chunk, also that of a decompression bomb.
 ACCEPT_ENCODING = "gzip, deflate"
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+_MAX_DIGITS = 12  # of a wait in milliseconds
 _HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
 _CONNECTION_ERRORS = (
     ({"ConnectError"}, "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate"),
@@ -178,6 +179,15 @@ def _encoding(response: httpx.Response) -> str:
     if encoding not in {"identity", *_WINDOW_BITS}:
         raise bad_encoding("the reply has a content encoding that was not asked for")
     return encoding
+
+
+def retry_after_of(response: httpx.Response) -> str | None:
+    """The wait that a reply asks for, as the header Retry-After has it: OpenAI and TypeSafe also send milliseconds."""
+    milliseconds = response.headers.get("retry-after-ms", "")
+    if milliseconds.isascii() and milliseconds.isdecimal():
+        return str(int(milliseconds[:_MAX_DIGITS]) / 1000)
+    header: str | None = response.headers.get("retry-after")
+    return header
 
 
 def too_large(max_bytes: int) -> MalformedReplyError:

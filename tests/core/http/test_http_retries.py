@@ -48,6 +48,12 @@ async def test_retry_after_may_be_a_date_f_112() -> None:
         assert 0.9 <= time.monotonic() - started < 10  # seconds of patience on a busy machine
 
 
+async def test_a_wait_in_milliseconds_comes_before_the_one_in_seconds_f_112() -> None:
+    headers = {"Retry-After": "3600", "Retry-After-Ms": "20"}
+    async with loopback(raw(response(429, b"{}", headers)), answer(200, ok())) as server:
+        assert (await ask_once(server.config(timeout_s=30.0))).content
+
+
 @pytest.mark.parametrize("status", [429, 503], ids=lambda status: f"F-113-{status}")
 @pytest.mark.parametrize("wait", [str, in_seconds], ids=["seconds", "date"])
 async def test_a_wait_beyond_the_deadline_is_not_begun_and_told(status: int, wait: Callable[[int], str]) -> None:
