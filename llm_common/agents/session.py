@@ -1,5 +1,6 @@
 """`ToolContextManager`: one session's stored tool results, with their pointers."""
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -43,7 +44,7 @@ DEFAULT_PERSIST_THRESHOLD = 32_768
 _MAX_CACHED_BYTES = 8_000_000
 _MAX_CHARS = 20_000
 _ID = re.compile(r"[0-9a-f]{12,16}")
-_QUERY_OF_SESSION = "session_query"  # the tool name of the records that name a session's queries
+_QUERY_OF_SESSION = "(session query)"  # of the records that name a session's queries; no tool may be called so
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class ToolContextManager:
 
     Raises:
         InvalidIdError: `session_id` is not allowed.
+        ConfigError: The variable for the default names a home that is not known.
         StoreError: The system is not POSIX, which a folder needs; the text names stores that work there.
         TypeError: `pointer_store` is not a `ContextPointerStore`.
         ValueError: Both a folder and a store are given.
@@ -104,6 +106,7 @@ class ToolContextManager:
         self._pointers: dict[str, ContextPointer] = {}
         self._stored: dict[str, set[str]] = {}  # ids by query: what clearing removes
         self._erased: set[str] = set()
+        self._saving: set[asyncio.Task[ContextPointer]] = set()
         self._cache = ResultCache(max_item_bytes=persist_threshold, max_bytes=_MAX_CACHED_BYTES)
 
     @property
@@ -139,7 +142,13 @@ class ToolContextManager:
 
     @staticmethod
     def hash_query(query: str) -> str:
-        """A query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256."""
+        """A query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256.
+
+        Raises:
+            TypeError: `query` is no text.
+        """
+        if not isinstance(query, str):
+            raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
         return "q_" + hashlib.sha256(query.strip().lower().encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def query_id_of(self, query: str) -> str:
@@ -158,7 +167,8 @@ class ToolContextManager:
         """A copy of the pointer to a result that is now on disk.
 
         The same call with another result gets a new pointer; with the same result it keeps its pointer, which becomes
-        the newest. A failed save changes nothing.
+        the newest. A failed save changes nothing. If the caller is cancelled, a save that has begun goes on: clearing
+        waits for it, and removes what it wrote.
 
         Args:
             tool_name: Name of the tool that ran.
@@ -172,12 +182,21 @@ class ToolContextManager:
             StoreError: Nothing was saved; its subclasses say why.
         """
         query_id = self._session_id if query_id is None else query_id
+        saving = asyncio.create_task(self._save(tool_name, args, result, task_id, query_id))
+        self._saving.add(saving)
+        saving.add_done_callback(self._saving.discard)
+        pointer = await asyncio.shield(saving)  # else nobody would know what a cancelled save has written
+        return pointer.model_copy(deep=True)
+
+    async def _save(
+        self, tool_name: str, args: dict[str, Any], result: Any, task_id: str | int | None, query_id: str
+    ) -> ContextPointer:
         if self._named and query_id not in self._recorded:  # before the result: a kill in between must not lose it
             record = await self._store.save(
                 query_id=self._session_id,
                 task_id=None,
                 tool_name=_QUERY_OF_SESSION,
-                args={"query_id": query_id},
+                args={"query_id": list(query_id.encode())},  # as text it might be taken for a secret
                 result=query_id,
             )
             self._keep_query(record)
@@ -195,7 +214,7 @@ class ToolContextManager:
             payload = encode_json(result).data
             if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:  # else it changed during the save
                 self._cache.put(_key(pointer), payload)
-        return pointer.model_copy(deep=True)
+        return pointer
 
     async def as_stored(self, result: Any) -> Any:
         """The result with the store's redactions; raises as `save_context`."""
@@ -219,7 +238,7 @@ class ToolContextManager:
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        return self._store.list(query_id=query_id)
+        return [each for each in self._store.list(query_id=query_id) if each.tool_name != _QUERY_OF_SESSION]
 
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
         """The stored pointers of a query, now this session's too; oldest first.
@@ -237,6 +256,7 @@ class ToolContextManager:
         )
         for pointer in pointers:
             self._keep(pointer)
+        self._pointers = dict(sorted(self._pointers.items(), key=lambda item: item[1].created_at))
         return _copies(pointers)
 
     def load_result(self, *, pointer: ContextPointer | str) -> Any:
@@ -349,7 +369,14 @@ class ToolContextManager:
         Returns:
             Pointers; with a client, an awaitable of text for a prompt, empty when nothing is relevant or the choice
             failed.
+
+        Raises:
+            TypeError: An argument is given that only the other way of choosing takes.
         """
+        if client is None and (query_id, model, max_selected) != (None, None, None):
+            raise TypeError("query_id, model and max_selected are for a choice by a model; pass client= as well")
+        if client is not None and pointers is not None:
+            raise TypeError("a model chooses among the outputs of query_id; pass either pointers or client=")
         if client is not None:
             selector = ContextRelevanceSelector(client, model, max_selected)
             return self._selected_text(query, query_id or self._session_id, selector, max_chars)
@@ -377,19 +404,23 @@ class ToolContextManager:
     async def clear_context_dir(self) -> None:
         """Removes the files that this session saved or resumed, and empty folders.
 
-        Files of other sessions stay, also in the same folder. Idempotent. The pointers stay, but cannot be loaded.
+        Files of other sessions stay, also in the same folder, but for the same result of the same call under the same
+        query id, which they share; a session with a `session_id` has query ids of its own. Idempotent. The pointers
+        stay, but cannot be loaded.
 
         Raises:
             StoreError: Some files could not be removed; call again to retry.
         """
+        if self._saving:
+            await asyncio.wait(self._saving)
         self._cache.clear()
+        self._recorded = {self._session_id}  # also if the rest fails: a later save names its query again
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
             # No tombstones: the session itself records what it erased.
             await in_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
             self._erased |= removed
             self._stored[query_id] -= removed
-        self._recorded = {self._session_id}
 
     async def clear(self) -> None:
         """Removes the session's files, then its pointers; idempotent.
@@ -410,16 +441,15 @@ class ToolContextManager:
             await self.clear()
 
     def _session_pointers(self) -> list[ContextPointer]:
-        own = self.list_pointers(self._session_id)
-        found = [pointer for pointer in own if pointer.tool_name != _QUERY_OF_SESSION]
-        for record in own:
+        found = self.list_pointers(self._session_id)
+        for record in self._store.list(query_id=self._session_id):
             if record.tool_name == _QUERY_OF_SESSION:
                 found += self.list_pointers(self._keep_query(record))
         return sorted(found, key=attrgetter("created_at"))
 
     def _keep_query(self, record: ContextPointer) -> str:
         """The query that a record names; clearing the session removes the record too."""
-        query_id: str = record.args["query_id"]
+        query_id = bytes(record.args["query_id"]).decode()
         self._recorded.add(query_id)
         self._stored.setdefault(self._session_id, set()).add(record.pointer_id)
         return query_id

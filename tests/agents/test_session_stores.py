@@ -22,6 +22,7 @@ from llm_common.agents import (
     ObjectContextPointerStore,
     PlannedTask,
     ReadBackTool,
+    Redactor,
     Tool,
     ToolContextManager,
     ToolRegistry,
@@ -224,6 +225,54 @@ async def test_clearing_a_session_leaves_nothing_to_resume(tmp_path: Path) -> No
     assert FileContextPointerStore(tmp_path).list(query_id="chat") == []
     await save(manager)
     assert len(await ToolContextManager(tmp_path, session_id="chat").resume()) == 1
+
+
+async def test_a_session_that_was_cleared_in_part_is_resumed_with_what_came_later(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path, session_id="chat")
+    await save(manager, "before")
+    folder = tmp_path / "q1"
+    folder.rename(tmp_path / "away")
+    folder.write_bytes(b"")  # clearing the query fails, after the record of the session's queries is gone
+    with pytest.raises(StoreError):
+        await manager.clear()
+    folder.unlink()
+    await save(manager, "after")
+    other = ToolContextManager(tmp_path, session_id="chat")
+    assert [other.load_result(pointer=one) for one in await other.resume()] == ["after"]
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_what_names_a_sessions_queries_is_no_output(tmp_path: Path, kind: str) -> None:
+    manager = ToolContextManager(pointer_store=STORES[kind](tmp_path), session_id="chat")
+    await save(manager, "mine", query_id=None)
+    await save(manager, "of a query")
+    [mine] = manager.list_pointers("chat")
+    assert await manager.resume("chat") == [mine]
+    assert manager.size == 2
+    assert manager.load_relevant_contexts("chat").count("Tool output") == 1
+
+
+async def test_a_tool_may_have_any_name_in_a_session_that_others_resume(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path, session_id="chat")
+    await save(manager, "mine", tool_name="session_query", args={"query_id": "q2"}, query_id=None)
+    await save(ToolContextManager(tmp_path), "theirs", query_id="q2")
+    other = ToolContextManager(tmp_path, session_id="chat")
+    assert [other.load_result(pointer=one) for one in await other.resume()] == ["mine"]
+
+
+@pytest.mark.parametrize("session_id", ["user:123456789", "chat"])
+async def test_a_session_whose_ids_look_like_secrets_is_resumed(session_id: str) -> None:
+    store = InMemoryContextPointerStore(redactor=Redactor(extra_patterns=(r"\d{9}",)), redact_results=True)
+    manager = ToolContextManager(pointer_store=store, session_id=session_id)
+    await save(manager, query_id=manager.query_id_of("What is it?"))
+    await save(manager, query_id="api_key=123456789")
+    assert len(await ToolContextManager(pointer_store=store, session_id=session_id).resume()) == 2
+
+
+def test_a_question_that_is_no_text_is_refused() -> None:
+    wrong: Any = None
+    with pytest.raises(TypeError, match="query is of type NoneType; pass the user's question as a text"):
+        ToolContextManager.hash_query(wrong)
 
 
 async def test_a_session_id_follows_the_rules_of_query_ids(tmp_path: Path) -> None:

