@@ -30,7 +30,6 @@ from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.reading import READER_NAME, ContextReading
-from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
@@ -53,6 +52,7 @@ class StreamEvent(BaseModel):
     | `thinking` | text: the task that begins, or that its calls are chosen again |
     | `tool_call` | `tool`, `args`, `task`: a call that was chosen; a task's calls come before its first result |
     | `tool_result` | `tool`, `args`, `task`, `output`, `saved`, `pointer_id`: a call that succeeded |
+    | `tool_result` | for one that a resumed run did not make again also `resumed`: True |
     | `text` | text: a task that needs no tools |
     | `error` | `error` (a text) and `task`; `tool` and `args` for a call that failed, `tool` for a failed save |
     | `error` | for a proposed call that was refused also `tool` and `reason`, of the `DroppedCall` |
@@ -91,15 +91,15 @@ class AgenticExecutor:
         offload: Which saved outputs are replaced by an `Offloaded` with a preview; one task is one turn. None leaves
             every output whole.
         read_back: Adds a tool that reads this session's outputs, under the name `read_context`, or under the one that
-            is given; previews name it. What it returns is not saved. Offered to the selector once there is an output;
-            the ids of the newest are then in the selector's context.
+            is given; previews name it. What it returns is not saved. Offered to the selector once its context shows
+            the id of an output, so never with `outputs_tokens` 0.
         pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
         max_rounds: Most rounds of a task: choose, run, look. A selector without the parameter `rounds_left` has one.
         limits: Where a run ends, however many tasks are left.
         outputs_tokens: Most tokens of the stored outputs that choosing sees; 0 shows none.
 
     Raises:
-        TypeError: The registry has no `execute`, or the context manager is a store.
+        TypeError: The registry has no `execute`, or the context manager no `save_context`.
         ValueError: Neither a client nor a selector, or a number is too small.
         ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see `session_registry`.
     """
@@ -133,8 +133,9 @@ class AgenticExecutor:
         if not callable(getattr(tool_registry, "execute", None)):
             kind = type(tool_registry).__name__
             raise TypeError(f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry")
-        if isinstance(context_manager, ContextPointerStore):
-            raise TypeError("context_manager is a store; pass ToolContextManager(pointer_store=...) over it")
+        if not callable(getattr(context_manager, "save_context", None)):
+            kind = type(context_manager).__name__
+            raise TypeError(f"context_manager is a {kind}; pass ToolContextManager(folder) or (pointer_store=...)")
         self.client = client
         self.registry = session_registry(
             tool_registry,
@@ -143,7 +144,6 @@ class AgenticExecutor:
             pointer_arguments=pointer_arguments,
         )
         self.context_manager = context_manager
-        self._offload = replace(offload, reader_name=read_back) if offload and isinstance(read_back, str) else offload
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
@@ -153,7 +153,9 @@ class AgenticExecutor:
         self._limits = limits or RunLimits()
         self._outputs_tokens = outputs_tokens
         self._reader_name = read_back if isinstance(read_back, str) else READER_NAME if read_back else None
-        known = isinstance(context_manager, ToolContextManager)  # other managers have none
+        self._offload = replace(offload, reader_name=self._reader_name) if offload and self._reader_name else offload
+        known = isinstance(context_manager, ToolContextManager)  # other managers have no redactor, nor results to show
+        self._session = context_manager if known else None
         self._redactor = context_manager.redactor if known else DEFAULT_REDACTOR
 
     async def run_stream(
@@ -205,7 +207,7 @@ class AgenticExecutor:
 
         Raises:
             ValueError: The executor has no client.
-            TypeError: `plan` is no plan; the text says what to pass.
+            TypeError: `query` is no text, or `plan` no plan; the text says what to pass.
             StoreError: The outputs of the run to resume cannot be listed.
         """
         if self.client is None:
@@ -251,7 +253,8 @@ class AgenticExecutor:
 
         Raises:
             ValueError: The executor has no client.
-            TypeError: `plan` is no plan; the text says what to pass.
+            TypeError: `query` is no text, or `plan` no plan; the text says what to pass.
+            StoreError: The outputs of the run to resume cannot be listed.
         """
         async with aclosing(
             self.answer_stream(query, plan=plan, answering=answering, resume=resume, deltas=False)
@@ -263,7 +266,7 @@ class AgenticExecutor:
     async def execute_plan(
         self, plan: PlanLike, query_id: str, *, query: str | None = None, resume: bool = False
     ) -> list[SubTaskResult]:
-        """The results of the tasks that ran, in order; arguments as for `run_stream`."""
+        """The results of the tasks that ran, in order; arguments and errors as for `run_stream`."""
         async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
@@ -289,8 +292,8 @@ class AgenticExecutor:
             query: Decides what the previews of offloaded outputs show.
 
         Returns:
-            Per call a dict with `tool` and `args`; `output` if the tool returned; `error` if it failed; `saved`, and
-            `pointer_id` or `save_error`, if there was an output to save.
+            Per call a dict with `tool` and `args`; `output` if the tool returned; `error` if it failed, and `limit` if
+            `timeout_s` ended it; `saved`, and `pointer_id` or `save_error`, if there was an output to save.
 
         Raises:
             TypeError: An entry is no call; the text says what to pass.
@@ -302,9 +305,7 @@ class AgenticExecutor:
         return [by_index[index] for index in sorted(by_index)]
 
     def _begin(self) -> RunState:
-        known = isinstance(self.context_manager, ToolContextManager)  # other managers have no results to show
-        manager = self.context_manager if known else None
-        return RunState(self._limits, manager, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
+        return RunState(self._limits, self._session, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
 
     async def _run_plan(
         self,
@@ -351,10 +352,10 @@ class AgenticExecutor:
         for rounds_left in reversed(range(self._max_rounds)):
             with run.active():
                 selection = await self._choose(task, query, run, rounds_left)
-            for facts in self._problems_of(selection, record):
+            for facts in self._problems_of(selection, run, record):
                 yield StreamEvent(type="error", data=facts)
             proposed = () if selection.failed else record.unmade(selection.calls)
-            calls = run.admit(proposed)
+            calls = run.admit(task.id, proposed)
             async with aclosing(self._run_calls(calls, asked, query_id, run, record)) as events:
                 async for event in events:
                     yield event
@@ -373,7 +374,7 @@ class AgenticExecutor:
         """The calls of a round, within the time that the run has left."""
         own = getattr(self._resolve_tools, "__func__", None) is AgenticExecutor._resolve_tools
         try:
-            async with asyncio.timeout_at(run.ends_at):
+            async with asyncio.timeout_at(run.ends_at) as time:
                 if own:
                     selection = await self._select(task, query, await run.seen(task, query), rounds_left)
                 else:  # a subclass chooses itself
@@ -381,13 +382,13 @@ class AgenticExecutor:
                     chosen = await self._resolve_tools(task, **asked)
                     selection = chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
         except TimeoutError:
-            if not (limit := run.limit_reached()):
+            if not time.expired():
                 raise
-            return ToolSelection(status="timeout", used="model", problem=limit)
+            return ToolSelection(status="timeout", used="model", problem=run.time_over())
         run.spend(selection)
         return selection
 
-    def _problems_of(self, selection: ToolSelection, record: TaskRecord) -> list[dict[str, Any]]:
+    def _problems_of(self, selection: ToolSelection, run: RunState, record: TaskRecord) -> list[dict[str, Any]]:
         """The facts of the error events of a choice, also added to the record."""
         refused = [(dropped, describe_refusal(dropped, self._redactor)) for dropped in selection.dropped]
         if refused:
@@ -404,7 +405,8 @@ class AgenticExecutor:
             )
             record.errors.append(text)
             record.failed = not record.results
-            problems.append({"task": record.task_id, "status": selection.status, "error": text})
+            limit = {"limit": True} if selection.problem == run.time_over() else {}
+            problems.append({"task": record.task_id, "status": selection.status, "error": text} | limit)
         return problems
 
     async def _run_calls(
@@ -453,19 +455,24 @@ class AgenticExecutor:
         running: dict[asyncio.Task[dict[str, Any]], int] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < self._max_parallel:
+                while waiting and len(running) < self._max_parallel and run.seconds_left() != 0:
                     index, call = waiting.popleft()
                     with run.active():
                         running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn, run))] = index
+                if not running:
+                    break
                 done, _ = await asyncio.wait(running, timeout=run.seconds_left(), return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
                     yield index, self._outcome(calls[index], task)
                 if not done:
                     break
+            for task in running:
+                task.cancel()
             for index in sorted([*running.values(), *(index for index, _ in waiting)]):
-                text = f"tool {calls[index].tool!r} was ended: {run.limit_reached()}"
-                yield index, {"tool": calls[index].tool, "args": calls[index].args, "error": text, "limit": True}
+                call, became = calls[index], "was ended" if index in running.values() else "was not called"
+                text = f"tool {call.tool!r} {became}: {run.time_over()}"
+                yield index, {"tool": call.tool, "args": call.args, "error": text, "limit": True}
         finally:
             for task in running:
                 task.cancel()
@@ -528,23 +535,24 @@ class AgenticExecutor:
             return None
         try:
             output = await in_thread(self.context_manager.load_result, pointer=pointer)
+            is_failure = isinstance(output, dict) and output.get("success") is False  # a `ToolResult`
         except StoreError:
+            is_failure = True
+        if is_failure:  # worth another try
+            run.makes_again()
             return None
-        if isinstance(output, dict) and output.get("success") is False:  # a `ToolResult`: the call is worth another try
-            return None
-        facts = {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True}
         if turn is not None and not await turn.keeps(call.tool, output):
-            return facts | {"output": await turn.preview(pointer, output)}
-        return facts | {"output": output}
+            output = await turn.preview(pointer, output)
+        return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}
 
     async def _as_stored(self, failed: ToolResult) -> ToolResult:
         """A returned failure without the secrets that its stored copy lacks."""
         text = self._redactor.text(failed.error or "") or None
         shown = failed.model_copy(update={"error": text})
-        if not isinstance(self.context_manager, ToolContextManager):
+        if self._session is None:
             return shown
         try:
-            stored = await self.context_manager.as_stored(failed)
+            stored = await self._session.as_stored(failed)
         except UnserialisableError:  # it will not be stored either
             return shown
         return shown.model_copy(update=stored) if isinstance(stored, dict) else shown
@@ -572,8 +580,7 @@ def _call_of(entry: object) -> ToolCall:
     try:
         return ToolCall.model_validate(entry)
     except ValidationError as exc:
-        kind = type(entry).__name__
-        raise TypeError(f"pass ToolCall(tool=..., args={{...}}) or a mapping of these, not this {kind}") from exc
+        raise TypeError(f"pass ToolCall(tool=..., args={{...}}) or such a mapping, not {type(entry).__name__}") from exc
 
 
 def _selection_of(chosen: Sequence[ToolCall | Mapping[str, Any]]) -> ToolSelection:

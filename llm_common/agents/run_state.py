@@ -45,13 +45,14 @@ class RunLimits:
     A limit ends the tasks; what they found is still answered from, within `Answering.budget`.
 
     Attributes:
-        max_calls: Most tool calls.
+        max_calls: Most tool calls; one whose output a resumed run finds stored is none.
         max_tokens: Tokens of the model calls that choose, prompts and replies, as the endpoint reports them. The call
             that reaches the limit is the last one, and so is an answered one whose tokens are not reported.
         max_cost_usd: Dollars of these calls, likewise. A call of unknown price ends the run.
         timeout_s: Seconds from the start, at which running tools are cancelled.
 
     Raises:
+        TypeError: A limit is no number, or one of calls or tokens no int.
         ValueError: A limit is not above zero.
     """
 
@@ -62,8 +63,14 @@ class RunLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not value > 0:
+            value: object = getattr(self, field.name)
+            if value is None:
+                continue
+            kind = int if field.name in {"max_calls", "max_tokens"} else int | float
+            if not isinstance(value, kind) or isinstance(value, bool):
+                wanted = "a whole number" if kind is int else "a number"
+                raise TypeError(f"{field.name} is a {type(value).__name__}; pass {wanted}, or None for no limit")
+            if not value > 0:
                 raise ValueError(f"{field.name} is {value}; pass a number above 0, or None for no limit")
 
 
@@ -198,6 +205,10 @@ class RunState:
         """Seconds until the run has to end, at least 0; None without such a limit."""
         return None if self.ends_at is None else max(self.ends_at - asyncio.get_running_loop().time(), 0.0)
 
+    def time_over(self) -> str:
+        """What is said where the run's time ends it, as a sentence."""
+        return f"the {self._limits.timeout_s} seconds that timeout_s allows are over"
+
     def spend(self, selection: ToolSelection) -> None:
         """Counts what a choice cost."""
         is_counted = all(each.error or (each.usage and each.usage.total_tokens) for each in selection.attempts)
@@ -218,16 +229,20 @@ class RunState:
             return "a model call has no known price, so max_cost_usd cannot hold"
         if limits.max_cost_usd is not None and (self._cost_usd or 0) >= limits.max_cost_usd:
             return f"choosing cost {self._cost_usd:.4f} dollars, and max_cost_usd allows {limits.max_cost_usd}"
-        if self.seconds_left() == 0:
-            return f"the {limits.timeout_s} seconds that timeout_s allows are over"
-        return ""
+        return self.time_over() if self.seconds_left() == 0 else ""
 
-    def admit(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-        """The first calls, as many as `max_calls` leaves; they count as made."""
-        most = len(calls) if self._limits.max_calls is None else self._limits.max_calls - self._calls
-        admitted = calls[:most]
-        self._calls += len(admitted)
-        return admitted
+    def admit(self, task_id: int, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+        """The first calls, as many as `max_calls` leaves; they count as made unless their output is stored."""
+        for place, call in enumerate(calls):
+            if self.stored(task_id, call) is None:
+                if self._limits.max_calls is not None and self._calls >= self._limits.max_calls:
+                    return calls[:place]
+                self._calls += 1
+        return calls
+
+    def makes_again(self) -> None:
+        """Counts a call whose stored output is of no use."""
+        self._calls += 1
 
     def begin_task(self, task_id: int) -> TaskRecord:
         """The record of the task that runs now."""

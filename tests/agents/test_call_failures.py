@@ -376,9 +376,10 @@ def test_a_registry_or_manager_of_another_kind_is_refused_u_b17(tmp_path: Path) 
     wrong: Any = [price]
     with pytest.raises(TypeError, match="which list lacks; pass a ToolRegistry"):
         AgenticExecutor(ScriptedClient([]), wrong, ToolContextManager(tmp_path))
-    store: Any = FileContextPointerStore(tmp_path)
-    with pytest.raises(TypeError, match=r"pass ToolContextManager\(pointer_store=...\) over it"):
-        AgenticExecutor(ScriptedClient([]), ToolRegistry([price]), store)
+    managers: list[Any] = [FileContextPointerStore(tmp_path), str(tmp_path)]
+    for manager in managers:
+        with pytest.raises(TypeError, match=r"pass ToolContextManager\(folder\) or \(pointer_store=...\)"):
+            AgenticExecutor(ScriptedClient([]), ToolRegistry([price]), manager)
 
 
 @pytest.mark.parametrize("with_query", [True, False], ids=["query", "task-alone"])

@@ -18,6 +18,7 @@ from llm_common.agents import (
     StreamEvent,
     ToolContextManager,
     ToolRegistry,
+    ToolResult,
 )
 from llm_common.core import LLMResponse, LLMUsage
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
@@ -251,6 +252,82 @@ async def test_calls_over_the_limit_are_not_made(tmp_path: Path) -> None:
     assert "max_calls" in told["error"]
 
 
+async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_path: Path) -> None:
+    made: list[str] = []
+    skus = ["S-1", "S-2", "S-3", "S-4", "S-5"]
+    replies = [calls(("price", {"sku": sku})) for sku in skus]
+    for resume, successes in ((False, [True, True, False]), (True, [True] * 4 + [False]), (True, [True] * 5)):
+        executor, _ = executor_of(
+            tmp_path, *replies, tools=registry(made.append), limits=RunLimits(max_calls=2), max_rounds=1
+        )
+        results = await executor.execute_plan(skus, "q1", resume=resume)
+        assert [result.success for result in results] == successes
+    assert len(made) == 5
+
+
+async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    async def ask(name: str) -> ToolResult:
+        """Returns a failure."""
+        made.append(name)
+        return ToolResult(success=name != "a", error="it is busy")
+
+    replies = [calls(("ask", {"name": "a"}), ("ask", {"name": "b"})), calls(("ask", {"name": "c"}))]
+    for resume in (False, True):
+        executor, _ = executor_of(tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=2))
+        await executor.execute_plan(["one", "two"], "q1", resume=resume)
+    assert made == ["a", "b", "a", "c"]
+
+
+async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def act(number: int) -> int:
+        """Acts."""
+        made.append(number)
+        return number
+
+    executor, _ = executor_of(
+        tmp_path,
+        calls(("act", {"number": 1}), ("act", {"number": 2})),
+        tools=ToolRegistry([act]),
+        limits=RunLimits(timeout_s=0.1),
+        max_parallel=1,
+    )
+    told = []
+    async with aclosing(executor.run_stream(["Act"], "q1")) as stream:
+        async for event in stream:
+            if event.type == "tool_result":
+                await asyncio.sleep(0.1)  # a slow reader of the events
+            elif event.type == "error":
+                told.append(event.data["error"])
+    assert made == [1]
+    assert told == ["tool 'act' was not called: the 0.1 seconds that timeout_s allows are over"]
+
+
+async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    async def slow() -> None:
+        """Takes long."""
+        await asyncio.sleep(0.15)
+        made.append("slow")
+
+    executor, _ = executor_of(
+        tmp_path,
+        calls(("slow", {})),
+        tools=ToolRegistry([slow]),
+        limits=RunLimits(timeout_s=0.1, max_calls=1),
+    )
+    async with aclosing(executor.run_stream(["Wait"], "q1")) as stream:
+        async for event in stream:
+            if event.type == "error":
+                assert event.data["error"] == "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over"
+                await asyncio.sleep(0.1)
+    assert made == []
+
+
 async def test_a_run_out_of_time_ends_its_tools_and_says_so(tmp_path: Path) -> None:
     ended = asyncio.Event()
 
@@ -275,6 +352,9 @@ async def test_a_choice_that_takes_too_long_ends_with_the_run(tmp_path: Path) ->
             await asyncio.sleep(60)
 
     executor = AgenticExecutor(Slow(), registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=0.1))
+    [told] = [event.data for event in await events_of(executor, ["one", "two"]) if event.type == "error"]
+    assert told["limit"]
+    assert "timeout_s" in told["error"]
     [result] = await executor.execute_plan(["one", "two"], "q1")
     assert not result.success
     assert "timeout_s" in (result.error or "")
@@ -284,3 +364,6 @@ def test_a_limit_of_nothing_is_refused() -> None:
     for name in ("max_calls", "max_tokens", "max_cost_usd", "timeout_s"):
         with pytest.raises(ValueError, match=f"{name} is 0; pass a number above 0"):
             RunLimits(**{name: 0})
+    for wrong in (2.5, "2", True):
+        with pytest.raises(TypeError, match="pass a whole number, or None for no limit"):
+            RunLimits(max_calls=wrong)  # type: ignore[arg-type]

@@ -101,12 +101,16 @@ async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
     assert executor.context_manager.size == 1
 
 
-async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_read(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=0), read_back="look_up")
+@pytest.mark.parametrize(("read_back", "name"), [("look_up", "look_up"), (True, "read_context")])
+async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_read(
+    tmp_path: Path, read_back: bool | str, name: str
+) -> None:
+    policy = OffloadPolicy(threshold_tokens=0, reader_name="elsewhere")
+    executor = executor_of(tmp_path, offload=policy, read_back=read_back)
     [stored] = await run(executor, call("report", lines=5_000))
     note = stored["output"].preview.splitlines()[1]
-    assert f"have not read the rest: read it with look_up and the id {stored['pointer_id']}" in note
-    [read] = await run(executor, call("look_up", pointer_id=stored["pointer_id"], select={"path": "/5000"}))
+    assert f"have not read the rest: read it with {name} and the id {stored['pointer_id']}" in note
+    [read] = await run(executor, call(name, pointer_id=stored["pointer_id"], select={"path": "/5000"}))
     assert read["output"].text == CANARY
 
 
