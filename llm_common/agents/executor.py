@@ -79,7 +79,7 @@ class AgenticExecutor:
     or all of them failed. If only some failed, the task succeeds and its `error` lists them, with the calls that were
     refused. The error of a tool is its class and its text, in one line, without secrets and without the texts of the
     call's arguments; it is also logged. Cancelling a run, or closing its stream, cancels the running tools and waits
-    for them. One executor may serve several runs at once.
+    for them; a save that has begun goes on. One executor may serve several runs at once.
 
     Args:
         client: Asked by the default selector; may be None when `selector` is given.

@@ -318,7 +318,7 @@ class ToolContextManager:
         return loaded
 
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
-        """Every stored output of a query as text; see `format_selected_contexts`."""
+        """Every stored output of a query as text; see `format_selected_contexts`. Raises as `list_pointers`."""
         return format_selected_contexts(pointers=self.list_pointers(query_id), store=self, max_chars=max_chars)
 
     @overload
