@@ -529,7 +529,7 @@ class AgenticExecutor:
     async def _resumed(
         self, call: ToolCall, task_id: int, turn: OffloadTurn | None, run: RunState
     ) -> dict[str, Any] | None:
-        """What a call gave before the run was resumed; None if it has to be made."""
+        """What a call gave before the run was resumed, or why it is not made again; None if it has to be made."""
         pointer = run.stored(task_id, call)
         if pointer is None:
             return None
@@ -539,8 +539,7 @@ class AgenticExecutor:
         except StoreError:
             is_failure = True
         if is_failure:  # worth another try
-            run.makes_again()
-            return None
+            return run.make_again(call)
         if turn is not None and not await turn.keeps(call.tool, output):
             output = await turn.preview(pointer, output)
         return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}

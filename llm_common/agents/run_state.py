@@ -220,7 +220,7 @@ class RunState:
     def limit_reached(self) -> str:
         """The limit that ends the run here, as a sentence; "" if there is none."""
         limits = self._limits
-        if limits.max_calls is not None and self._calls >= limits.max_calls:
+        if self._has_made_all():
             return f"the run has made the {limits.max_calls} tool calls that max_calls allows"
         if limits.max_tokens is not None and (self._tokens is None or self._tokens >= limits.max_tokens):
             took = "a number of tokens that is not reported" if self._tokens is None else f"{self._tokens:,} tokens"
@@ -235,14 +235,20 @@ class RunState:
         """The first calls, as many as `max_calls` leaves; they count as made unless their output is stored."""
         for place, call in enumerate(calls):
             if self.stored(task_id, call) is None:
-                if self._limits.max_calls is not None and self._calls >= self._limits.max_calls:
+                if self._has_made_all():
                     return calls[:place]
                 self._calls += 1
         return calls
 
-    def makes_again(self) -> None:
-        """Counts a call whose stored output is of no use."""
+    def make_again(self, call: ToolCall) -> dict[str, Any] | None:
+        """Counts a call whose stored output is of no use; the facts of its failure if `max_calls` is reached."""
+        if self._has_made_all():
+            return {"error": f"tool {call.tool!r} was not called again: {self.limit_reached()}", "limit": True}
         self._calls += 1
+        return None
+
+    def _has_made_all(self) -> bool:
+        return self._limits.max_calls is not None and self._calls >= self._limits.max_calls
 
     def begin_task(self, task_id: int) -> TaskRecord:
         """The record of the task that runs now."""

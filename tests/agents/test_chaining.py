@@ -278,6 +278,11 @@ async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -
         executor, _ = executor_of(tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=2))
         await executor.execute_plan(["one", "two"], "q1", resume=resume)
     assert made == ["a", "b", "a", "c"]
+    replies[0] = calls(("ask", {"name": "a"}), ("ask", {"name": "d"}))
+    executor, _ = executor_of(tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=1))
+    results = await executor.execute_plan(["one"], "q1", resume=True)
+    assert made[4:] == ["d"]
+    assert "tool 'ask' was not called again: the run has made the 1 tool calls" in (results[0].error or "")
 
 
 async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
