@@ -65,6 +65,7 @@ from llm_common.folders import pack_folder
 from llm_common.history import fold
 from llm_common.memory import Event, MemoryFilters, PostgresMemory, SqliteMemory
 from llm_common.testing import ScriptedClient
+from llm_common.tools import read_definitions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POINTER = ContextPointer(
@@ -579,6 +580,24 @@ MISTAKES = [
         lambda at: ToolContextManager(at, pointer_store="store"),
         TypeError,
         "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)",
+    ),
+    Mistake(
+        "a request that is no text",
+        lambda at: ToolIndex(registry()).rank(None),
+        TypeError,
+        "a request is of type NoneType; pass texts",
+    ),
+    Mistake(
+        "one text as steps of a plan",
+        lambda at: ToolIndex(registry()).rank("x", sub_queries="first this"),
+        TypeError,
+        "sub_queries is a str; pass a list of texts",
+    ),
+    Mistake(
+        "the text of a file as its tools",
+        lambda at: read_definitions("[]"),
+        ConfigError,
+        'there is no list of tools; pass a list of definitions, or an object with one under "tools", as json.loads makes it of a text',
     ),
     Mistake(
         "a folder and a store of a session",

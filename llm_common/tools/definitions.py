@@ -65,7 +65,7 @@ class DefinitionProblem(BaseModel):
 
 
 def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
-    """The tools of a JSON document, in its order.
+    """The tools of a JSON document that was read, in its order.
 
     Takes a list of definitions, an object with such a list under `tools`, and the answer of an MCP server to
     `tools/list`. A definition has the shape of MCP (`inputSchema`), of the chat completions API
@@ -77,9 +77,10 @@ def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
     if isinstance(document, Mapping):
         inner = document.get("result", document)
         document = inner.get("tools") if isinstance(inner, Mapping) else None
-    if not isinstance(document, Sequence) or isinstance(document, str):
+    if not isinstance(document, Sequence) or isinstance(document, str | bytes):
+        hint = ", as json.loads makes it of a text" if isinstance(document, str | bytes) else ""
         raise ConfigError(
-            'there is no list of tools; pass a JSON list of definitions, or an object with one under "tools"',
+            f'there is no list of tools; pass a list of definitions, or an object with one under "tools"{hint}',
             variable="tools",
         )
     return tuple(_definition(entry, number) for number, entry in enumerate(document, start=1))

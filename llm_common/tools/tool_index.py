@@ -166,7 +166,11 @@ class ToolIndex:
 
         Returns:
             At most `k` rows; fewer when fewer tools share anything with the request.
+
+        Raises:
+            TypeError: `query` or a sub-query is no text, or `sub_queries` is one.
         """
+        _check_texts(query, sub_queries)
         texts = [*dict.fromkeys(sub_queries or (query,))]
         with self._lock:
             if len(texts) == 1:
@@ -246,6 +250,14 @@ class ToolIndex:
         if cosine is not None:
             said.append(f"meaning {cosine:.2f}")
         return "; ".join(said) or "letters"
+
+
+def _check_texts(query: object, sub_queries: object) -> None:
+    if isinstance(sub_queries, str) or not isinstance(sub_queries, Sequence):
+        raise TypeError(f"sub_queries is a {type(sub_queries).__name__}; pass a list of texts")
+    for text in (query, *sub_queries):
+        if not isinstance(text, str):
+            raise TypeError(f"a request is of type {type(text).__name__}; pass texts")
 
 
 def _best(values: Mapping[int, float], limit: int) -> list[int]:
