@@ -62,7 +62,7 @@ from llm_common.errors import (
     UnserialisableError,
 )
 from llm_common.folders import pack_folder
-from llm_common.history import fold
+from llm_common.history import fold, search_history
 from llm_common.memory import Event, MemoryFilters, PostgresMemory, SqliteMemory
 from llm_common.testing import ScriptedClient
 from llm_common.tools import read_definitions
@@ -580,6 +580,24 @@ MISTAKES = [
         lambda at: ToolContextManager(at, pointer_store="store"),
         TypeError,
         "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)",
+    ),
+    Mistake(
+        "a question of a folder that is no text",
+        lambda at: pack_folder(None, [at]),
+        ConfigError,
+        "the question is of type NoneType; give what the packed text is for",
+    ),
+    Mistake(
+        "an intent of no text",
+        lambda at: classify_intent(None),
+        TypeError,
+        "the request is of type NoneType; pass what the user wrote as a text",
+    ),
+    Mistake(
+        "a search of a history for no text",
+        lambda at: search_history(None, store=FileContextPointerStore(at), session_id="s"),
+        TypeError,
+        "query is of type NoneType; pass the words to find as a text",
     ),
     Mistake(
         "a request that is no text",

@@ -280,7 +280,12 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
     Args:
         text: What the user wrote.
         current_project: Name of the current project, whose memories are preferred.
+
+    Raises:
+        TypeError: `text` is no text.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"the request is of type {type(text).__name__}; pass what the user wrote as a text")
     return intent_of(text, _classified(text), current_project=current_project)
 
 

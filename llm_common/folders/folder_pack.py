@@ -159,8 +159,8 @@ def pack_folder(
         progress: Called in the calling thread, as `ProgressCallback` says.
 
     Raises:
-        ConfigError: Before any search: an empty query, a missing path, a path that is neither a folder nor a text file
-            of at most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, no home folder.
+        ConfigError: Before any search: an empty query or none, a path that is neither a folder nor a text file of at
+            most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, no home folder.
     """
     _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
@@ -186,10 +186,12 @@ def pack_folder(
 
 
 def _check(
-    query: str, budget_tokens: int, exclude: Sequence[str | Path], *, max_files: int | None, min_score: float
+    query: object, budget_tokens: int, exclude: Sequence[str | Path], *, max_files: int | None, min_score: float
 ) -> None:
-    if not query.strip():
-        raise ConfigError("the question is empty; give what the packed text is for", variable="query", value=query)
+    if not isinstance(query, str) or not query.strip():
+        what = "empty" if isinstance(query, str) else f"of type {type(query).__name__}"
+        reason = f"the question is {what}; give what the packed text is for"
+        raise ConfigError(reason, variable="query", value=repr(query))
     # True and 8e3 pass for numbers of tokens, but stand for a mistake.
     if type(budget_tokens) is not int or budget_tokens < MIN_BUDGET_TOKENS:
         raise ConfigError(

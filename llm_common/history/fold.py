@@ -160,9 +160,11 @@ async def search_history(
     Raises:
         InvalidIdError: `session_id` is not allowed.
         StoreError: The store cannot be read.
-        TypeError: `store` is no `ContextPointerStore`.
+        TypeError: `query` is no text, or `store` no `ContextPointerStore`.
     """
     _check_given(store, session_id)
+    if not isinstance(query, str):
+        raise TypeError(f"query is of type {type(query).__name__}; pass the words to find as a text")
     return await in_thread(_search, query, store, session_id, min(max(k, 0), _MAX_FOUND))
 
 
