@@ -72,12 +72,12 @@ test-services: .venv/.installed .services-venv/.installed ## run the tests that 
 	@touch $@
 
 test-adapters: .adapters-venv/.installed ## run the adapters around the real clients of other makers
-	@.adapters-venv/bin/python -m pytest -q -m adapters -W ignore::ResourceWarning -o faulthandler_timeout=600 tests/adapters
+	@.adapters-venv/bin/python -m pytest -q -m adapters -W ignore::ResourceWarning -o faulthandler_timeout=600 tests/clients
 
-.adapters-venv/.installed: pyproject.toml constraints.txt tests/adapters/requirements.txt
+.adapters-venv/.installed: pyproject.toml constraints.txt tests/clients/requirements.txt
 	@test -x .adapters-venv/bin/python || $(PYTHON) -m venv .adapters-venv
 	@.adapters-venv/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/adapters/requirements.txt
+	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/clients/requirements.txt
 	@touch $@
 
 INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py 2>/dev/null) tests/integrations/test_$$name.py
@@ -93,12 +93,12 @@ test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and 
 	@touch $@
 
 test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway before servers of others, each in an environment of its own
-	@$(BIN)/python -m pytest -q -n auto -m mcp -o faulthandler_timeout=600 tests/mcp
+	@$(BIN)/python -m pytest -q -n auto -m mcp -o faulthandler_timeout=600 tests/apps/gateway
 
-.mcp-servers/.installed: tests/mcp/servers.txt
+.mcp-servers/.installed: tests/apps/gateway/servers.txt
 	@mkdir -p .mcp-servers/node
 	@while read -r name packages; do test -x .mcp-servers/$$name/bin/python || $(PYTHON) -m venv .mcp-servers/$$name; \
-		.mcp-servers/$$name/bin/python -m pip install --quiet $$packages || exit 1; done < tests/mcp/servers.txt
+		.mcp-servers/$$name/bin/python -m pip install --quiet $$packages || exit 1; done < tests/apps/gateway/servers.txt
 	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .mcp-servers/node \
 		@modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31; fi
 	@touch $@

@@ -75,7 +75,7 @@ async def through_gateway(path: str = "", *options: str) -> AsyncIterator[Client
         config = Path(folder, "mcp.json")
         entry = {"command": sys.executable, "args": command(path), "env": {"PYTHONPATH": _root()}}
         config.write_text(json.dumps({"mcpServers": {"bench": entry}}), encoding="utf-8")  # noqa: ASYNC240
-        start = ["-c", "from llm_common.cli import main; main()", "gateway", "-c", str(config), "--folder", folder]
+        start = ["-c", "from llm_common.apps.cli import main; main()", "gateway", "-c", str(config), "--folder", folder]
         async with Client(_process([*start, *options]), raise_exceptions=True) as host:
             yield host
 

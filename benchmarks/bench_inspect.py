@@ -89,7 +89,7 @@ def ask(client: httpx.Client, address: str) -> tuple[float, str]:
 
 def measure(store: Path, pages: dict[str, str], label: str) -> bool:
     """Prints the figures of one store; whether they are within the limits."""
-    command = [sys.executable, "-c", "from llm_common.cli import main; main()", "inspect", "--store", str(store)]
+    command = [sys.executable, "-c", "from llm_common.apps.cli import main; main()", "inspect", "--store", str(store)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None

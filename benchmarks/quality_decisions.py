@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.quality_context import PICKED, as_outputs, read as read_rows
 from benchmarks.quality_tools import tools_of
-from llm_common.core.decisions import DecisionConfig, HttpDecisionClient
 from llm_common.core.tokens import ExactCounter
+from llm_common.decisions import DecisionConfig, HttpDecisionClient
 from llm_common.errors import ConfigError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
@@ -42,7 +42,7 @@ from llm_common.tools import ToolIndex
 
 CHOSEN = 5
 SURE = 0.9
-USD_PER_MILLION = 0.042  # Jev at TypeSafe, as in `core/decisions/http_client.py`
+USD_PER_MILLION = 0.042  # Jev at TypeSafe, as in `decisions/http_client.py`
 TOOL_SET = "metatool_multi"
 _LINE = re.compile(r"^((?:output|tool) \d+): (.*)$", re.MULTILINE)
 

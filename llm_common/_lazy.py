@@ -64,7 +64,8 @@ _PUBLIC = tuple(
     for name in (
         "agents",
         "core",
-        "core.decisions",
+        "decisions",
+        "clients",
         "context",
         "memory",
         "history",

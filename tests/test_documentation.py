@@ -27,7 +27,7 @@ NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:
 
 # Pages whose programs have tests of their own, most of which need other makers' packages or servers.
 RUN_ELSEWHERE = {
-    "gateway.md": "tests/mcp/test_gateway_docs.py",
+    "gateway.md": "tests/apps/gateway/test_gateway_docs.py",
     "telemetry.md": "tests/test_telemetry.py",
     "trace.md": "tests/trace/test_docs.py",
 } | {page: f"tests/integrations/test_{Path(page).stem}.py" for page in PAGES if page.startswith("integrations/")}

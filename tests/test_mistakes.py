@@ -42,7 +42,7 @@ from llm_common.agents import (
 )
 from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
 from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
-from llm_common.core.decisions import HttpDecisionClient
+from llm_common.decisions import HttpDecisionClient
 from llm_common.errors import (
     ConfigError,
     CostLimitError,
@@ -336,7 +336,7 @@ MISTAKES = [
         "a client of another dialect",
         lambda at: ToolSelector(AsyncOpenAI()),
         TypeError,
-        'AsyncOpenAI is no client: it has no chat_completion that can be called; wrap it: llm_common.core.OpenAISDKClient(client, model="...")',
+        'AsyncOpenAI is no client: it has no chat_completion that can be called; wrap it: llm_common.clients.OpenAISDKClient(client, model="...")',
     ),
     Mistake(
         "a client that is none",
@@ -663,7 +663,7 @@ MISTAKES = [
         "a decision client from the wrong module",
         lambda at: importlib.import_module("llm_common.agents").HttpDecisionClient,
         ImportError,
-        "cannot import name 'HttpDecisionClient' from 'llm_common.agents': it is in llm_common.core.decisions; write from llm_common.core.decisions import HttpDecisionClient",
+        "cannot import name 'HttpDecisionClient' from 'llm_common.agents': it is in llm_common.decisions; write from llm_common.decisions import HttpDecisionClient",
     ),
     Mistake(
         "an address where a decision client's configuration belongs",

@@ -10,9 +10,9 @@ from typing import Any
 import typer
 from typer.cli import get_docs_for_click
 
-from llm_common.cli.app import app
-from llm_common.cli.documents import documents, documents_schema
-from llm_common.cli.terminal import ExitCode
+from llm_common.apps.cli.app import app
+from llm_common.apps.cli.documents import documents, documents_schema
+from llm_common.apps.cli.terminal import ExitCode
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE, SCHEMA = DOCS / "cli.md", DOCS / "cli.schema.json"

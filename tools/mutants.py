@@ -116,7 +116,7 @@ def run_tests(tests: tuple[str, ...], place: Path) -> int:
     # Without bytecode: two mutants of one size within a second would share it.
     environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
-    if any(test.startswith("tests/mcp/") for test in tests):
+    if any(test.startswith("tests/apps/gateway/") for test in tests):
         command += ["-m", ""]  # with the marked ones
     with subprocess.Popen(
         command,

@@ -10,8 +10,8 @@ from llm_common.context.packing import REFUSED
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
 from llm_common.core.decision import CallOptions, Verdict, decide
-from llm_common.core.questions import DecisionClient
 from llm_common.core.structured import usage_of
+from llm_common.decisions.questions import DecisionClient
 from llm_common.errors import NoThreadError
 from llm_common.selection.results import DEFAULT_CANDIDATES
 from llm_common.selection.weighing import Questions, Weight, weighing_questions

@@ -19,8 +19,7 @@ from cachetools import LRUCache
 from llm_common.context.mentions import is_code, is_test
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
-from llm_common.core.client import is_decision_client
-from llm_common.core.questions import DecisionClient
+from llm_common.decisions.questions import DecisionClient, is_decision_client
 from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
 from llm_common.selection.relevance_ranking import rank_pointers
 

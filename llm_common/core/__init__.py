@@ -8,12 +8,6 @@ from typing import TYPE_CHECKING
 from llm_common._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.core.adapters import (
-        LangChainClient as LangChainClient,
-        LiteLLMClient as LiteLLMClient,
-        OpenAISDKClient as OpenAISDKClient,
-        PydanticAIClient as PydanticAIClient,
-    )
     from llm_common.core.client import LLMClient as LLMClient
     from llm_common.core.decision import SelectionCache as SelectionCache
     from llm_common.core.extraction import extract_json as extract_json

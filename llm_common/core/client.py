@@ -3,12 +3,9 @@
 import inspect
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeGuard
+from typing import Any, Final, Self
 
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
-
-if TYPE_CHECKING:
-    from llm_common.core.questions import DecisionClient
 
 
 class LLMClient(ABC):
@@ -96,41 +93,21 @@ def check_client(client: object) -> None:
     raise TypeError(f"{name} is no client: it has no chat_completion that can be called; {_way_out(client)}")
 
 
-def is_decision_client(client: object) -> "TypeGuard[DecisionClient]":
-    """Whether the object is a `DecisionClient`; False for a chat client, also for one that has a `decide` as well.
-
-    Raises:
-        TypeError: It is neither: it has no `chat_completion`, and no `decide` that takes questions. The text names the
-            adapter for a client of another package.
-    """
-    ask = None if callable(getattr(client, "chat_completion", None)) else getattr(client, "decide", None)
-    if not callable(ask) or isinstance(client, type):
-        check_client(client)
-        return False
-    try:
-        taken = inspect.signature(ask).parameters.values()
-    except (ValueError, TypeError):  # some callables tell no signature: the call itself will show what it takes
-        return True
-    if not any(each.name == "questions" or each.kind is each.VAR_KEYWORD for each in taken):
-        check_client(client)
-    return True
-
-
 def _way_out(client: object) -> str:
     if isinstance(client, type):
         return f"pass an instance of {client.__name__}"
     for kind in type(client).__mro__:
         if kind.__name__ in _DECISION_MODELS:
-            return f"wrap it: llm_common.core.decisions.{_DECISION_MODELS[kind.__name__]}, where decisions are taken"
+            return f"wrap it: llm_common.decisions.{_DECISION_MODELS[kind.__name__]}, where decisions are taken"
     if isinstance(client, LLMConfig):
         return "pass OpenAICompatibleClient(config)"
     if inspect.isfunction(client) and client.__name__ == "acompletion":
-        return 'wrap it: llm_common.core.LiteLLMClient(acompletion, model="...")'
+        return 'wrap it: llm_common.clients.LiteLLMClient(acompletion, model="...")'
     for path, adapter in _DIALECTS:
         found: object = client
         for name in path.split("."):
             found = getattr(found, name, None)
         if callable(found):
             blocking = adapter.startswith("OpenAISDK") and not inspect.iscoroutinefunction(inspect.unwrap(found))
-            return f"{'take the async client and ' if blocking else ''}wrap it: llm_common.core.{adapter}"
+            return f"{'take the async client and ' if blocking else ''}wrap it: llm_common.clients.{adapter}"
     return "pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()"

@@ -19,7 +19,6 @@ from llm_common._env import (
 )
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
-from llm_common.core.client import is_decision_client
 from llm_common.core.decision import (
     CallOptions,
     Decision,
@@ -32,6 +31,7 @@ from llm_common.core.decision import (
 )
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
+from llm_common.decisions.questions import is_decision_client
 from llm_common.errors import ModelNotFoundError, NoThreadError
 from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
@@ -50,7 +50,7 @@ from llm_common.selection.results import (
 from llm_common.text.display import excerpt_text, fence_nonce, fenced, in_fence, one_line, printable, to_json
 
 if TYPE_CHECKING:
-    from llm_common.core.questions import DecisionClient
+    from llm_common.decisions.questions import DecisionClient
     from llm_common.selection.weighing import Questions, Weight
 
 _SYSTEM: Final = """\

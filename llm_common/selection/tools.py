@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
-from llm_common.core.client import check_client, is_decision_client
+from llm_common.core.client import check_client
 from llm_common.core.decision import (
     CallOptions,
     Decision,
@@ -21,6 +21,7 @@ from llm_common.core.decision import (
     decide,
 )
 from llm_common.core.structured import SupportsChat
+from llm_common.decisions.questions import is_decision_client
 from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
 from llm_common.selection.catalogue import (
@@ -48,7 +49,7 @@ from llm_common.selection.tool_calls import CheckedCalls, DroppedCall, check_cal
 from llm_common.text.canonical import stable_json
 
 if TYPE_CHECKING:
-    from llm_common.core.questions import DecisionClient
+    from llm_common.decisions.questions import DecisionClient
     from llm_common.selection.weighing import Questions, Weight
 
 _CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})

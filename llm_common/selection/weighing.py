@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from llm_common.core.decision import ChoiceT, Inquiry, ModelCall, Verdict
 from llm_common.core.external_errors import external_errors
-from llm_common.core.questions import (
+from llm_common.core.structured import recorded
+from llm_common.decisions.questions import (
     REFUSED,
     Choice,
     DecisionClient,
@@ -23,7 +24,6 @@ from llm_common.core.questions import (
     State,
     decisions_of,
 )
-from llm_common.core.structured import recorded
 from llm_common.errors import MalformedReplyError
 from llm_common.text.display import in_fence
 

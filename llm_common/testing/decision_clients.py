@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from llm_common.core.questions import Decisions, Question, State, check_arguments, decisions_of
+from llm_common.decisions.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.testing.clients import UnexpectedCallError
 
 FixedAnswers = Mapping[str, object] | Decisions | BaseException

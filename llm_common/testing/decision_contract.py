@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.questions import Choice, DecisionClient, Decisions, Predicate, Question, Score
+from llm_common.decisions.questions import Choice, DecisionClient, Decisions, Predicate, Question, Score
 from llm_common.errors import LLMError
 
 LATE, PAID = Predicate("The parcel is late."), Predicate("The parcel is paid.")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from llm_common.context import ContextBundle, ContextSelector, DataPoolSnapshot, MeasuredStrategy
-from llm_common.core.decisions import REFUSED, DecisionClient
+from llm_common.decisions import REFUSED, DecisionClient
 from llm_common.errors import LLMConnectionError
 from llm_common.testing import ScriptedClient, ScriptedDecisionClient
 from tests.context.samples import NOON, PROJECT, file, memory, output, request_of, turn
-from tests.core.decisions.decision_server import WireName, served
+from tests.decisions.decision_server import WireName, served
 from tests.selection.weighing_doubles import labels_of, scripted, serving
 
 POOL = DataPoolSnapshot(

@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from llm_common.core import LLMConfig
-from llm_common.core.client import check_client, is_decision_client
+from llm_common.core.client import check_client
+from llm_common.decisions.questions import is_decision_client
 from llm_common.testing import ScriptedClient
 
 
@@ -42,7 +43,7 @@ class Static:
 
 
 WRONG: dict[str, tuple[object, str]] = {
-    "AsyncOpenAI": (at("chat.completions.create"), 'wrap it: llm_common.core.OpenAISDKClient(client, model="...")'),
+    "AsyncOpenAI": (at("chat.completions.create"), 'wrap it: llm_common.clients.OpenAISDKClient(client, model="...")'),
     "OpenAI": (at("chat.completions.create", blocking), "take the async client and wrap it: .*OpenAISDKClient"),
     "Anthropic": (at("messages.create"), "LiteLLMClient.*anthropic/"),
     "LangChain": (at("ainvoke"), r"LangChainClient\(client\)"),

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.cli.app import app
+from llm_common.apps.cli.app import app
 from llm_common.folders import pack_folder
 from llm_common.trace import RecordedRun, Trace, read_trace, replay
 from llm_common.trace.account import unseen, verdicts

@@ -6,7 +6,7 @@ import pytest
 
 from llm_common.agents import ContextPointer, ContextRelevanceSelector
 from llm_common.core import OpenAICompatibleClient
-from llm_common.core.decisions import Choice, LogprobDecisions, Predicate, Question, Score
+from llm_common.decisions import Choice, LogprobDecisions, Predicate, Question, Score
 
 pytestmark = pytest.mark.llm
 

@@ -19,15 +19,15 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.cli.demo.five_questions import BUDGET, Agent, ask_questions
-from llm_common.cli.demo.public_data import QUESTIONS
+from llm_common.apps.cli.demo.five_questions import BUDGET, Agent, ask_questions
+from llm_common.apps.cli.demo.public_data import QUESTIONS
 from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
 from llm_common.core.structured import Attempt, ask
 from llm_common.errors import MalformedReplyError
 from llm_common.selection.lexical_tools import LexicalToolSelector
 from llm_common.trace import read_trace
 from llm_common.trace.lines import ModelCallLine
-from tests.cli.running import check
+from tests.apps.cli.running import check
 
 pytestmark = pytest.mark.llm
 
@@ -120,7 +120,14 @@ def demo(endpoint: str, *arguments: str | Path) -> subprocess.CompletedProcess[s
         "LLM_COMMON_TOOL_SELECTION_MODEL": "smollm2",
         "LLM_COMMON_MAX_TOKENS": "150",
     }
-    program = [sys.executable, "-c", "from llm_common.cli import main; main()", "demo", *map(str, arguments), "--json"]
+    program = [
+        sys.executable,
+        "-c",
+        "from llm_common.apps.cli import main; main()",
+        "demo",
+        *map(str, arguments),
+        "--json",
+    ]
     run = subprocess.run(program, capture_output=True, text=True, check=False, env=settings | timeouts, cwd=ROOT)
     report("demo", run.stdout[-3000:])
     assert run.returncode in {0, 1}, run.stderr

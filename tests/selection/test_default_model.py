@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from llm_common.core import OpenAICompatibleClient, OpenAISDKClient
+from llm_common.clients import OpenAISDKClient
+from llm_common.core import OpenAICompatibleClient
 from llm_common.core.client import LLMClient
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer

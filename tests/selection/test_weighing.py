@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from llm_common.core.decision import SelectionCache
-from llm_common.core.decisions import REFUSED, DecisionClient, Decisions, Predicate
+from llm_common.decisions import REFUSED, DecisionClient, Decisions, Predicate
 from llm_common.errors import LLMConnectionError, LLMTimeoutError
 from llm_common.plans import PlannedTask, SubTask
 from llm_common.pointers.pointer import ContextPointer
@@ -18,8 +18,8 @@ from llm_common.selection.relevance import ContextRelevanceSelector
 from llm_common.selection.results import RelevanceSelection, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient, ScriptedDecisionClient
-from tests.core.decisions.decision_server import WireName, changed, payload, served
 from tests.core.loopback import Script, Wire, raw, response
+from tests.decisions.decision_server import WireName, changed, payload, served
 from tests.selection.weighing_doubles import asked_of, knowing, labels_of, scripted, serving
 
 QUERY = "Weather in Oslo, and the share price of ACME"

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_common.core.decisions import Question, State
-from tests.core.decisions.decision_server import WireName, payload
+from llm_common.decisions import Question, State
 from tests.core.loopback import Script, Wire, response
+from tests.decisions.decision_server import WireName, payload
 
 _LINE = re.compile(r"^((?:output|tool|item) \d+): (.*)$", re.MULTILINE)
 

@@ -9,7 +9,7 @@ from llm_common.errors import StoreError
 from llm_common.memory import Event
 from llm_common.memory.overview import list_events, list_sessions
 from llm_common.memory.postgres import PostgresMemory
-from tests.cli.running import run_json
+from tests.apps.cli.running import run_json
 from tests.services.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.services

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from llm_common.core.decisions import REFUSED, Choice, Decisions, Predicate, Question, State
+from llm_common.decisions import REFUSED, Choice, Decisions, Predicate, Question, State
 from llm_common.errors import LLMConnectionError, MalformedReplyError
 from llm_common.testing import ScriptedDecisionClient, UnexpectedCallError
 

@@ -19,8 +19,8 @@ from llm_common.agents import (
 from llm_common.agents.answering import Answer
 from llm_common.context import ContextSelectionRequest, ContextSelector, classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
-from llm_common.core.questions import Choice, Question
 from llm_common.core.structured import answer_text
+from llm_common.decisions.questions import Choice, Question
 from llm_common.errors import LLMTimeoutError
 from llm_common.history import FoldPolicy, fold
 from llm_common.pointers.pointer import ContextPointer

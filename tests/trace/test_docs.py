@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from llm_common.cli.trace_commands import trace_app
+from llm_common.apps.cli.trace_commands import trace_app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from llm_common import _env
-from llm_common.core.adapters import LiteLLMClient
+from llm_common.clients import LiteLLMClient
 from llm_common.core.decision import CallOptions, Decision, Prompt, Verdict, decide
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import host_of

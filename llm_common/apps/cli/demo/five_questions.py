@@ -1,0 +1,259 @@
+"""`ask_questions`: an agent answers questions over the package's data, with a record of what its model is shown."""
+
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from llm_common.agents.answering import Answer, Answering
+from llm_common.agents.context_pointers import FileContextPointerStore
+from llm_common.agents.executor import AgenticExecutor
+from llm_common.agents.offloading import OffloadPolicy
+from llm_common.agents.session import ToolContextManager
+from llm_common.apps.cli.demo.public_data import Question, public_tools
+from llm_common.core.client import LLMClient
+from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.providers import config_from_env
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
+from llm_common.core.tokens import DefaultCounter
+from llm_common.errors import LLMCommonError, StoreError
+from llm_common.folders import ProgressCallback
+from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens
+from llm_common.selection.lexical_tools import LexicalToolSelector
+from llm_common.selection.results import SelectsTools, ToolSelectionConfig
+from llm_common.selection.tools import ToolSelector
+from llm_common.text.canonical import decode_json
+from llm_common.text.display import to_json
+from llm_common.tools.registry import ToolRegistry
+from llm_common.trace import Trace, read_trace, render_html
+
+BUDGET = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
+_NO_MODEL = "no model"
+_NO_ANSWER = "Nothing answers here: no endpoint is configured."
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOutput:
+    """One stored output, and how much of it the prompt showed; `form` is as in a `ContextBundle`."""
+
+    pointer_id: str
+    tool: str
+    args: dict[str, Any]
+    tokens: int
+    form: str
+    tokens_shown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What became of one question.
+
+    Attributes:
+        question: Its text.
+        outputs: What the tools returned, and what of it the prompt showed.
+        tokens_returned: Tokens of all outputs.
+        tokens_without: Tokens of a prompt with every output whole.
+        tokens_with: Tokens of the largest prompt that was made.
+        evidence: Pieces of the data that the answer rests on.
+        missing: Those that no prompt held.
+        known: What a right answer says.
+        answer: What the model answered; None without a model, and if it failed.
+        unnamed: What of it the answer does not say; None without an answer.
+        problem: What failed; "" if nothing did.
+        page: The page of the run's trace; None if there is none.
+        trace: The trace; None if there is none.
+        seconds: Wall time.
+    """
+
+    question: str
+    outputs: tuple[ShownOutput, ...] = ()
+    tokens_returned: int = 0
+    tokens_without: int = 0
+    tokens_with: int = 0
+    evidence: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    answer: str | None = None
+    unnamed: tuple[str, ...] | None = None
+    problem: str = ""
+    page: str | None = None
+    trace: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether something failed, or evidence did not reach a prompt."""
+        return bool(self.problem or self.missing)
+
+
+class PromptKeeper(LLMClient):
+    """A client that keeps the prompts it is given, without what the model itself said in them.
+
+    Without a model behind it, it answers that there is none.
+
+    Args:
+        client: The model; None for none.
+    """
+
+    def __init__(self, client: LLMClient | None) -> None:
+        self.prompts: list[str] = []
+        self._client = client
+        if client is not None:
+            self.default_model, self.provider, self.host = client.default_model, client.provider, client.host
+
+    async def chat_completion(
+        self,
+        messages: list[LLMMessage],
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> LLMResponse:
+        """The model's answer; see `LLMClient`."""
+        given = (message.content for message in messages if message.role != MessageRole.ASSISTANT)
+        self.prompts.append("\n".join(map(str, given)))
+        if self._client is not None:
+            return await self._client.chat_completion(messages, model, temperature, max_tokens, **options)
+        tokens = count_prompt_tokens(PromptBundle(history=messages, tools_json_schema=options.get("tools")))
+        return LLMResponse(
+            id="none",
+            model=_NO_MODEL,
+            content=_NO_ANSWER,
+            finish_reason="stop",
+            usage=LLMUsage(prompt_tokens=tokens, total_tokens=tokens),
+            cost_usd=0.0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What chooses and answers; `client` is None without an endpoint."""
+
+    selector: SelectsTools
+    client: LLMClient | None
+    label: str
+
+
+@asynccontextmanager
+async def agent_from_env() -> AsyncIterator[Agent]:
+    """An agent that asks the endpoint of the environment; without one, words choose and nothing answers.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    tool_config = ToolSelectionConfig.from_env()
+    endpoint = config_from_env()
+    if endpoint is None:
+        yield Agent(
+            LexicalToolSelector(tool_config), None, "full-text ranking on this machine (no endpoint is configured)"
+        )
+        return
+    async with OpenAICompatibleClient(endpoint) as client:
+        label = f"{endpoint.default_model} at {endpoint.base_url}"
+        yield Agent(ToolSelector(client, tool_config), client, label)
+
+
+async def ask_questions(
+    questions: Sequence[Question],
+    agent: Agent,
+    *,
+    folder: Path,
+    work_dir: Path,
+    progress: ProgressCallback,
+    registry: ToolRegistry | None = None,
+) -> list[Asked]:
+    """What became of each question; one that fails does not end the others.
+
+    Args:
+        questions: What to ask, each in a session of its own.
+        agent: What chooses and answers.
+        folder: Where the pages and the traces go, named by the number of the question.
+        work_dir: Where outputs are kept.
+        progress: Called before each question.
+        registry: The tools; None takes those of the package's data.
+    """
+    registry = registry or public_tools()
+    asked: list[Asked] = []
+    for number, question in enumerate(questions, start=1):
+        progress(f"Question {number}", number - 1, len(questions))
+        started = time.perf_counter()
+        try:
+            done = await _ask(question, agent, registry, work_dir=work_dir / str(number), name=folder / str(number))
+        except (LLMCommonError, OSError) as exc:
+            evidence = question.evidence
+            done = Asked(question.text, evidence=evidence, missing=evidence, known=question.known, problem=str(exc))
+        asked.append(replace(done, seconds=round(time.perf_counter() - started, 3)))
+    return asked
+
+
+async def _ask(question: Question, agent: Agent, registry: ToolRegistry, *, work_dir: Path, name: Path) -> Asked:
+    client, answering = PromptKeeper(agent.client), Answering(budget=BUDGET)
+    manager = ToolContextManager(pointer_store=FileContextPointerStore(work_dir / "context"))
+    executor = AgenticExecutor(
+        client,
+        registry,
+        manager,
+        selector=agent.selector,
+        max_parallel=1,  # a later output ranks higher, and every run should show the same
+        offload=OffloadPolicy(),
+        read_back=True,
+    )
+    trace = Trace(work_dir / "traces", texts=True)
+    with trace.run(manager.hash_query(question.text), query=question.text) as run:
+        answer = await executor.run(question.text, plan=question.plan, answering=answering)
+    trace.flush()
+    page, kept_trace = _kept(run.path, name)
+    outputs = _outputs(manager, answer)
+    returned = sum(output.tokens for output in outputs)
+    bare = PromptBundle(system=answering.system, instructions=question.text)
+    text = answer.text if agent.client else None
+    return Asked(
+        question.text,
+        outputs=outputs,
+        tokens_returned=returned,
+        tokens_without=returned + count_prompt_tokens(bare),
+        tokens_with=answer.prompt_tokens,
+        evidence=question.evidence,
+        missing=question.missing_from("\n".join(client.prompts)),
+        known=question.known,
+        answer=text,
+        unnamed=None if text is None else question.unnamed_in(text),
+        problem=answer.problem or "; ".join(answer.failures),
+        page=page,
+        trace=kept_trace,
+    )
+
+
+def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, ...]:
+    """The session's outputs in the order of their calls."""
+    accounts = {each.id: each for each in (*answer.context.kept, *answer.context.dropped)} if answer.context else {}
+    counter, found = DefaultCounter(), []
+    for pointer in manager.get_all_pointers():
+        value = decode_json(manager.load_payload(pointer.pointer_id)[1])
+        account = accounts.get(pointer.pointer_id)
+        found.append(
+            ShownOutput(
+                pointer_id=pointer.pointer_id,
+                tool=pointer.tool_name,
+                args=pointer.args,
+                tokens=counter.count(value if isinstance(value, str) else to_json(value)),
+                form=account.form if account else "left_out",
+                tokens_shown=account.tokens if account else 0,
+            )
+        )
+    return tuple(found)
+
+
+def _kept(trace: Path | None, name: Path) -> tuple[str | None, str | None]:
+    """The page of a trace and a copy of the trace, as files of that name; None for what cannot be read or written."""
+    page, copy = name.with_suffix(".html"), name.with_suffix(".jsonl")
+    with suppress(OSError, StoreError):
+        if trace is not None:
+            name.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(trace, copy)
+            page.write_text(render_html(read_trace(copy)), encoding="utf-8")
+            return str(page), str(copy)
+    return None, None

@@ -1,0 +1,188 @@
+"""`Gateway`: an MCP server that stands before others, for one host on stdin and stdout or for several over HTTP."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+import mcp_types as types
+from mcp.server import NotificationOptions, Server
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from llm_common import __version__
+from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.result_desk import Figures
+from llm_common.apps.gateway.server_connection import HostAbilities, HostContext
+from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
+from llm_common.errors import StoreError
+from llm_common.folders.index_cache import default_cache_dir
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+
+_MAX_SESSIONS: Final = 64
+_IDLE_S: Final = 3_600.0
+_Answer = Callable[[HostSession, Any, HostContext], Awaitable[Any]]
+
+
+class Gateway:
+    """The gateway's server and its sessions; an async context manager, which ends every server at its end.
+
+    Args:
+        config: Servers, rules and limits.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._config = config
+        self._sessions: dict[str, HostSession] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.store: Final = store_of(config)
+        self.figures: Final = Figures()
+        self.server: Final = _GatewayServer(
+            "llm-common",
+            version=__version__,
+            instructions=_instructions(config),
+            on_list_tools=self._of_session(lambda session, _, __: session.list_tools()),
+            on_call_tool=self._of_session(HostSession.call),
+            on_list_resources=self._of_session(lambda session, _, __: session.lists.resources()),
+            on_list_resource_templates=self._of_session(lambda session, _, __: session.lists.templates()),
+            on_read_resource=self._of_session(lambda session, params, host: session.lists.read(params, host)),
+            on_list_prompts=self._of_session(lambda session, _, __: session.lists.prompts()),
+            on_subscribe_resource=self._of_session(lambda session, params, _: session.lists.subscribe(params)),
+            on_unsubscribe_resource=self._of_session(lambda session, params, _: session.lists.unsubscribe(params)),
+            on_get_prompt=self._of_session(lambda session, params, host: session.lists.prompt(params, host)),
+            on_completion=self._of_session(lambda session, params, host: session.lists.complete(params, host)),
+            on_subscriptions_listen=self._of_session(HostSession.listen),
+        )
+        self.server.add_notification_handler(
+            "notifications/initialized", types.NotificationParams, self._on_initialized
+        )
+
+        self.server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, self._on_roots_changed
+        )
+
+    async def __aenter__(self) -> Self:
+        with suppress(StoreError):
+            await self.store.gc()  # results of sessions that were killed
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sessions, self._sessions = list(self._sessions.values()), {}
+        await asyncio.gather(*(session.close() for session in sessions), *self._closing, return_exceptions=True)
+
+    @property
+    def sessions(self) -> Sequence[HostSession]:
+        """The sessions of the hosts that were heard of in the last hour."""
+        return tuple(self._sessions.values())
+
+    def session_of(self, host: HostContext) -> HostSession:
+        """The session that a host's request belongs to; made at its first."""
+        key = session_key(host)
+        session = self._sessions.get(key)
+        if session is None:
+            self._close_idle()
+            session = self._sessions[key] = HostSession(
+                self._config, abilities=HostAbilities.of(host), store=self.store, figures=self.figures
+            )
+        return session
+
+    def _close_idle(self) -> None:
+        idle = [key for key, session in self._sessions.items() if not session.running]
+        now, too_many = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
+        for number, key in enumerate(sorted(idle, key=lambda key: self._sessions[key].last_used)):
+            if number < too_many or now - self._sessions[key].last_used > _IDLE_S:
+                self._end(key)
+
+    def leave(self, headers: Mapping[str, str]) -> None:
+        """Ends the session of a host over HTTP that says it is done, by the headers of that request."""
+        key = _key_of(headers, headers.get("mcp-session-id", ""))
+        if key in self._sessions:
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        closing = asyncio.create_task(self._sessions.pop(key).close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _on_initialized(self, host: HostContext, _: types.NotificationParams) -> None:
+        session = self.session_of(host)
+        with session.serving(host):
+            if not self._config.lazy:
+                await session.listing()
+
+    async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
+        await self.session_of(host).tell_servers(types.RootsListChangedNotification())
+
+    def _of_session(self, answer: _Answer) -> Any:
+        """A handler of the server, which answers for the session of the host that asks."""
+
+        async def handle(host: HostContext, params: Any) -> Any:
+            session = self.session_of(host)
+            with session.serving(host):
+                return await answer(session, params, host)
+
+        return handle
+
+
+class _GatewayServer(Server[Any]):
+    """Announces changes of its lists on every transport."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - the transports give none
+        *args: Any,
+        **kwargs: Any,
+    ) -> types.ServerCapabilities:
+        """Those of the server, with the announcements."""
+        options = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().get_capabilities(options, *args, **kwargs)
+
+
+def session_key(host: HostContext) -> str:
+    """Tells hosts apart: one on stdin and stdout; over HTTP by token and, where the protocol has sessions, by session.
+
+    A host of the protocol of 2026 has no session: those that share a token share their results.
+    """
+    if host.request is None:
+        return "stdio"
+    headers = host.request.headers
+    modern = host.protocol_version in MODERN_PROTOCOL_VERSIONS
+    session = "" if modern else headers.get("mcp-session-id", "")
+    return _key_of(headers, session)
+
+
+def _key_of(headers: Mapping[str, str], session: str) -> str:
+    return hashlib.sha256(f"{headers.get('authorization', '')}\n{session}".encode()).hexdigest()
+
+
+def store_of(config: GatewayConfig) -> ContextPointerStore:
+    """The store of the gateway's results, without secrets.
+
+    Raises:
+        StoreError: The system is not POSIX, which a folder needs; `memory_only` works there.
+    """
+    limits: Any = {
+        "redact_results": True,
+        "ttl_s": config.ttl_s,
+        "max_bytes_per_query": config.max_session_bytes,
+        "max_result_bytes": config.max_session_bytes,
+    }
+    if config.memory_only:
+        return InMemoryContextPointerStore(**limits)
+    folder = config.folder or default_cache_dir() / "gateway"
+    return FileContextPointerStore(folder / "results", **limits)
+
+
+def _instructions(config: GatewayConfig) -> str | None:
+    if config.threshold_tokens is None:
+        return None
+    names = [f"{config.host_prefix}{name}" for name in (READER, SEARCHER, LISTER)]
+    return (
+        f"Results over {config.threshold_tokens} tokens are stored, and you see a preview with an id. Read what you "
+        f"need with {names[0]}, find words in all of them with {names[1]}, list them with {names[2]}."
+    )

@@ -1,0 +1,293 @@
+"""`llm-common context`: what it shows, what it changes, and what it never does."""
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.store import FileContextPointerStore
+from tests.apps.cli.running import run, run_json
+
+HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066 [bold]b[/bold]"
+SALES = {"rows": [{"region": region, "sales": number} for number, region in enumerate(["north", "south", "west"] * 40)]}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileContextPointerStore:
+    """Three queries: one with two outputs, one whose output has expired, one with hostile text."""
+    return FileContextPointerStore(tmp_path / "store", durability="rename")
+
+
+@pytest.fixture
+def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
+    async def save() -> dict[str, ContextPointer]:
+        async def one(query_id: str, tool: str, result: object, ttl_s: float | None = None) -> ContextPointer:
+            args = {"query": f"{tool} of the year", "q": HOSTILE}
+            return await store.save(query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, ttl_s=ttl_s)
+
+        return {
+            "sales": await one("user:7/q", "sales_report", SALES),
+            "weather": await one("user:7/q", "weather_forecast", "Snow all day"),
+            "hostile": await one("hostile", "fetch", HOSTILE),
+            "old": await one("past", "clock", "noon", ttl_s=0.001),
+        }
+
+    pointers = asyncio.run(save())
+    time.sleep(0.002)
+    return pointers
+
+
+def state(folder: Path) -> dict[str, tuple[int, str]]:
+    """Every file with its time of change and its bytes."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files}
+
+
+@pytest.fixture
+def at(store: FileContextPointerStore, saved: dict[str, ContextPointer]) -> tuple[str, str]:
+    return "--store", str(store.base_dir)
+
+
+def test_queries_are_listed_with_what_they_hold(at: tuple[str, str]) -> None:
+    document = run_json("context list", *at)
+    assert {one["query_id"]: one["pointers"] for one in document["queries"]} == {"user:7/q": 2, "hostile": 1, "past": 1}
+    assert all(one["bytes"] > 0 and one["problem"] == "" for one in document["queries"])
+    assert "user:7/q\t2\t" in run("context", "list", *at).stdout
+
+
+def test_a_long_list_is_shown_page_by_page(at: tuple[str, str]) -> None:
+    first = run_json("context list", "-n", "2", *at)
+    second = run_json("context list", "-n", "2", "--offset", "2", *at)
+    assert (len(first["queries"]), len(second["queries"]), first["total"]) == (2, 1, 3)
+    assert len({one["query_id"] for page in (first, second) for one in page["queries"]}) == 3
+    result = run("context", "list", "-n", "2", *at)
+    assert result.stderr == "2 of 3 queries; --offset 2 shows more\n"
+
+
+def test_pointers_of_a_query_are_listed_newest_first(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    document = run_json("context list", "user:7/q", *at)
+    assert {one["pointer_id"] for one in document["pointers"]} == {
+        saved["sales"].pointer_id,
+        saved["weather"].pointer_id,
+    }
+    times = [one["created_at"] for one in document["pointers"]]
+    assert times == sorted(times, reverse=True)
+
+
+def test_an_expired_pointer_is_not_shown(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    assert run_json("context list", "past", *at)["pointers"] == []
+    assert "is over and it is gone" in run("context", "show", "past", saved["old"].pointer_id, *at, code=3).stderr
+    assert run_json("context search", "clock noon", *at, code=3)["matches"] == []
+
+
+def test_show_tells_the_call_and_an_excerpt(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    pointer = saved["sales"]
+    document = run_json("context show", "user:7/q", pointer.pointer_id, *at)
+    assert ContextPointer.model_validate(document["pointer"]) == pointer
+    assert document["excerpt"].startswith('{"rows":[{"region":"north"')
+    assert "items left out" in document["excerpt"]
+    assert document["total_chars"] == pointer.result_bytes
+    assert "sales_report" in run("context", "show", "user:7/q", pointer.pointer_id, *at).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--path", "/rows/1"], '{"region":"south","sales":1}'),
+        (["--filter", "rows[?sales > `117`].sales"], "[118,119]"),
+        (["--path", "/rows/0/region"], "north"),
+        (["--chars", "0:7"], '{"rows"'),
+    ],
+)
+def test_a_part_of_a_result_is_read(
+    at: tuple[str, str], saved: dict[str, ContextPointer], options: list[str], text: str
+) -> None:
+    arguments = ["user:7/q", saved["sales"].pointer_id, *options, *at]
+    assert run("context", "read", *arguments).stdout == f"{text}\n"
+    assert run_json("context read", *arguments)["text"] == text
+
+
+def test_a_long_result_is_read_in_pieces_or_whole(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    arguments = ["user:7/q", saved["sales"].pointer_id, *at]
+    whole = run("context", "read", *arguments, "--whole").stdout
+    assert json.loads(whole) == SALES
+    document = run_json("context read", *arguments, "--limit-tokens", "300")
+    pieces = document["text"]
+    while document["cursor"]:
+        document = run_json("context read", *arguments, "--limit-tokens", "300", "--cursor", document["cursor"])
+        pieces += document["text"]
+    assert pieces == whole.rstrip("\n")
+    assert "goes on" in run("context", "read", *arguments, "--limit-tokens", "300").stderr
+
+
+def test_pointers_are_found_by_their_call_and_their_result(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    assert run_json("context search", "snowing", *at)["matches"][0]["pointer"]["tool_name"] == "weather_forecast"
+    document = run_json("context search", "sales reports", "--query", "user:7/q", *at)
+    assert document["matches"][0]["pointer"]["pointer_id"] == saved["sales"].pointer_id
+    assert document["searched"] == 2
+    nothing = run("context", "search", "xylophone", *at, code=3)
+    assert nothing.stdout == ""
+    assert "None of 4 pointers" in nothing.stderr
+    assert "--in results looks through the stored results too" in nothing.stderr
+
+
+def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
+    store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    assert run_json("context search", "119", *at, code=3)["looked_in"] == "calls"
+    document = run_json("context search", "119", "--in", "results", *at)
+    assert [one["pointer"]["pointer_id"] for one in document["matches"]] == [saved["sales"].pointer_id]
+    assert (document["looked_in"], document["total"], document["unreadable"]) == ("results", 1, 0)
+    folder = store.base_dir / "user;7~q"
+    (folder / f"{saved['weather'].pointer_id}.result.json").write_text('"Snow"')
+    (folder / f"{saved['sales'].pointer_id}.meta.json").write_text('{"half":')
+    (store.base_dir / "linked").symlink_to(folder)
+    shown = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
+    assert "Pointers not searched, since they cannot be read: 2; context verify names them" in shown
+    assert "Queries not searched, since they cannot be read: 1, linked." in shown
+    document = run_json("context search", "snow sales", *at)
+    assert (document["unreadable"], document["unreadable_queries"]) == (1, ["linked"])
+    assert [one["pointer"]["tool_name"] for one in document["matches"]] == ["weather_forecast"]
+
+
+def test_a_search_shows_how_many_match(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    assert "1 of 3 matches" in run("context", "search", "year", "-n", "1", *at).stderr
+
+
+def test_verify_names_damage_and_repairs_it_when_asked(
+    store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    assert run_json("context verify", *at)["clean"] is True
+    broken = store.base_dir / "hostile" / f"{saved['hostile'].pointer_id}.result.json"
+    broken.write_text('"other"')
+    before = state(store.base_dir)
+    document = run_json("context verify", *at, code=1)
+    assert [(one["name"], one["kind"]) for one in document["findings"]] == [(broken.name, "digest_mismatch")]
+    assert "digest_mismatch" in run("context", "verify", *at, code=1).stdout
+    assert state(store.base_dir) == before
+    assert run_json("context verify", "--repair", *at)["clean"] is True
+    assert not broken.exists()
+
+
+def test_gc_says_what_would_go_before_it_goes(store: FileContextPointerStore, at: tuple[str, str]) -> None:
+    orphan = store.base_dir / "user;7~q" / "aaaaaaaaaaaa.result.json"
+    orphan.write_text("1")
+    before = state(store.base_dir)
+    planned = run_json("context gc", "--dry-run", *at)
+    assert state(store.base_dir) == before
+    done = run_json("context gc", *at)
+    assert planned["report"] == done["report"]
+    assert (done["report"]["expired"], done["report"]["orphans"], planned["dry_run"], done["dry_run"]) == (
+        1,
+        1,
+        True,
+        False,
+    )
+    assert not orphan.exists()
+    assert {one["query_id"] for one in run_json("context list", *at)["queries"]} == {"user:7/q", "hostile"}
+    assert run("context", "gc", *at).stderr == "Freed 0 bytes.\n"
+
+
+def test_erase_asks_first_and_says_what_it_erased(store: FileContextPointerStore, at: tuple[str, str]) -> None:
+    before = state(store.base_dir)
+    planned = run_json("context erase", "user:7/q", "--dry-run", *at)
+    refused = run("context", "erase", "user:7/q", *at, code=1, typed="n\n")
+    assert "Erase 2 pointers of 1 queries" in refused.stderr
+    assert state(store.base_dir) == before
+    done = run_json("context erase", "user:7/q", "--yes", *at)
+    assert planned["queries"] == done["queries"]
+    assert len(done["queries"][0]["pointers"]) == 2
+    assert not (store.base_dir / "user;7~q").exists()
+    assert "nothing to erase" in run("context", "erase", "user:7/q", "--yes", *at, code=3).stderr
+    assert run("context", "erase", "hostile", *at, typed="y\n").stderr.endswith(f"from {store.base_dir}.\n")
+
+
+def test_single_pointers_are_erased(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    run("context", "erase", "user:7/q", "--pointer", saved["sales"].pointer_id, "--yes", *at)
+    left = run_json("context list", "user:7/q", *at)["pointers"]
+    assert [one["pointer_id"] for one in left] == [saved["weather"].pointer_id]
+    assert "erased" in run("context", "read", "user:7/q", saved["sales"].pointer_id, *at, code=3).stderr
+
+
+def test_reading_changes_nothing(
+    store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    """Not even what a killed writer left, which a list of the library removes."""
+    left = store.base_dir / "user;7~q" / ".tmp-1-1-00"
+    left.write_text("half")
+    (left.parent / f"{saved['sales'].pointer_id}.next").write_bytes(b"damaged")
+    hour_ago = (datetime.now(UTC) - timedelta(hours=3)).timestamp()
+    os.utime(left, (hour_ago, hour_ago))
+    before = state(store.base_dir)
+    for arguments in (
+        ["list"],
+        ["list", "user:7/q"],
+        ["show", "user:7/q", saved["weather"].pointer_id],
+        ["read", "user:7/q", saved["weather"].pointer_id],
+        ["search", "snow"],
+        ["gc", "--dry-run"],
+        ["erase", "user:7/q", "--dry-run"],
+    ):
+        run("context", *arguments, *at)
+    run("context", "verify", *at, code=1)
+    assert state(store.base_dir) == before
+
+
+def test_a_store_of_another_user_can_be_read(
+    store: FileContextPointerStore,
+    at: tuple[str, str],
+    saved: dict[str, ContextPointer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    store.base_dir.chmod(0o777)
+    assert run_json("context list", *at)["total"] == 3
+    assert "Snow" in run("context", "read", "user:7/q", saved["weather"].pointer_id, *at).stdout
+    assert run_json("context verify", *at)["clean"] is True
+    assert "another user" in run("context", "erase", "user:7/q", "--yes", *at, code=1).stderr
+
+
+def test_hostile_outputs_are_inert_in_lists(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    for arguments in (["list", "hostile"], ["search", "fetch"], ["show", "hostile", saved["hostile"].pointer_id]):
+        shown = run("context", *arguments, *at).stdout
+        if arguments[0] != "show":  # whose excerpt a pipe gets as it is
+            assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066"), arguments
+        assert "evil" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["list", "a//..", "--store", "."], 2, "is not allowed"),
+        (["show", "q", "nothex", "--store", "."], 2, "is no pointer id"),
+        (["show", "q", "aaaaaaaaaaaa", "--store", "."], 3, "aaaaaaaaaaaa of query 'q'"),
+        (["list", "--store", "absent"], 3, "There is no store at"),
+        (["list", "none", "--store", "."], 3, "There are no pointers"),
+        (["read", "q", "aaaaaaaaaaaa", "--lines", "3", "--store", "."], 2, "is no range"),
+        (["read", "q", "aaaaaaaaaaaa", "--lines", "3:1", "--store", "."], 2, "the last line comes before the first"),
+        (["erase", "q", "--pointer", "zz", "--store", "."], 2, "is no pointer id"),
+        (["list", "--limit", "0", "--store", "."], 2, "--limit"),
+        (["search", "the of", "--store", "."], 2, "'the of' has no word to look for"),
+        (["list", "--store", "nowhere://bucket"], 1, "object store could not be opened"),
+    ],
+)
+def test_mistakes_are_named_with_a_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = run("context", *arguments, code=code).stderr
+    assert text in " ".join(shown.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_part_is_usage(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+    result = run("context", "read", "user:7/q", saved["sales"].pointer_id, "--path", "/none", *at, code=2)
+    assert "the path leads nowhere" in result.stderr

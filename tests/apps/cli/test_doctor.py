@@ -1,0 +1,164 @@
+"""`llm-common doctor`: settings with their sources, the store, the endpoint, the extras."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from llm_common._env import VARIABLES
+from llm_common.pointers.store import FileContextPointerStore
+from tests.apps.cli.running import run, run_json
+from tests.core.http.test_probing import able
+from tests.core.loopback import Loopback, loopback
+
+KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@contextmanager
+def served() -> Iterator[Loopback]:
+    """An able endpoint in a thread, since the command has an event loop of its own."""
+    ready, done = threading.Event(), threading.Event()
+    found: list[Loopback] = []
+
+    async def serve() -> None:
+        async with loopback(able) as server:
+            found.append(server)
+            ready.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield found[0]
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_without_settings_nothing_is_asked_and_nothing_is_wrong(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    document = run_json("doctor")
+    assert [row["name"] for row in document["variables"]] == [variable.name for variable in VARIABLES]
+    assert {row["source"] for row in document["variables"]} == {"default", "unset"}
+    assert (document["endpoint"], document["problems"], document["store"]["exists"]) == (None, [], False)
+    assert "none is configured" in run("doctor").stdout
+    assert list(folder.iterdir()) == []
+
+
+def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_COMMON_TIMEOUT_S", "12")
+    rows = {row["name"]: row for row in run_json("doctor")["variables"]}
+    assert (rows["LLM_COMMON_TIMEOUT_S"]["value"], rows["LLM_COMMON_TIMEOUT_S"]["source"]) == ("12", "environment")
+    assert rows["LLM_COMMON_TIMEOUT_S"]["default"] == "60"
+    assert rows["LLM_COMMON_TOOL_SELECTION_MAX_CALLS"]["source"] == "default"
+    assert "LLM_COMMON_TIMEOUT_S\t12\tenvironment" in run("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("OPENAI_API_KEY", KEY),
+        ("LLM_COMMON_API_KEY", "correct-horse"),
+        ("LLM_COMMON_MODEL", KEY),
+        ("LLM_COMMON_DECISION_MODEL", KEY),
+    ],
+)
+def test_a_key_is_never_shown_also_where_none_belongs(monkeypatch: pytest.MonkeyPatch, variable: str, key: str) -> None:
+    for name, value in (("PROVIDER", "local"), ("DECISION_URL", "http://127.0.0.1/v1"), ("DECISION_MODEL", "small")):
+        monkeypatch.setenv(f"LLM_COMMON_{name}", value)
+    monkeypatch.setenv(variable, key)
+    result = run("doctor", "--offline")
+    assert key not in result.output + str(run_json("doctor", "--offline"))
+    assert f"{variable}\t" in result.stdout
+
+
+def test_an_endpoint_is_asked_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as server:
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        document = run_json("doctor")
+        requests = len(server.requests)
+        assert run_json("doctor", "--offline")["endpoint"]["asked"] is False
+        assert len(server.requests) == requests == 5
+    assert document["endpoint"]["answers"] is True
+    assert {one["name"] for one in document["endpoint"]["formats"] if one["works"]} == {
+        *("json_schema", "tools", "logprobs", "stream")
+    }
+
+
+def test_an_endpoint_that_is_not_there_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        document = run_json("doctor", code=1)
+    assert document["endpoint"]["answers"] is False
+    assert "did not answer" in document["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("LLM_COMMON_TIMEOUT_S", "soon"),
+        ("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many"),
+        ("LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "perhaps"),
+        ("LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "-1"),
+        ("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "x"),
+        ("LLM_COMMON_DECISION_URL", "nowhere"),
+        ("LLM_COMMON_DECISION_MODEL", "without an address"),
+        ("LLM_COMMON_DECISION_WIRE", "unknown"),
+        ("LLM_COMMON_TIMOUT_S", "12"),
+        ("LLM_COMMON_POINTER_STORE_DIR", "~nobody-of-that-name/store"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_the_rest_is_shown(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    document = run_json("doctor", "--offline", code=1)
+    assert variable in " ".join(document["problems"])
+    assert len(document["variables"]) == len(VARIABLES)
+    assert "Problem: " in run("doctor", "--offline", code=1).stdout
+
+
+def test_a_damaged_store_is_named_and_left_alone(folder: Path) -> None:
+    store = FileContextPointerStore(durability="rename")
+    pointer = asyncio.run(store.save(query_id="q", task_id=1, tool_name="t", args={}, result=1))
+    assert run_json("doctor")["store"]["pointers"] == 1
+    result = store.base_dir / "q" / f"{pointer.pointer_id}.result.json"
+    result.write_text("2")
+    document = run_json("doctor", code=1)
+    assert "1 findings" in document["store"]["problem"]
+    assert document["problems"] == [f"The store: {document['store']['problem']}"]
+    assert result.read_text() == "2"
+    assert run_json("doctor", "--quick")["store"]["checked"] is False
+
+
+def test_extras_are_told_with_their_versions() -> None:
+    extras = {row["package"]: (row["extra"], row["version"]) for row in run_json("doctor")["extras"]}
+    assert extras["typer"] == ("cli", metadata.version("typer"))
+    assert "all" not in {extra for extra, _ in extras.values()}
+
+
+def test_a_store_that_is_no_folder_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "file"))
+    document = run_json("doctor", "--offline", code=1)
+    assert document["store"]["exists"] is False
+    assert document["problems"] == [f"The store: {document['store']['problem']}"]
+    assert "is no folder; name another in LLM_COMMON_POINTER_STORE_DIR" in document["problems"][0]

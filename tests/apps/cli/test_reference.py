@@ -1,0 +1,152 @@
+"""The frame that all commands share: their page, their documents, their codes, and how they behave in a shell."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from llm_common.apps.cli.app import app
+from llm_common.apps.cli.documents import documents
+from llm_common.apps.cli.terminal import ExitCode
+from tests.apps.cli.running import DOCS, run
+from tests.folders.tree import PROGRAM
+from tools import cli_reference
+
+REFRESH = "run python tools/cli_reference.py, and look at what changed"
+
+
+def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*names, name))
+    if not hasattr(command, "commands"):
+        yield " ".join(names), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+WITHOUT_DOCUMENT = {"inspect", "trace export"}  # they write pages
+
+
+def test_the_page_is_made_from_the_help() -> None:
+    assert cli_reference.page() == (DOCS / "cli.md").read_text(encoding="utf-8"), REFRESH
+
+
+def test_the_schema_is_made_from_the_documents() -> None:
+    assert cli_reference.schema() == (DOCS / "cli.schema.json").read_text(encoding="utf-8"), REFRESH
+
+
+def test_every_command_prints_a_document_that_is_published() -> None:
+    with_json = {name for name, command in COMMANDS.items() if any("--json" in each.opts for each in command.params)}
+    assert with_json == {*documents()} == {*COMMANDS} - WITHOUT_DOCUMENT
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_is_explained(name: str) -> None:
+    assert COMMANDS[name].help
+    assert not [each.name for each in COMMANDS[name].params if not getattr(each, "help", None)]
+
+
+def test_exit_codes_are_told_on_the_page() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert all(f"| {code.value} | {code.meaning} |" in page for code in ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("context list --store empty", 3),
+        ("context list --store absent", 3),
+        ("context verify --store a.json/store", 3),
+        ("context search x --store empty --in elsewhere", 2),
+        ("memory list absent", 3),
+        ("memory list a.json", 1),
+        ("tools list absent", 2),
+        ("tools list a.json", 2),
+        ("tools rank tools.json zebra", 3),
+        ("tools check tools.json", 0),
+        ("trace show absent", 2),
+        ("trace show a.json", 1),
+        ("trace show empty", 1),
+        ("trace diff a.json a.json", 1),
+        ("trace replay a.json --store empty", 1),
+        ("gateway -c absent", 2),
+        ("gateway doctor -c a.json", 2),
+        ("gateway status --folder empty", 3),
+        ("pack zebra empty", 3),
+        ("pack zebra absent", 2),
+        ("demo absent", 2),
+        ("inspect --store absent", 2),
+    ],
+)
+def test_a_code_means_the_same_for_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.json").write_text('{"no": "such thing"}')
+    (tmp_path / "tools.json").write_text('[{"name": "weather", "description": "Tells it.", "parameters": {}}]')
+    result = run(*arguments.split(), code=code)
+    assert result.stderr or code == 0
+
+
+def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for folder in ("user;7~sales", "user;7~weather", "other"):
+        (store / folder).mkdir(parents=True)
+
+    def completed(words: str) -> set[str]:
+        variables = {"_LLM_COMMON_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
+        shown = CliRunner().invoke(app, [], env=variables, prog_name="llm-common").stdout.replace("\\", "")
+        return {
+            word for word in ("context", "memory", "verify", "user:7/sales", "user:7/weather", "other") if word in shown
+        }
+
+    assert completed("llm-common ") >= {"context", "memory"}
+    assert completed("llm-common context ver") == {"verify"}
+    assert completed(f"llm-common context list --store {store} user") == {"user:7/sales", "user:7/weather"}
+
+
+def test_no_color_leaves_colours_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLM_COMMON_TIMEOUT_S", "soon")
+    monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
+    coloured = CliRunner().invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm"}).stdout
+    plain = (
+        CliRunner()
+        .invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": "1"})
+        .stdout
+    )
+    assert "\x1b[31m" in coloured
+    assert "\x1b[3" not in plain
+    assert "Problem: " in plain
+
+
+@pytest.mark.parametrize("arguments", ["context list --store .", "--version"])
+def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"query{number}").mkdir()
+    command = [sys.executable, "-c", PROGRAM, *arguments.split()]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, "")
+
+
+def test_help_imports_no_client_and_no_store() -> None:
+    program = f"{PROGRAM.replace('main()', 'sys.argv = [chr(99), chr(45) + chr(104)]; atexit.register(tell); main()')}"
+    program = f"import atexit, sys\ndef tell(): sys.stderr.write(' '.join(sys.modules))\n{program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {*done.stderr.split()}
+    assert "llm_common.apps.cli.app" in loaded
+    assert not loaded & {"httpx", "sqlite3", "llm_common.pointers.store", "llm_common.apps.cli.documents"}
+
+
+def test_a_command_without_arguments_shows_its_help() -> None:
+    assert "verify" in run("context", code=2).output

@@ -1,0 +1,137 @@
+"""A terminal that shows files, paths and arguments of others: nothing in them drives it."""
+
+import json
+import logging
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from llm_common.apps.cli.app import app
+from llm_common.apps.cli.terminal import InertLogHandler, as_inert_json, print_text, safe_text
+from tests.folders.tree import PROGRAM, write
+
+CONTROLS = [
+    *("\0", "\x07", "\x08", "\x0b", "\r", "\x1b", "\x1f", "\x7f", "\x80", "\x9b", "\x9f", "\u061c", "\u200e", "\u200f"),
+    *("\u202a", "\u202e", "\u2066", "\u2069", "\ud800", "\udfff"),
+]
+HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066"
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=ascii)
+def test_what_drives_a_terminal_is_replaced_f_174_a_25(control: str) -> None:
+    assert safe_text(f"a{control}b").plain == "a\N{REPLACEMENT CHARACTER}b"
+    document = as_inert_json({"text": control})
+    assert control not in document
+    assert json.loads(document) == {"text": control}
+
+
+@pytest.mark.parametrize("text", ["a b", "a\tb\nc", "~\xa0é", "שלום", "👩\u200d💻", "\u2029\u2065\u206a", "[bold]"])
+def test_other_text_stays_as_it_is_f_174(text: str) -> None:
+    assert safe_text(text).plain == text
+    if "\n" not in text:
+        assert f'"{text}"' in as_inert_json({"text": text})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pack", "q", HOSTILE],
+        ["pack", "q", ".", f"--{HOSTILE}"],
+        ["pack", "q", ".", "--budget", HOSTILE],
+        ["pack", "q", f"no\ud800{HOSTILE}"],
+        ["pack", "q", "pipe\x1b\u202e"],
+        ["pack", "q", "a.txt", "-o", f"absent/{HOSTILE}"],
+        ["demo", HOSTILE],
+        ["context", "list", HOSTILE, "--store", "."],
+        ["context", "show", "q", HOSTILE],
+        ["tools", "list", HOSTILE],
+        ["tools", "check", "a.txt"],
+        ["demo", ".", f"--{HOSTILE}"],
+        [f"--{HOSTILE}"],
+        [HOSTILE],
+    ],
+    ids=lambda arguments: ascii("-".join(arguments))[:24],
+)
+def test_errors_quote_arguments_without_controls_f_174_a_25(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(write(tmp_path, {"a.txt": "text"}))
+    os.mkfifo(tmp_path / "pipe\x1b\u202e")
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert not set(result.output) & set(CONTROLS)
+    assert "Traceback" not in result.output
+
+
+def test_a_mistake_of_ours_keeps_its_own_error_f_174() -> None:
+    result = CliRunner().invoke(app, ["pack", ""], env={"COLUMNS": "200"})
+    assert "the question is empty; give what the packed text is for" in result.output
+
+
+def test_a_terminal_shows_packed_text_inert_and_a_pipe_as_it_is_f_174_a_25(tmp_path: Path) -> None:
+    write(tmp_path / "tree", {"a.txt": f"cookie {HOSTILE}\n"})
+    command = [sys.executable, "-c", PROGRAM, "pack", "cookie", str(tmp_path / "tree")]
+    command += ["--cache-dir", str(tmp_path / "cache")]
+    piped = subprocess.run(command, capture_output=True, check=True).stdout
+    assert f"cookie {HOSTILE}".encode() in piped
+    main, side = pty.openpty()
+    subprocess.run(command, stdout=side, stderr=subprocess.DEVNULL, check=True)
+    os.close(side)
+    shown = b"".join(iter(lambda: _read(main), b"")).decode()
+    os.close(main)
+    assert "cookie x\N{REPLACEMENT CHARACTER}]0;title" in shown
+    assert not set(shown) & set(CONTROLS) - {"\r"}
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:
+        return b""
+
+
+def test_a_warning_of_a_library_is_one_inert_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.makeLogRecord({"msg": "server %s ended", "args": (f"a\n{HOSTILE}",), "levelno": logging.WARNING})
+    InertLogHandler().handle(record)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert "evil" in shown.err
+    assert not set(shown.err) & set(CONTROLS)
+
+
+@pytest.mark.parametrize("command", [["pack", "cookie"], ["demo", "--query", "cookie"]])
+def test_documents_keep_the_true_text_escaped_f_174_a_25(tmp_path: Path, command: list[str]) -> None:
+    tree = write(tmp_path / f"tree{HOSTILE}", {"a.txt": f"cookie {HOSTILE}\n"})
+    arguments = [*command, str(tree), "--json", *(["--cache-dir", str(tmp_path)] if command[0] == "pack" else [])]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert not set(result.stdout) & set(CONTROLS)
+    assert f"cookie {HOSTILE}" in json.loads(result.stdout)["packed"]
+
+
+def test_half_a_character_is_written_to_a_file(tmp_path: Path) -> None:
+    print_text("a\ud800", tmp_path / "out")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "a?\n"
+
+
+def test_a_path_that_is_no_unicode_is_written_to_a_file(tmp_path: Path) -> None:
+    tree = write(tmp_path / os.fsdecode(b"tree\xff"), {"a.txt": "cookie\n"})
+    for options in ([], ["--json"]):
+        output = tmp_path / "out"
+        arguments = ["pack", "cookie", str(tree / "a.txt"), "--cache-dir", str(tmp_path / "c"), "-o", str(output)]
+        result = CliRunner().invoke(app, [*arguments, *options])
+        assert result.exit_code == 0, (result.output, result.exception)
+        assert "cookie" in output.read_text(encoding="utf-8")
+
+
+def test_the_summary_names_an_extra_with_its_brackets_u_b7(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
+    write(tmp_path / "tree", {"a.txt": "cookie\n"})
+    arguments = ["pack", "cookie", str(tmp_path / "tree"), "--cache-dir", str(tmp_path / "cache")]
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert "pip install 'llm-common[tokens]'" in " ".join(result.stderr.split())

@@ -1,0 +1,116 @@
+"""`llm-common tools` over files of definitions."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.cli.running import run, run_json
+
+CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "Where."}}, "required": ["city"]}
+WEATHER = {"name": "get_weather", "description": "Forecasts the weather of a city.", "inputSchema": CITY}
+SHAPES: dict[str, object] = {
+    "a list of MCP": [WEATHER],
+    "an MCP answer": {"jsonrpc": "2.0", "id": 1, "result": {"tools": [WEATHER]}},
+    "chat completions": [
+        {
+            "type": "function",
+            "function": {"name": "get_weather", "description": WEATHER["description"], "parameters": CITY},
+        }
+    ],
+    "an object of tools": {"tools": [{**WEATHER, "input_schema": CITY}]},
+}
+
+
+def file(folder: Path, document: object) -> Path:
+    path = folder / "tools.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_definitions_is_read_alike(tmp_path: Path, shape: str) -> None:
+    document = run_json("tools list", file(tmp_path, SHAPES[shape]))
+    assert [one["signature"] for one in document["tools"]] == [
+        "get_weather(city: str) - Forecasts the weather of a city."
+    ]
+    assert document["tokens"] == document["tools"][0]["tokens"] > 20
+
+
+def many() -> list[dict[str, Any]]:
+    return [
+        WEATHER,
+        *({"name": f"tool_{n}", "description": f"Sells stock number {n}.", "inputSchema": CITY} for n in range(5)),
+    ]
+
+
+def test_tools_are_listed_page_by_page(tmp_path: Path) -> None:
+    path = file(tmp_path, many())
+    document = run_json("tools list", path, "--limit", "2", "--offset", "1")
+    assert ([one["name"] for one in document["tools"]], document["total"]) == (["tool_0", "tool_1"], 6)
+    result = run("tools", "list", path, "--limit", "2")
+    assert len(result.stdout.splitlines()) == 2
+    assert "6 tools" in result.stderr
+    assert "--offset 2 shows more" in result.stderr
+
+
+def test_tools_are_ranked_for_a_request(tmp_path: Path) -> None:
+    path = file(tmp_path, many())
+    document = run_json("tools rank", path, "what is the weather in this city", "-n", "1")
+    assert [one["name"] for one in document["tools"]] == ["get_weather"]
+    assert "get_weather\t" in run("tools", "rank", path, "weather forecast").stdout
+    assert run_json("tools rank", path, "xylophone", code=3)["tools"] == []
+
+
+def test_check_tells_errors_from_warnings(tmp_path: Path) -> None:
+    wrong: list[object] = [
+        WEATHER,
+        {"name": "get weather!\x1b[2J", "description": "x", "inputSchema": CITY},
+        {"name": "twice", "description": "x", "inputSchema": CITY},
+        {"name": "twice", "description": "y", "inputSchema": CITY},
+        {"name": "text", "description": "x", "inputSchema": {"type": "string"}},
+        {"name": "away", "description": "x", "inputSchema": {"type": "object", "$ref": "https://example.com/s.json"}},
+        {"name": "bare", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        {"description": "nameless"},
+        {"name": "long", "description": "word " * 3_000},
+    ]
+    document = run_json("tools check", file(tmp_path, wrong), code=1)
+    found = {(one["tool"], one["severity"]) for one in document["problems"]}
+    assert found == {
+        ("get weather!\x1b[2J", "error"),
+        ("twice", "error"),
+        ("text", "error"),
+        ("away", "error"),
+        ("#8", "error"),
+        ("bare", "warning"),
+        ("long", "warning"),
+    }
+    assert document["errors"] == 5
+    shown = run("tools", "check", file(tmp_path, wrong), code=1).stdout
+    assert "\x1b" not in shown
+    assert "1 of 1 parameters have no description: a" in shown
+
+
+def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
+    document = run_json("tools check", file(tmp_path, [{"name": "bare"}]))
+    assert (document["errors"], [one["severity"] for one in document["problems"]]) == (0, ["warning"])
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"tools"', "{}", '{"tools": 3}', '{"result": 4}', "[[]]", "[" * 100_000])
+def test_a_file_without_tools_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(text, encoding="utf-8")
+    assert "tools" in run("tools", "list", path, code=2).stderr
+
+
+def test_an_empty_list_is_nothing_found(tmp_path: Path) -> None:
+    assert run("tools", "list", file(tmp_path, []), code=3).stderr == "There are no tools.\n"
+
+
+def test_servers_need_the_extra_that_asks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llm_common.apps.gateway", None)
+    path = file(tmp_path, {"mcpServers": {"clock": {"command": "clock"}}})
+    shown = " ".join(run("tools", "list", path, code=2).stderr.replace("│", " ").split())
+    assert "pip install 'llm-common[mcp]', or name a file of definitions" in shown

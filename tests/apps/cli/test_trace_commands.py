@@ -1,0 +1,71 @@
+"""`llm-common trace`: its commands, in process."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from llm_common.apps.cli.app import app
+from llm_common.trace import RecordedRun
+from tests.trace.runs import QUERY, no_room, not_chosen, recorded
+
+HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil"
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> RecordedRun:
+    return await recorded(not_chosen, tmp_path, texts=True)
+
+
+def call(*arguments: str | Path, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["trace", *map(str, arguments)], env={"COLUMNS": "200"})
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def test_show_says_why(run: RecordedRun) -> None:
+    shown = call("show", run.path).stdout
+    assert QUERY in shown
+    assert "Chose 1 of 2 outputs by a model" in shown
+    assert "The model was shown it and did not choose it." in shown
+    document = json.loads(call("show", run.path, "--json").stdout)
+    assert document["unseen"][0]["why"] == "The model was shown it and did not choose it."
+    assert [line["kind"] for line in document["lines"]] == ["run_begin", "model_call", "selection", "run_end"]
+
+
+def test_export_writes_a_page_for_the_newest_run_of_a_folder(run: RecordedRun, tmp_path: Path) -> None:
+    result = call("export", run.path.parent, tmp_path / "run.html")
+    assert result.stdout == ""
+    assert "did not choose it." in (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "cannot be written" in call("export", run.path, tmp_path / "no" / "x.html", code=2).stderr
+
+
+async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: Path) -> None:
+    other = await recorded(no_room, tmp_path / "other")
+    assert "2 of 2 steps are the same" in call("diff", run.path, run.path).stdout
+    assert "only in the second run: Packed" in call("diff", run.path, other.path, code=1).stdout
+    steps = json.loads(call("diff", run.path, other.path, "--json", code=1).stdout)["steps"]
+    assert [step["name"] for step in steps] == ["model call 1", "selection of outputs 1", "packing 1"]
+
+
+def test_replay_ends_with_one_where_a_choice_changed(run: RecordedRun, tmp_path: Path) -> None:
+    assert call("replay", run.path, "--store", tmp_path / "store").stdout == "line 3: same\n"
+    (tmp_path / "empty").mkdir()
+    [choice] = json.loads(call("replay", run.path, "--store", tmp_path / "empty", "--json", code=1).stdout)["choices"]
+    assert choice["status"] == "changed"
+
+
+@pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
+@pytest.mark.parametrize(("is_there", "code", "said"), [(True, 1, "holds no line"), (False, 2, "does not exist")])
+def test_what_is_no_trace_is_named_harmlessly(
+    command: list[str], is_there: bool, code: int, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / HOSTILE
+    if is_there:
+        path.write_text("no trace\n")
+    arguments: list[str | Path] = [command[0], path, *([path] if command[0] != "show" else [])]
+    result = call(*arguments, code=code)
+    assert said in " ".join(result.stderr.split())
+    assert "\x1b" not in result.stderr
+    assert "\u202e" not in result.stderr

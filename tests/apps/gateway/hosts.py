@@ -1,0 +1,85 @@
+"""Hosts for tests: the official client before a gateway in this process, or before one that runs by itself."""
+
+import asyncio
+import json
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+
+from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
+
+ODD = Path(__file__).parent / "odd_server.py"
+HOSTILE = Path(__file__).parent / "hostile_server.py"
+ERAS = ("legacy", "auto")
+
+
+def odd(**settings: Any) -> ServerConfig:
+    return ServerConfig(command=sys.executable, args=(str(ODD), json.dumps(settings)))
+
+
+def hostile(case: str = "") -> ServerConfig:
+    """A server that does what none should; without a case a small one that names its arguments."""
+    return ServerConfig(command=sys.executable, args=("-S", str(HOSTILE), case))
+
+
+def config_of(**servers: Any) -> GatewayConfig:
+    """A configuration with these servers, and `settings` besides."""
+    settings = servers.pop("settings", {})
+    return GatewayConfig(servers=servers, memory_only=True, **settings)
+
+
+@asynccontextmanager
+async def host_of(config: GatewayConfig, **options: Any) -> AsyncIterator[Client]:
+    """A host of a gateway in this process."""
+    async with Gateway(config) as gateway, Client(gateway.server, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def host_of_process(*arguments: str, **options: Any) -> AsyncIterator[Client]:
+    """A host that starts the command line's gateway."""
+    command = ["-c", "from llm_common.apps.cli import main; main()", "gateway", *arguments]
+    async with Client(StdioServerParameters(command=sys.executable, args=command), **options) as client:
+        yield client
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Returns once it holds; the test's own limit ends the wait."""
+    while not holds():  # noqa: ASYNC110 - it is another process's file
+        await asyncio.sleep(0.02)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    block = result.content[0]
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+def id_in(text: str) -> str:
+    found = re.search(r"\b[0-9a-f]{12,16}\b", text)
+    assert found
+    return found[0]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+async def is_open(port: int) -> None:
+    """Returns once somebody listens; the test's own limit ends the wait."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return

@@ -1,0 +1,284 @@
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client import ClientRequestContext
+from pydantic import FileUrl
+
+from llm_common.apps.gateway import ToolRules, mcp_tools
+from llm_common.core.tokens import DefaultCounter
+from llm_common.errors import ToolFailedError
+from tests.apps.gateway.hosts import ERAS, config_of, host_of, host_of_process, hostile, id_in, odd, text_of, until
+
+pytestmark = pytest.mark.mcp
+COUNTER = DefaultCounter()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> None:
+    async with host_of(config_of(odd=odd()), mode=era) as host:
+        result = await host.call_tool("list_items", {"count": 6_000})
+        preview = text_of(result)
+        assert COUNTER.count(preview) <= 400
+        assert "list of 6,000 objects" in preview
+        assert result.structured_content is None
+        item = await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}})
+        assert '{"id":4321,"name":"item 4321"' in text_of(item)
+        found = await host.call_tool("search_context", {"query": "4321"})
+        assert "item 4321" in text_of(found)
+        assert id_in(preview) in text_of(await host.call_tool("list_context", {}))
+
+
+async def test_an_intent_makes_the_preview_and_never_reaches_the_server() -> None:
+    async with host_of(config_of(odd=odd())) as host:
+        result = await host.call_tool("list_items", {"count": 6_000, "intent": "item 4321"})
+        assert "item 4321" in text_of(result)
+    async with host_of(config_of(small=hostile())) as host:
+        assert "with ['text']" in text_of(await host.call_tool("ok", {"text": "a", "intent": "b"}))
+    async with host_of(config_of(odd=odd())) as host:
+        schema = next(tool.input_schema for tool in (await host.list_tools()).tools if tool.name == "add_one")
+        assert list(schema["properties"]) == ["number", "intent"]
+        assert schema["required"] == ["number"]
+
+
+async def test_tools_are_listed_without_output_schema_and_our_own_first() -> None:
+    async with host_of(config_of(odd=odd())) as host:
+        tools = (await host.list_tools()).tools
+        assert [tool.name for tool in tools][:3] == ["read_context", "search_context", "list_context"]
+        assert all(tool.meta == {"anthropic/alwaysLoad": True} for tool in tools[:3])
+        assert [tool.name for tool in tools[3:]] == sorted(tool.name for tool in tools[3:])
+        assert {tool.output_schema is None for tool in tools} == {True}
+    async with host_of(config_of(odd=odd(), settings={"threshold_tokens": None})) as host:
+        tools = (await host.list_tools()).tools
+        assert "read_context" not in [tool.name for tool in tools]
+        assert any(tool.output_schema for tool in tools)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_small_results_errors_images_and_links_stay_as_they_are(era: str) -> None:
+    async with host_of(config_of(odd=odd()), mode=era) as host, Client(_bare(), mode=era) as bare:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("add_one", {"number": 3}),
+            ("get_picture", {"words": 3}),
+            ("get_links", {"words": 3}),
+            ("fail", {"words": 9_000}),
+        ]
+        for name, arguments in calls:
+            shown, given = await host.call_tool(name, arguments), await bare.call_tool(name, arguments)
+            assert shown.model_dump(exclude={"meta"}) == given.model_dump(exclude={"meta"}), name
+
+
+def _bare() -> Any:
+    server = odd()
+    return StdioServerParameters(command=server.command, args=list(server.args))
+
+
+async def test_pictures_and_links_stay_beside_a_preview() -> None:
+    async with host_of(config_of(odd=odd())) as host:
+        picture = await host.call_tool("get_picture", {"words": 9_000})
+        assert [block.type for block in picture.content] == ["text", "image"]
+        assert COUNTER.count(text_of(picture)) <= 400
+        links = await host.call_tool("get_links", {"words": 9_000})
+        assert [block.type for block in links.content] == ["text", "resource_link"]
+
+
+async def test_what_a_server_gives_against_its_schema_reaches_the_host() -> None:
+    async with host_of(config_of(odd=odd())) as host:
+        assert text_of(await host.call_tool("wrong_output", {})) == "odd"
+
+
+async def test_cancelling_reaches_the_server_and_progress_the_host(tmp_path: Path) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    async with host_of(config_of(odd=odd()), mode="legacy") as host:
+        with anyio.move_on_after(60) as scope:
+            async with anyio.create_task_group() as group:
+                arguments = {"folder": str(tmp_path)}
+                group.start_soon(lambda: host.call_tool("wait_long", arguments, progress_callback=on_progress))
+                await until(lambda: bool(told) and (tmp_path / "began").exists())
+                group.cancel_scope.cancel()
+            await until((tmp_path / "cancelled").exists)
+        assert not scope.cancelled_caught
+        assert told == [(1, 2, "half")]
+
+
+async def test_fifty_calls_at_once_get_their_own_answers() -> None:
+    async with host_of(config_of(odd=odd())) as host:
+        results = await asyncio.gather(
+            *(host.call_tool("pause", {"seconds": (number % 5) / 50, "number": number}) for number in range(50))
+        )
+        assert [text_of(result) for result in results] == [str(number) for number in range(50)]
+
+
+async def test_a_server_asks_the_host_of_its_call() -> None:
+    async def elicit(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert params.message == "Which color?"
+        return types.ElicitResult(action="accept", content={"color": "green"})
+
+    async def roots(_: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///srv"), name="srv")])
+
+    able: dict[str, Any] = {"elicitation_callback": elicit, "list_roots_callback": roots}
+    async with host_of(config_of(odd=odd()), mode="legacy", **able) as host:
+        assert text_of(await host.call_tool("ask_color", {})) == "green"
+        assert "file:///srv" in text_of(await host.call_tool("count_roots", {}))
+        assert text_of(await host.call_tool("count_roots_changes", {})) == "0"
+        await host.session.send_notification(types.RootsListChangedNotification())
+        while text_of(await host.call_tool("count_roots_changes", {})) == "0":
+            pass
+
+
+async def test_a_question_in_rounds_passes_with_its_state() -> None:
+    async def elicit(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"color": "blue"})
+
+    async with host_of(config_of(odd=odd()), mode="2026-07-28", elicitation_callback=elicit) as host:
+        assert text_of(await host.call_tool("ask_in_rounds", {})) == "blue after first"
+        assert text_of(await host.call_tool("call_tool", {"name": "ask_in_rounds"})) == "blue after first"
+
+
+async def test_resources_and_prompts_pass() -> None:
+    async with host_of(config_of(one=odd(), two=odd())) as host:
+        resources = (await host.list_resources()).resources
+        assert {str(resource.uri) for resource in resources} == {"odd://greeting"}
+        content = (await host.read_resource("odd://greeting")).contents[0]
+        assert isinstance(content, types.TextResourceContents)
+        assert content.text == "hello"
+        assert [prompt.name for prompt in (await host.list_prompts()).prompts] == ["one_summarise", "two_summarise"]
+        prompt = await host.get_prompt("two_summarise", {"subject": "it"})
+        assert isinstance(prompt.messages[0].content, types.TextContent)
+        assert prompt.messages[0].content.text == "Summarise it."
+        with pytest.raises(MCPError):
+            await host.read_resource("odd://nothing")
+
+
+async def test_search_mode_finds_and_calls_tools() -> None:
+    settings = {"tools": "search", "rules": ToolRules(pinned=("add_one",))}
+    async with host_of(config_of(odd=odd(), settings=settings)) as host:
+        names = [tool.name for tool in (await host.list_tools()).tools]
+        assert names == ["read_context", "search_context", "list_context", "search_tools", "call_tool", "add_one"]
+        found = text_of(await host.call_tool("search_tools", {"query": "the lines of the log"}))
+        assert "get_log(lines: int)" in found
+        called = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": 2}})
+        assert text_of(called) == "line 0 of the log\nline 1 of the log"
+        wrong = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": "many"}})
+        assert wrong.is_error
+        assert "lines" in text_of(wrong)
+        assert "get_log(lines: int)" in text_of(wrong)
+        unknown = await host.call_tool("call_tool", {"name": "get_logs"})
+        assert unknown.is_error
+        assert "get_log" in text_of(unknown)
+
+
+async def test_what_was_found_is_listed_only_if_that_is_wanted() -> None:
+    for wanted in (False, True):
+        settings = {"tools": "search", "list_found": wanted}
+        async with host_of(config_of(odd=odd(), settings=settings)) as host:
+            await host.call_tool("search_tools", {"query": "lines of a log"})
+            assert ("get_log" in [tool.name for tool in (await host.list_tools()).tools]) is wanted
+
+
+async def test_a_host_hears_of_new_tools() -> None:
+    heard = asyncio.Event()
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            heard.set()
+
+    async with host_of(config_of(odd=odd()), mode="legacy", message_handler=on_message) as host:
+        assert "new_tool" not in [tool.name for tool in (await host.list_tools()).tools]
+        await host.call_tool("more_tools", {})
+        await asyncio.wait_for(heard.wait(), 10)
+        assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
+
+
+async def test_the_command_serves_protocol_alone_and_says_what_it_did(tmp_path: Path) -> None:
+    server = odd(noise=True)
+    entry = {"command": server.command, "args": list(server.args)}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    folder = str(tmp_path / "kept")
+    strays: list[Exception] = []
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, Exception):
+            strays.append(message)
+
+    async with host_of_process("-c", str(config), "--folder", folder, message_handler=on_message) as host:
+        preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
+        assert "line 0 of the log" in preview
+        await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"lines": [77, 78]}})
+    assert strays == []
+    shown = await _output("status", "--folder", folder, "--json")
+    (report,) = json.loads(shown)
+    assert (report["calls"], report["results_kept"], report["running"]) == (1, 1, False)
+    assert report["tokens_not_sent"] > 50_000
+    assert 0 < report["tokens_read_back"] < 200
+    assert report["servers"][0]["name"] == "odd"
+    assert not await asyncio.to_thread(lambda: list(Path(folder, "results").rglob("*.result.json")))
+
+
+async def test_a_record_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
+    server, config, runs = hostile(), tmp_path / "mcp.json", tmp_path / "kept" / "runs"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"small": entry}}), encoding="utf-8")
+    runs.parent.mkdir()
+    runs.touch()  # where a folder belongs
+    async with host_of_process("-c", str(config), "--folder", str(runs.parent), mode="legacy") as host:
+        await host.call_tool("ok", {})
+        await asyncio.sleep(2.2)  # after the first attempt
+        runs.unlink()
+        await until(lambda: any(runs.glob("*.json")))
+
+
+async def _output(*arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from llm_common.apps.cli import main; main()",
+        "gateway",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    return out.decode()
+
+
+async def test_memory_only_writes_nothing(tmp_path: Path) -> None:
+    server = odd()
+    config = tmp_path / "mcp.json"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    folder = tmp_path / "kept"
+    async with host_of_process("-c", str(config), "--folder", str(folder), "--memory-only") as host:
+        preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
+        answer = await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"lines": [78, 78]}})
+        assert "line 77 of the log" in text_of(answer)
+    assert not folder.exists()
+
+
+async def test_python_gets_a_registry_with_the_same_care() -> None:
+    async with mcp_tools(config_of(odd=odd())) as registry:
+        assert registry.get("list_items").read_only is True  # type: ignore[union-attr]
+        assert await registry.execute("add_one", number=3) == 4
+        preview = await registry.execute("list_items", count=6_000)
+        answer = await registry.execute("read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321/id"}})
+        assert "4321" in str(answer)
+        with pytest.raises(ToolFailedError) as caught:
+            await registry.execute("fail", words=2)
+        data, picture, sound = await registry.execute("get_chart")
+        assert data == {"points": [1, 2]}
+        assert (picture["type"], sound["type"]) == ("image", "audio")
+    assert caught.value.reason
+    async with mcp_tools(config_of(odd=odd(), settings={"threshold_tokens": None})) as registry:
+        assert len(await registry.execute("list_items", count=6_000)) == 6_000
+        assert "read_context" not in registry

@@ -1,0 +1,115 @@
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated
+
+from llm_common.apps.gateway.serving import serve_http
+from llm_common.errors import ConfigError
+from tests.apps.gateway.hosts import ERAS, config_of, free_port, id_in, is_open, odd, text_of, until
+
+pytestmark = pytest.mark.mcp
+TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
+    """The address of a gateway in a process of its own, ended at the end."""
+    server = odd()
+    config = folder / "mcp.json"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    port = free_port()
+    options = ["gateway", "-c", str(config), "--http", str(port), "--folder", str(folder)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from llm_common.apps.cli import main; main()",
+        *options,
+        env={"LLM_COMMON_GATEWAY_TOKEN": " ".join(TOKENS), "PYTHONPATH": ":".join(sys.path)},
+    )
+    try:
+        await is_open(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def results_in(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.result.json"))
+
+
+@asynccontextmanager
+async def host_at(address: str, token: str, era: str) -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
+        Client(streamable_http_client(address, http_client=http), mode=era) as client,
+    ):
+        yield client
+
+
+async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as address:
+        async with httpx2.AsyncClient() as http:
+            for header in ({}, {"Authorization": "Bearer wrong-token-of-a-host"}):
+                assert (await http.post(address, json={}, headers=header)).status_code == 401
+        for era in ERAS:
+            tokens = (TOKENS[0], TOKENS[0] if era == "legacy" else TOKENS[1])
+            async with host_at(address, tokens[0], era) as one, host_at(address, tokens[1], era) as two:
+                preview = text_of(await one.call_tool("list_items", {"count": 6_000}))
+                part = {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
+                assert "item 4321" in text_of(await one.call_tool("read_context", part))
+                refused = await two.call_tool("read_context", part)
+                assert refused.is_error
+                assert "no stored result of this session" in text_of(refused)
+                pids = [text_of(await host.call_tool("get_pid", {})) for host in (one, two)]
+                assert pids[0] != pids[1]
+        assert results_in(tmp_path)
+    assert not results_in(tmp_path)
+
+
+async def test_hosts_over_http_hear_of_their_own_servers_alone(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path) as address,
+        host_at(address, TOKENS[0], "auto") as one,
+        host_at(address, TOKENS[1], "auto") as two,
+        one.listen(resource_subscriptions=["odd://a"]) as told,
+        two.listen(resource_subscriptions=["odd://a", "odd://b"]) as events,
+    ):
+        await one.call_tool("change_resource", {"uri": "odd://a"})
+        assert await anext(told) == ResourceUpdated("odd://a")
+        await two.call_tool("change_resource", {"uri": "odd://b"})
+        assert await anext(events) == ResourceUpdated("odd://b")
+
+
+async def test_a_host_that_leaves_takes_its_servers_and_results_with_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as address, host_at(address, TOKENS[1], "legacy") as other:
+        async with host_at(address, TOKENS[0], "legacy") as host:
+            pid = text_of(await host.call_tool("get_pid", {}))
+            await host.call_tool("list_items", {"count": 6_000})
+            assert results_in(tmp_path)
+        await until(lambda: not Path(f"/proc/{pid}").exists() and not results_in(tmp_path))
+        assert text_of(await other.call_tool("add_one", {"number": 1})) == "2"
+
+
+async def test_names_of_other_machines_are_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as address, httpx2.AsyncClient() as http:
+        for header, status in (("Host", 421), ("Origin", 403)):
+            headers = {"Authorization": f"Bearer {TOKENS[0]}", header: "http://evil.example"}
+            assert (await http.post(address, json={}, headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("host", "tokens"), [("0.0.0.0", TOKENS), ("example.org", TOKENS), ("127.0.0.1", ()), ("127.0.0.1", ("short",))]
+)
+async def test_other_machines_and_missing_tokens_are_refused(host: str, tokens: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        await serve_http(config_of(), tokens=tokens, host=host)

@@ -1,0 +1,157 @@
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from llm_common.apps.gateway import Gateway, ServerConfig, mcp_tools
+from llm_common.apps.gateway.gateway import store_of
+from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.server_connection import HostAbilities
+from llm_common.errors import ServerDownError
+from tests.apps.gateway.hosts import config_of, host_of, odd, text_of, until
+
+pytestmark = pytest.mark.mcp
+
+
+async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
+    async with host_of(config_of(one=odd(), two=odd())) as host:
+        slow = asyncio.create_task(host.call_tool("two_pause", {"seconds": 1, "number": 5}))
+        await asyncio.sleep(0.1)
+        ended = await host.call_tool("one_end_now", {})
+        assert ended.is_error
+        assert "the server one is not there: it ended during the call" in text_of(ended)
+        assert ended.meta is not None
+        assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == ("ServerDownError", "one")
+        assert 0 < ended.meta["llm-common/retryAfterS"] <= 1
+        assert text_of(await slow) == "5"
+        while (again := await host.call_tool("one_get_pid", {})).is_error:
+            assert "it is started again in" in text_of(again)
+            await asyncio.sleep(0.1)
+        assert int(text_of(again)) > 0
+
+
+async def test_a_server_that_dies_between_calls_is_started_again_at_once() -> None:
+    async with host_of(config_of(one=odd())) as host:
+        pid = int(text_of(await host.call_tool("get_pid", {})))
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not Path(f"/proc/{pid}/stat").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
+        await asyncio.sleep(0.2)
+        pids = {text_of(answer) for answer in await asyncio.gather(*(host.call_tool("get_pid", {}) for _ in range(9)))}
+        assert len(pids) == 1
+        assert pids != {str(pid)}
+
+
+async def test_every_call_that_runs_when_a_server_dies_fails_and_counts_once() -> None:
+    async with host_of(config_of(one=odd())) as host:
+        await host.list_tools()
+        waiting = [host.call_tool("pause", {"seconds": 60, "number": number}) for number in range(20)]
+        *failed, _ = await asyncio.gather(*waiting, host.call_tool("end_now", {}))
+        assert all(result.is_error for result in failed)
+        waits = [(result.meta or {})["llm-common/retryAfterS"] for result in failed]
+        assert max(waits) <= 1  # one end, one failure
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (ServerConfig(command="/does/not/exist"), "it does not start"),
+        (odd(end=True), "it does not start"),
+        (ServerConfig(url="http://127.0.0.1:9/mcp"), "it does not start"),
+    ],
+)
+async def test_a_server_that_does_not_start_leaves_the_others(broken: ServerConfig, said: str) -> None:
+    async with Gateway(config_of(broken=broken, good=odd())) as gateway, Client(gateway.server) as host:
+        assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
+        assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
+        (session,) = gateway.sessions
+        assert said in session.problems()["broken"]
+        assert "broken gives none" in text_of(await host.call_tool("its_tool", {}))
+
+
+async def test_a_server_that_hangs_is_left_out_of_the_list_and_given_up() -> None:
+    settings = {"list_wait_s": 8.0, "start_timeout_s": 9.0}
+    config = config_of(stuck=odd(hang=True), good=odd(), settings=settings)
+    async with Gateway(config) as gateway, Client(gateway.server) as host:
+        assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
+        (session,) = gateway.sessions
+        assert session.problems() == {"stuck": "it is still starting"}
+        await until(lambda: "did not start within 9 s" in session.problems().get("stuck", ""))
+        assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
+
+
+async def test_a_late_server_is_announced(tmp_path: Path) -> None:
+    heard: list[object] = []
+
+    async def on_message(message: object) -> None:
+        heard.append(type(message))
+
+    config = config_of(late=odd(), settings={"list_wait_s": 0.01})
+    async with host_of(config, mode="legacy", message_handler=on_message) as host:
+        await host.list_tools()
+        await until(lambda: types.PromptListChangedNotification in heard)
+        assert {types.ToolListChangedNotification, types.ResourceListChangedNotification} < {*heard}
+        assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
+
+
+async def test_python_gets_a_typed_error_for_a_dead_server() -> None:
+    async with mcp_tools(config_of(one=odd())) as registry:
+        with pytest.raises(ServerDownError) as caught:
+            await registry.execute("end_now")
+    assert caught.value.server == "one"
+
+
+async def test_a_server_gets_its_own_variables_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_SECRET", "of the gateway")
+    one = odd().model_copy(update={"env": {"ONE": "1"}})
+    two = odd().model_copy(update={"env": {"TWO": "2"}})
+    async with host_of(config_of(one=one, two=two)) as host:
+        first, second = [
+            (await host.call_tool(f"{name}_get_environment", {})).structured_content for name in ("one", "two")
+        ]
+    assert (first["ONE"], second["TWO"]) == ("1", "2")
+    for found in (first, second):
+        assert "GATEWAY_SECRET" not in found
+    assert ("TWO" in first, "ONE" in second) == (False, False)
+
+
+async def test_a_server_that_is_just_being_started_is_ended_too(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    config = config_of(stuck=odd(hang=True, pid_file=str(pid_file)), settings={"list_wait_s": 0.01})
+    async with host_of(config) as host:
+        await host.list_tools()
+        await until(lambda: pid_file.exists() and pid_file.read_text() != "")
+        pid = int(pid_file.read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_nothing_is_started_once_a_session_has_ended() -> None:
+    config = config_of(one=odd())
+    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    await session.listing()
+    await session.close()
+    answer = await session.call(types.CallToolRequestParams(name="get_pid"))
+    assert isinstance(answer, types.CallToolResult)
+    assert text_of(answer) == "the server one is not there: the gateway ends"
+
+
+async def test_a_server_that_is_started_again_lists_its_tools_anew() -> None:
+    changes: list[object] = []
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changes.append(message)
+
+    async with host_of(config_of(one=odd()), mode="legacy", message_handler=on_message) as host:
+        await host.call_tool("more_tools", {})
+        assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
+        await until(lambda: len(changes) == 1)
+        await host.call_tool("end_now", {})
+        while (await host.call_tool("get_pid", {})).is_error:  # noqa: ASYNC110 - another process starts
+            await asyncio.sleep(0.1)
+        await until(lambda: len(changes) == 2)
+        assert "new_tool" not in [tool.name for tool in (await host.list_tools()).tools]

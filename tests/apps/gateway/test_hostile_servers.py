@@ -1,0 +1,206 @@
+"""A server that does what none should gets a clear error, and no other server notices."""
+
+import asyncio
+import json
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from typer.testing import CliRunner
+
+from llm_common.agents import InMemoryContextPointerStore
+from llm_common.apps.cli.app import app
+from llm_common.apps.gateway import Gateway
+from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.server_connection import HostAbilities, HostContext
+from llm_common.apps.gateway.serving import report_on
+from tests.apps.gateway.hosts import config_of, hostile, text_of
+
+pytestmark = pytest.mark.mcp
+OWN = {"read_context", "search_context", "list_context"}
+START = {"start_timeout_s": 0.7, "list_wait_s": 3.0}
+MAX_GROWTH_KB = 400_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """What becomes of a server.
+
+    Attributes:
+        does: What it does.
+        says: What a call of its first tool says.
+        fails: Whether that is an error.
+        tools: Names that are listed of it.
+        problem: What is said of the server.
+        left_out: What is said to be left out.
+        settings: Of the gateway.
+    """
+
+    does: str
+    says: str = "ok of"
+    fails: bool = False
+    tools: tuple[str, ...] = ("ok",)
+    problem: str = ""
+    left_out: str = ""
+    settings: tuple[tuple[str, object], ...] = ()
+
+
+SOON = tuple(START.items())
+CASES = (
+    Case("control characters in a name", tools=("a_31m_b_", "ok")),
+    Case("an empty name", tools=("_", "ok")),
+    Case("a long name", tools=("n" * 55 + "_f9e92b5d", "ok")),
+    Case("names of the gateway", tools=("bad_call_tool", "bad_read_context", "ok")),
+    Case("two tools of one name", tools=("ok", "twice"), left_out="twice (another tool has its name)"),
+    Case("names that differ by signs", tools=("bad_a_b", "bad_a_b_2", "bad_a_b_3", "ok")),
+    Case("a name that is a number", left_out="5 (name)"),
+    Case("a name with half a pair", tools=("half_", "ok")),
+    Case("a long description"),
+    Case("a long title"),
+    Case("a description with a fence"),
+    Case("no schema", left_out="bad (inputSchema)"),
+    Case("a schema that is a text", left_out="bad (inputSchema)"),
+    Case("a schema of no object", left_out="bad (inputSchema.type)"),
+    Case("properties in a list", left_out="bad (inputSchema.properties)"),
+    Case("a schema that refers elsewhere"),
+    Case("a schema that refers to itself"),
+    Case("an expression without end"),
+    Case("a schema of a megabyte", tools=("big", "ok"), settings=(("tools", "all"),)),
+    Case("entries that are no tools", left_out="None"),
+    Case("thousands of entries that are no tools", left_out="the rest (the list is too long)"),
+    Case("wrong hints", left_out="bad (annotations.readOnlyHint)"),
+    Case("pages without end", tools=tuple(sorted(f"page_{n}" for n in range(1, 101))), left_out="does not end"),
+    Case("a page that comes again", left_out="does not end"),
+    Case("a list that is none", "no tool", True, (), "does not know: tools"),
+    Case("a list that is refused", "no tool", True, (), "no"),
+    Case("a list that never comes", "no tool", True, (), "did not list its tools within 0.7 s", settings=SOON),
+    Case("a deep schema", "no tool", True, (), "no JSON-RPC"),
+    Case("an end at the start", "no tool", True, (), "it does not start (it ended)"),
+    Case("silence", "no tool", True, (), "did not start within 0.7 s", settings=SOON),
+    Case("an id of its own at the start", "no tool", True, (), "did not start within 0.7 s", settings=SOON),
+    Case("a version of its own", "no tool", True, (), "it does not start"),
+    Case("words before the start"),
+    Case("bytes before the start"),
+    Case("a result that is none", "an answer that MCP does not know", True),
+    Case("a result that is a number", "an answer that is no JSON-RPC", True),
+    Case("a block of a new kind", "an answer that MCP does not know", True),
+    Case("an answer with another id", "no answer in time", True, settings=(("call_timeout_s", 0.5),)),
+    Case("an answer that is no JSON", "an answer that is no JSON-RPC", True),
+    Case("an answer that ends early", "an answer that is no JSON-RPC", True),
+    Case("an answer that is no UTF-8", "caf\ufffd"),
+    Case("half a pair of surrogates", "half ? of it"),
+    Case("a deep result", "an answer that is no JSON-RPC", True),
+    Case("a number of 5,000 digits", "an answer that is no JSON-RPC", True),
+    Case("no numbers", ""),
+    Case("a line of 20 MB", "19,999,998"),
+    Case("a line without end", "it sent a line of over 64,000,000 bytes", True),
+    Case("two answers", "first"),
+    Case("a flood of logs", "done"),
+    Case("a flood of progress", "done"),
+    Case("a flood of changes", "done"),
+    Case("a flood of questions", "done"),
+    Case("a flood of words", "done"),
+    Case("a flood on stderr", "done"),
+    Case("a claim of our marks", "stored; read it"),
+    Case("an id at the end", "an answer that is no JSON-RPC", True),
+    Case("items with ids in what is no JSON", "an answer that is no JSON-RPC", True),
+    Case("a picture that is none", ""),
+    Case("a long error", "wrong", True),
+    Case("an error of its own", "no", True),
+    Case("an end in a call", "which may have taken effect", True),
+    Case("a closed stdout", "which may have taken effect", True),
+    Case("no reading any more", "reads no more"),
+    Case("an end that is refused"),
+)
+
+
+async def said(host: Client, name: str) -> tuple[str, bool]:
+    """What a call says, and whether that is an error."""
+    try:
+        result = await host.call_tool(name, {"text": "a" * 40 + "!"}, progress_callback=_ignore)
+    except MCPError as exc:
+        return exc.message, True
+    assert "llm-common/error" not in (result.meta or {}) or result.is_error
+    return "".join(getattr(block, "text", "") for block in result.content), result.is_error
+
+
+async def _ignore(progress: float, total: float | None, message: str | None) -> None:
+    """Takes progress."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.does)
+async def test_a_hostile_server_harms_no_other(case: Case) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    config = config_of(bad=hostile(case.does), good=hostile(), settings={"tools": "all", **dict(case.settings)})
+    config = config.model_copy(update={"servers": {"bad": config.servers["bad"], "z": config.servers["good"]}})
+    async with Gateway(config) as gateway, Client(gateway.server, mode="legacy") as host:
+        tools = (await host.list_tools()).tools
+        assert all(len(tool.description or "") < 2_048 and len(tool.title or "") <= 200 for tool in tools)
+        good = "z_ok" if "bad_ok" in {tool.name for tool in tools} else "ok"
+        pid, _ = await said(host, good)
+        names = [tool.name.replace("bad_ok", "ok") for tool in tools if tool.name not in OWN | {good}]
+        assert tuple(sorted(names)) == case.tools
+        first = "bad/ok" if "ok" in case.tools else (case.tools or ("none",))[0]
+        calling = asyncio.create_task(said(host, first))
+        assert (await said(host, good)) == (pid, False)
+        text, failed = await calling
+        assert (case.says if case.tools == () or "ok" in case.tools else "") in text
+        assert failed is case.fails
+        assert (await said(host, good)) == (pid, False)
+        await _check_report(gateway, case)
+        assert len(asyncio.all_tasks()) < 300
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_KB
+
+
+async def _check_report(gateway: Gateway, case: Case) -> None:
+    (session,) = gateway.sessions
+    report = report_on(session, gateway.figures)
+    bad, good = report.servers
+    assert (good.problem, good.left_out, good.tools) == ("", (), 1)
+    assert case.problem in bad.problem
+    assert bool(case.problem) == bool(bad.problem)
+    assert case.left_out in "; ".join(bad.left_out)
+    assert bool(case.left_out) == bool(bad.left_out)
+
+
+async def test_resources_and_prompts_that_are_none_are_left_out() -> None:
+    async with Gateway(config_of(bad=hostile())) as gateway, Client(gateway.server, mode="legacy") as host:
+        await host.list_tools()
+        assert [resource.name for resource in (await host.list_resources()).resources] == ["a"]
+        assert [prompt.name for prompt in (await host.list_prompts()).prompts] == ["ask"]
+        (session,) = gateway.sessions
+        assert session.connections["bad"].wire.left_out == {"no uri": "uri", "None": "name"}
+
+
+async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
+    waiting, taken = [], asyncio.Event()
+
+    async def notify(message: object) -> None:
+        waiting.append(message)
+        await taken.wait()
+
+    config, store = config_of(bad=hostile("a flood of logs")), InMemoryContextPointerStore()
+    session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store)
+    slow = SimpleNamespace(protocol_version="2025-11-25", session=SimpleNamespace(send_notification=notify))
+    with session.serving(cast("HostContext", slow)):
+        answer = await session.call(types.CallToolRequestParams(name="ok"))
+    assert isinstance(answer, types.CallToolResult)
+    assert text_of(answer) == "done"
+    assert len(waiting) == 100
+    taken.set()
+    await session.close()
+
+
+def test_doctor_names_what_is_left_out_and_ends_with_1(tmp_path: Path) -> None:
+    entries = {"bad": hostile("no schema"), "good": hostile()}
+    kept = {name: {"command": entry.command, "args": list(entry.args)} for name, entry in entries.items()}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": kept}), encoding="utf-8")
+    shown = CliRunner().invoke(app, ["gateway", "doctor", "-c", str(path)])
+    assert "  bad: 1 tools\n    left out: bad (inputSchema)\n  good: 1 tools\n" in shown.output
+    assert shown.exit_code == 1

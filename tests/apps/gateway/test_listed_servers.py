@@ -1,0 +1,36 @@
+"""`llm-common tools` over an `mcpServers` file: the servers are started and asked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.cli.running import check
+from tests.apps.gateway.hosts import odd
+from tests.folders.tree import PROGRAM
+
+pytestmark = pytest.mark.mcp
+
+
+def shown(*arguments: str | Path) -> dict[str, Any]:
+    """The document of a real process: a server inherits its stderr."""
+    command = [sys.executable, "-c", PROGRAM, "tools", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "left out the server absent" in done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    check(f"tools {arguments[0]}", document)
+    return document
+
+
+def test_the_tools_of_servers_are_listed_ranked_and_checked(tmp_path: Path) -> None:
+    server, path = odd(), tmp_path / "mcp.json"
+    entry = {"command": server.command, "args": list(server.args)}
+    servers = {"odd": entry, "absent": {"command": "no-such-program"}}
+    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    names = [tool["name"] for tool in shown("list", path)["tools"]]
+    assert names
+    assert shown("rank", path, names[0].replace("_", " "))["tools"][0]["name"] in names
+    assert shown("check", path)["total"] == len(names)

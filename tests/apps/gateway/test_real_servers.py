@@ -1,0 +1,214 @@
+"""The gateway in front of servers of others, each in an environment that `make test-mcp` sets up."""
+
+import asyncio
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client import ClientRequestContext
+from mcp.client.subscriptions import ResourceUpdated
+
+from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
+from llm_common.core.tokens import DefaultCounter
+from tests.apps.gateway.hosts import ERAS, host_of, id_in, text_of
+
+pytestmark = pytest.mark.mcp
+SERVERS = Path(__file__).parents[3] / ".mcp-servers"
+NODE = SERVERS / "node" / "node_modules" / ".bin"
+COUNTER = DefaultCounter()
+ITEMS = [{"id": number, "name": f"item {number}", "note": "some words about this thing"} for number in range(6_000)]
+DOCUMENT = json.dumps(ITEMS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a large file, which is a repository too."""
+    if not SERVERS.exists():
+        pytest.skip("make test-mcp sets the servers up")
+    (tmp_path / "items.json").write_text(DOCUMENT, encoding="utf-8")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for command in (["init", "-q"], ["add", "items.json"], ["commit", "-q", "-m", "Add the items"]):
+        subprocess.run([*git, *command], check=True)
+    return tmp_path
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    """The address of a large text on loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain")
+            self.end_headers()
+            self.wfile.write("\n".join(f"line {number} of the page" for number in range(20_000)).encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/page.txt"
+        server.shutdown()
+
+
+def servers_in(folder: Path) -> dict[str, ServerConfig]:
+    def python(name: str, *arguments: str) -> ServerConfig:
+        return ServerConfig(command=str(SERVERS / name / "bin" / name), args=arguments)
+
+    found = {
+        "git": python("mcp-server-git", "-r", str(folder)),
+        "time": python("mcp-server-time"),
+        "sqlite": python("mcp-server-sqlite", "--db-path", str(folder / "data.db")),
+        "fetch": python("mcp-server-fetch", "--ignore-robots-txt", "--allow-private-ips"),
+    }
+    if NODE.exists():
+        found["files"] = ServerConfig(command=str(NODE / "mcp-server-filesystem"), args=(str(folder),))
+        found["copies"] = ServerConfig(command=str(NODE / "mcp-server-filesystem"), args=(str(folder),))
+        found["everything"] = ServerConfig(command=str(NODE / "mcp-server-everything"))
+    return found
+
+
+def config_of(folder: Path, *names: str, **settings: Any) -> GatewayConfig:
+    servers = {name: server for name, server in servers_in(folder).items() if not names or name in names}
+    if names and len(servers) < len(names):
+        pytest.skip("node is not there")
+    return GatewayConfig(servers=servers, memory_only=True, list_wait_s=60, **settings)
+
+
+async def names_of(host: Client, wanted: str) -> list[str]:
+    """The names of the listed tools, once a server that adds its tools late has done so."""
+    while True:
+        names = [tool.name for tool in (await host.list_tools(cache_mode="bypass")).tools]
+        if wanted in names:
+            return names
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_more_than_sixty_tools_of_seven_servers_are_listed(folder: Path, era: str) -> None:
+    config = config_of(folder, *servers_in(folder), tools="all")
+    if "everything" not in config.servers:
+        pytest.skip("node is not there")
+    async with host_of(config, mode=era) as host:
+        names = await names_of(host, "echo")
+        assert len(names) >= 60
+        assert {"files_read_text_file", "copies_read_text_file", "git_log", "read_query", "echo"} <= set(names)
+        answer = await host.call_tool("echo", {"message": "hello"})
+        assert "hello" in text_of(answer)
+
+
+async def test_a_file_of_400_000_characters_becomes_a_preview_of_400_tokens(folder: Path) -> None:
+    assert len(DOCUMENT) > 400_000
+    async with host_of(config_of(folder, "files")) as host:
+        preview = text_of(await host.call_tool("read_text_file", {"path": str(folder / "items.json")}))
+        assert COUNTER.count(preview) <= 400
+        answer = text_of(
+            await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}})
+        )
+        assert '{"id":4321,"name":"item 4321","note":"some words about this thing"}' in answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_commit_and_a_query_and_a_page_are_read_back_in_part(folder: Path, page: str, era: str) -> None:
+    async with host_of(config_of(folder, "git", "sqlite", "fetch"), mode=era) as host:
+        shown = text_of(await host.call_tool("git_show", {"repo_path": str(folder), "revision": "HEAD"}))
+        assert COUNTER.count(shown) <= 400
+        created = await host.call_tool("create_table", {"query": "CREATE TABLE items (id INTEGER, name TEXT)"})
+        assert not created.is_error
+        rows = ", ".join(f"({item['id']}, '{item['name']}')" for item in ITEMS)
+        assert not (await host.call_tool("write_query", {"query": f"INSERT INTO items VALUES {rows}"})).is_error
+        rows_shown = text_of(await host.call_tool("read_query", {"query": "SELECT * FROM items"}))
+        assert COUNTER.count(rows_shown) <= 400
+        part = {"pointer_id": id_in(rows_shown), "select": {"regex": "item 4321"}}
+        assert "item 4321" in text_of(await host.call_tool("read_context", part))
+        page_shown = text_of(await host.call_tool("fetch", {"url": page, "max_length": 500_000}))
+        assert COUNTER.count(page_shown) <= 400
+        found = text_of(await host.call_tool("search_context", {"query": "line 15321 of the page"}))
+        assert "line 15321 of the page" in found
+
+
+async def test_a_host_that_checks_output_schemas_is_content(folder: Path) -> None:
+    async with host_of(config_of(folder, "time", "files", "fetch")) as host:
+        tools = (await host.list_tools()).tools
+        assert all(tool.output_schema is None for tool in tools)
+        now = await host.call_tool("get_current_time", {"timezone": "Europe/Paris"})
+        assert now.structured_content["timezone"] == "Europe/Paris"
+        large = await host.call_tool("read_text_file", {"path": str(folder / "items.json")})
+        assert large.structured_content is None
+
+
+async def test_pictures_errors_and_links_of_everything_stay(folder: Path) -> None:
+    config = config_of(folder, "everything")
+    server = config.servers["everything"]
+    async with host_of(config) as host, Client(StdioServerParameters(command=server.command)) as bare:
+        await names_of(host, "get-tiny-image")
+        await names_of(bare, "get-tiny-image")
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("get-tiny-image", {}),
+            ("get-resource-links", {"count": 3}),
+            ("get-structured-content", {"location": "New York"}),
+            ("get-annotated-message", {"messageType": "error", "includeImage": True}),
+            ("get-sum", {"a": "no number", "b": 2}),
+        ]
+        for name, arguments in calls:
+            shown, given = await host.call_tool(name, arguments), await bare.call_tool(name, arguments)
+            assert shown.model_dump(exclude={"meta"}) == given.model_dump(exclude={"meta"}), name
+
+
+async def test_everything_asks_its_host(folder: Path) -> None:
+    asked: list[str] = []
+
+    async def sample(_: ClientRequestContext, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        asked.append("sample")
+        content = types.TextContent(type="text", text="a sampled answer")
+        return types.CreateMessageResult(role="assistant", model="none", content=content)
+
+    async def elicit(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append("elicit")
+        return types.ElicitResult(action="decline")
+
+    able: dict[str, Any] = {"sampling_callback": sample, "elicitation_callback": elicit}
+    async with host_of(config_of(folder, "everything"), mode="legacy", **able) as host:
+        names = await names_of(host, "trigger-sampling-request")
+        assert "trigger-elicitation-request" in names
+        answer = await host.call_tool("trigger-sampling-request", {"prompt": "Say something.", "maxTokens": 10})
+        assert "a sampled answer" in text_of(answer)
+        assert not (await host.call_tool("trigger-elicitation-request", {})).is_error
+    assert asked == ["sample", "elicit"]
+
+
+async def test_everything_completes_and_tells_changes(folder: Path) -> None:
+    async with host_of(config_of(folder, "everything")) as host:
+        await names_of(host, "echo")
+        prompt, argument = types.PromptReference(name="completable-prompt"), {"name": "department", "value": "E"}
+        assert (await host.complete(prompt, argument)).completion.values == ["Engineering"]
+        (first, *_) = (await host.list_resources()).resources
+        async with host.listen(resource_subscriptions=[first.uri]) as events:
+            await host.call_tool("toggle-subscriber-updates", {})
+            assert await anext(events) == ResourceUpdated(first.uri)
+
+
+async def test_fifty_calls_at_once_over_real_servers(folder: Path) -> None:
+    async with host_of(config_of(folder, "time", "git")) as host:
+        zones = ["Europe/Paris", "Asia/Tokyo", "America/Lima", "UTC", "Africa/Cairo"]
+        times = [host.call_tool("get_current_time", {"timezone": zones[number % 5]}) for number in range(25)]
+        logs = [host.call_tool("git_log", {"repo_path": str(folder)}) for _ in range(25)]
+        answers = [text_of(answer) for answer in await asyncio.gather(*times, *logs)]
+    assert [json.loads(answer)["timezone"] for answer in answers[:25]] == zones * 5
+    assert all("Add the items" in answer for answer in answers[25:])
+
+
+async def test_only_reading_tools_of_real_servers_are_listed(folder: Path) -> None:
+    rules: dict[str, Any] = {"rules": {"read_only": True}}
+    async with Gateway(config_of(folder, "git", "sqlite", **rules)) as gateway, Client(gateway.server) as host:
+        names = {tool.name for tool in (await host.list_tools()).tools}
+    assert {"git_log", "git_diff", "git_status", "read_query", "list_tables"} <= names
+    assert not names & {"git_commit", "git_add", "git_reset", "write_query", "create_table"}

@@ -1,0 +1,124 @@
+"""Servers that are reached over HTTP, and what any server sends beside its answers."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+
+from llm_common.apps.gateway import ServerConfig
+from tests.apps.gateway.hosts import (
+    ERAS,
+    ODD,
+    config_of,
+    free_port,
+    host_of,
+    host_of_process,
+    id_in,
+    is_open,
+    odd,
+    text_of,
+    until,
+)
+
+pytestmark = pytest.mark.mcp
+PATHS = {"streamable-http": "mcp", "sse": "sse"}
+
+
+@asynccontextmanager
+async def served(kind: str, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A server on loopback in a process of its own, ended at the end."""
+    settings = json.dumps({"serve": kind, "port": port})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(ODD), settings, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await is_open(port)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("kind", PATHS)
+async def test_a_server_over_http_is_as_any_other(kind: str, era: str) -> None:
+    port = free_port()
+    kept = {"url": f"http://127.0.0.1:{port}/{PATHS[kind]}", "type": kind, "headers": {"X-Key": "a key"}}
+    config = config_of(far=ServerConfig.model_validate(kept), near=odd())
+    async with served(kind, port) as process, host_of(config, mode=era) as host:
+        assert "near_add_one" in [tool.name for tool in (await host.list_tools()).tools]
+        count = 6_000 if kind == "streamable-http" else 4_000  # the SDK takes a megabyte of the older kind
+        preview = text_of(await host.call_tool("far_list_items", {"count": count}))
+        part = {"pointer_id": id_in(preview), "select": {"path": "/3210/name"}}
+        assert "item 3210" in text_of(await host.call_tool("read_context", part))
+        assert text_of(await host.call_tool("far_get_header", {})) == "a key"
+        calls = [host.call_tool("far_pause", {"seconds": 0.01, "number": number}) for number in range(20)]
+        assert [text_of(answer) for answer in await asyncio.gather(*calls)] == [str(number) for number in range(20)]
+        process.kill()
+        await process.wait()
+        gone = await host.call_tool("far_add_one", {"number": 1})
+        assert "far" in text_of(gone)
+        assert gone.is_error
+        assert text_of(await host.call_tool("near_add_one", {"number": 1})) == "2"
+        async with served(kind, port):
+            while (again := await host.call_tool("far_add_one", {"number": 1})).is_error:
+                assert "the server far is not there" in text_of(again)
+                await asyncio.sleep(0.1)
+            assert text_of(again) == "2"
+
+
+async def test_a_header_that_a_tool_wants_since_is_sent() -> None:
+    port = free_port()
+    config = config_of(far=ServerConfig(url=f"http://127.0.0.1:{port}/mcp"))
+    async with served("streamable-http", port), host_of(config) as host:
+        assert text_of(await host.call_tool("route", {"region": "north"})) == "from north"
+        await host.call_tool("want_header", {})
+        assert text_of(await host.call_tool("route", {"region": "north"})) == "by header from north"
+
+
+async def test_the_log_of_a_server_reaches_the_host() -> None:
+    said: list[types.LoggingMessageNotificationParams] = []
+
+    async def on_log(params: types.LoggingMessageNotificationParams) -> None:
+        said.append(params)
+
+    async with host_of(config_of(one=odd()), mode="legacy", logging_callback=on_log) as host:
+        await host.call_tool("say_log", {})
+        await until(lambda: bool(said))
+    assert [(params.level, params.data, params.logger) for params in said] == [("warning", "a word of warning", "odd")]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("where", [(), ("--memory-only",)])
+async def test_a_gateway_that_is_told_to_end_ends_its_servers(where: tuple[str, ...], tmp_path: Path) -> None:
+    server, config, folder = odd(), tmp_path / "mcp.json", tmp_path / "kept"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    async with host_of_process("-c", str(config), "--folder", str(folder), *where, mode="legacy") as host:
+        pid = int(text_of(await host.call_tool("get_pid", {})))
+        await host.call_tool("get_log", {"lines": 20_000})
+        assert bool(list(folder.rglob("*.result.json"))) is not bool(where)
+        waiting = asyncio.create_task(host.call_tool("pause", {"seconds": 60, "number": 1}))
+        await asyncio.sleep(0.1)
+        gateway = parent_of(pid)
+        os.kill(gateway, signal.SIGTERM)
+        os.kill(gateway, signal.SIGTERM)
+        await until(lambda: not Path(f"/proc/{pid}").exists() and not _runs(gateway))
+        assert not list(folder.rglob("*.result.json"))
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+def _runs(pid: int) -> bool:
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"

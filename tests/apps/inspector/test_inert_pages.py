@@ -1,0 +1,58 @@
+"""Whatever others wrote into a store or a trace, no page runs, loads or hides anything."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from llm_common.apps.inspector import Inspector
+from tests.apps.inspector.hostile_data import browser, fill, pages
+from tests.trace.test_page import CONTROLS, HOSTILE, Shape
+
+
+async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str, ...]]]:
+    """The tags of every kind of page, by its address without ids."""
+    await fill(folder, texts)
+    found: dict[str, Counter[tuple[str, ...]]] = {}
+    inspector = Inspector(folder / "store", folder / "trace")
+    try:
+        client = browser(inspector)
+        [row], _ = inspector.runs.rows(limit=1)
+        run = f"/runs/parcel/{row.run_id}"
+        packing = 4 + 2 * len(texts)
+        steps = [f"{run}/{seq}" for seq in (2, 3, 4, 5, packing)]
+        compared = f"/compare?before=parcel/{row.run_id}/5&after=parcel/{row.run_id}/7"
+        places = ["/queries", "/queries/q", "/runs", "/tools", "/search?words=tool"]
+        for kind, page in pages(client, *places, run, *steps, compared):
+            shape = Shape(page)
+            found[kind] = found.get(kind, Counter()) + Counter(shape.tags)
+            assert not CONTROLS.search(page), kind
+            assert all(re.match(r"#[\w-]+\Z|/(?![/\\])", address) for address in shape.addresses), kind
+    finally:
+        inspector.close()
+    return found
+
+
+async def test_no_text_of_others_changes_a_page(tmp_path: Path) -> None:
+    hostile = await shapes(tmp_path / "hostile", HOSTILE)
+    harmless = await shapes(tmp_path / "harmless", [f"{n:02}".ljust(len(text), "x") for n, text in enumerate(HOSTILE)])
+    assert {*hostile} == {*harmless}
+    for kind, shape in hostile.items():
+        if kind == "/tools":  # a trace cleans names, so some of two names there are one in the store
+            assert {*shape} == {*harmless[kind]}
+        else:
+            assert shape == harmless[kind], kind
+
+
+def test_a_hostile_search_is_shown_as_it_was_typed(tmp_path: Path) -> None:
+    inspector = Inspector(tmp_path / "store")
+    try:
+        client = browser(inspector)
+        for address, texts in (("/search", HOSTILE), ("/queries", HOSTILE[::5])):
+            shape = Shape(client.get(address, params={"words": "zzz"}).text).tags
+            for text in texts:
+                words = text.encode("utf-8", "replace").decode()
+                page = client.get(address, params={"words": words}).raise_for_status().text
+                assert Shape(page).tags == shape, text
+                assert not CONTROLS.search(page)
+    finally:
+        inspector.close()

@@ -1,0 +1,245 @@
+"""What each page shows, by requests of a browser that has the token."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from llm_common.agents import FileContextPointerStore
+from llm_common.apps.inspector import Inspector
+from llm_common.apps.inspector.result_parts import MAX_WHOLE_BYTES, PART_CHARS
+from llm_common.trace import RecordedRun
+from llm_common.trace.lines import ModelCallLine, PackingLine
+from tests.apps.inspector.hostile_data import browser
+from tests.trace.runs import long_story, memory, pack, recorded
+
+
+def seen(page: str) -> str:
+    """The text of a page, on one line."""
+    return " ".join(re.sub(r"<[^>]+>", " ", page.partition("<body>")[2]).split())
+
+
+def tree(folder: Path) -> dict[str, tuple[int, str]]:
+    """Every file of a folder with its time and a digest."""
+    files = (path for path in sorted(folder.rglob("*")))
+    return {
+        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "")
+        for path in files
+    }
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> RecordedRun:
+    async def story(store: FileContextPointerStore) -> None:
+        await long_story(store)
+        await pack(store, 2_000, memory_hits=(memory(2),))
+
+    return await recorded(story, tmp_path, texts=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileContextPointerStore:
+    return FileContextPointerStore(tmp_path / "store", durability="rename")
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    inspector = Inspector(tmp_path / "store", tmp_path / "trace")
+    yield browser(inspector)
+    inspector.close()
+
+
+async def save(store: FileContextPointerStore, query_id: str, result: object, **options: object) -> str:
+    args = {"query": "late parcels", **options}
+    saved = await store.save(query_id=query_id, task_id="1", tool_name="search_orders", args=args, result=result)
+    return f"/queries/{query_id}/{saved.pointer_id}"
+
+
+async def test_queries_and_pointers_show_tool_size_shape_and_age(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
+    await save(store, "u-1", {"orders": [1, 2]})
+    page = seen(client.get("/queries/u-1").text)
+    assert "u-1 1 16 bytes" in seen(client.get("/queries").text)
+    assert "search_orders query=late parcels" in page
+    assert "16 bytes" in page
+    assert "object of 1: orders, 16 bytes" in page
+    assert re.search(r"\d seconds? ago", page)
+    assert "never" in page
+
+
+async def test_a_deep_result_is_shown_as_stored_where_its_indentation_would_fill_the_memory(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
+    def deep(items: int) -> object:
+        value: object = [1] * items
+        for _ in range(200):
+            value = [value]
+        return value
+
+    assert "JSON, indented" in seen(client.get(await save(store, "u-10", deep(100))).text)
+    assert "indented it would be too long" in seen(client.get(await save(store, "u-11", deep(130_000))).text)
+
+
+async def test_what_has_expired_is_named_so(client: TestClient, store: FileContextPointerStore) -> None:
+    await store.save(query_id="u-9", task_id="1", tool_name="a", args={}, result=1, ttl_s=1e-6)
+    await store.save(query_id="u-9", task_id="1", tool_name="b", args={}, result=1, ttl_s=7200)
+    page = seen(client.get("/queries/u-9").text)
+    assert page.count("expired") == 1
+    assert "in 1 hour" in page
+
+
+async def test_long_lists_come_in_pages_of_fifty(client: TestClient, store: FileContextPointerStore) -> None:
+    for number in range(60):
+        await save(store, "u-2", number, number=number)
+    first, second = (client.get(f"/queries/u-2?page={number}").text for number in (1, 2))
+    assert (first.count("class=id"), second.count("class=id")) == (50, 10)
+    assert "Page 2 of 2" in second
+    found = client.get("/search?words=late+parc&page=2").text
+    assert "60 outputs hold" in found
+    assert "llm-common context search &#x27;late parc&#x27; --in results --store" in found
+    assert found.count("class=id") == 10
+
+
+async def test_a_change_of_the_store_shows_on_the_next_page(client: TestClient, store: FileContextPointerStore) -> None:
+    address = await save(store, "u-3", "old")
+    assert "search_orders" in client.get("/queries/u-3").text
+    await save(store, "u-3", "new", page=2)
+    assert client.get("/queries/u-3").text.count("class=id") == 2
+    store.delete(query_id="u-3")
+    assert client.get("/queries/u-3").status_code == 404
+    assert client.get(address).status_code == 404
+
+
+async def test_a_result_is_shown_indented_or_as_it_is_stored(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
+    rows: list[tuple[object, str, str]] = [
+        ({"a": [1]}, "pretty", '{ "a": [ 1 ] } '),
+        ({"a": [1]}, "stored", '{"a":[1]} '),
+        ("one\ntwo", "pretty", "one two "),
+        ('{"inner": [7]}', "pretty", '{ "inner": [ 7 ] } '),
+        (2**70, "pretty", f"{2**70} "),
+    ]
+    for number, (result, view, shown) in enumerate(rows):
+        page = client.get(f"{await save(store, 'u-4', result, number=number)}?view={view}").text
+        assert shown in seen(page).replace("&quot;", '"'), result
+
+
+def part_of(page: str) -> str:
+    [text] = re.findall(r"<pre class=whole[^>]*><bdi>(.*?)</bdi>", page, re.DOTALL)
+    assert len(page) < 3 * PART_CHARS
+    return str(text)
+
+
+async def test_parts_of_a_result_are_the_whole_of_it(client: TestClient, store: FileContextPointerStore) -> None:
+    text = "".join(f"{number} æøå\n" for number in range(6_000))
+    address = await save(store, "u-5", text)
+    pages = [client.get(f"{address}?page={number}").text for number in (1, 2, 3)]
+    assert "Page 3 of 3" in pages[2]
+    assert "".join(map(part_of, pages)) == text
+    assert "5999 æøå" in part_of(client.get(f"{address}?line=6000").text)
+
+
+async def test_of_a_large_result_only_some_bytes_are_read(client: TestClient, store: FileContextPointerStore) -> None:
+    characters = MAX_WHOLE_BYTES // 3 + PART_CHARS
+    address = await save(store, "u-6", "€" * characters)  # three bytes each, so a part ends within one
+    first = "".join(part_of(client.get(f"{address}?page={number}").text) for number in (1, 2, 3))
+    assert first == "&quot;" + "€" * PART_CHARS
+    last = part_of(client.get(f"{address}?page=99999").text)
+    assert last.endswith("&quot;")
+    assert "\N{REPLACEMENT CHARACTER}" not in first + last
+
+
+async def test_a_damaged_result_is_named_beside_its_pointer(client: TestClient, store: FileContextPointerStore) -> None:
+    address = await save(store, "u-7", {"a": 1})
+    [file] = (store.base_dir / "u-7").glob("*.result.json")
+    file.write_text('{"a":2}')
+    page = client.get(address)
+    assert page.status_code == 200
+    assert "is not what was saved" in page.text
+    assert "The result</h2>" not in page.text
+
+
+def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(client: TestClient, run: RecordedRun) -> None:
+    assert "When does the parcel arrive in Oslo?" in client.get("/runs").text
+    page = client.get(f"/runs/parcel/{run.run_id}").text
+    assert "Why did the model not see" in page
+    packing, call = run.of(PackingLine)[0], run.of(ModelCallLine)[-1]
+    for line, text in ((packing, packing.text or ""), (call, "When does the parcel arrive in Oslo?")):
+        address = f"/runs/parcel/{run.run_id}/{line.seq}"
+        assert f'href="{address}"' in page
+        shown = client.get(address).text
+        assert seen(f"<body>{text}".replace("<<<", "&lt;&lt;&lt;").replace(">>>", "&gt;&gt;&gt;")) in seen(shown)
+    assert "class=legend" in client.get(f"/runs/parcel/{run.run_id}/{packing.seq}").text
+
+
+def test_a_step_is_shown_beside_runs_that_cannot_be_read(client: TestClient, run: RecordedRun) -> None:
+    run.path.with_name("20990101T000000000000Z-00000000.jsonl").write_text("no trace")
+    answer = client.get(f"/runs/parcel/{run.run_id}/{run.of(PackingLine)[0].seq}")
+    assert answer.status_code == 200
+    assert "Compare with" in answer.text
+
+
+def test_two_steps_stand_side_by_side_with_the_first_changed_byte(client: TestClient, run: RecordedRun) -> None:
+    first, second = run.of(PackingLine)
+    old, new = (first.text or "").encode(), (second.text or "").encode()
+    same = next(place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
+    before, after = (f"parcel/{run.run_id}/{line.seq}" for line in (first, second))
+    assert f'value="{before}"' in client.get(f"/runs/{after}").text
+    page = client.get("/compare", params={"before": before, "after": after}).text
+    assert f"The first changed byte is {same:,} of {len(new):,}" in seen(page)
+    assert page.count(f"<mark>{new[same : same + 1].decode()}</mark>") == 1
+    assert "memory m2: new" in page
+    assert "are the same" in client.get("/compare", params={"before": after, "after": after}).text
+
+
+@pytest.mark.usefixtures("run")
+def test_tools_are_listed_by_their_cost(client: TestClient) -> None:
+    rows = re.findall(r"<tr>.*?</tr>", client.get("/tools").text)
+    named = {seen(f"<body>{row}").split()[0]: seen(f"<body>{row}").split() for row in rows[1:]}
+    assert named["track_parcel"][2] == "1"
+    assert named["track_parcel"][4:7] == ["1", "1", "failed"]
+    assert named["lookup"][7] != "0"
+
+
+def test_pages_change_nothing(client: TestClient, run: RecordedRun, tmp_path: Path) -> None:
+    before = tree(tmp_path)
+    for address in (
+        "/queries",
+        "/queries/parcel",
+        "/search?words=parcel",
+        "/runs",
+        f"/runs/parcel/{run.run_id}",
+        "/tools",
+    ):
+        assert client.get(address).status_code == 200
+    assert client.post("/queries").status_code == 405
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.usefixtures("run")
+def test_nothing_outside_the_given_folders_is_shown(client: TestClient, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "20261123T000000000000Z-00000000.jsonl").write_text('{"kind": "run_begin", "query_id": "q"}\n')
+    for folder in ("store", "trace"):
+        (tmp_path / folder / "linked").symlink_to(outside)
+    for address in (
+        "/queries/..%2f..%2fetc",
+        "/queries/nothing",
+        "/queries/parcel/..%2fx",
+        "/queries/parcel/aaaaaaaaaaaa",
+        "/queries/linked",
+        "/runs/..%2ftrace/x",
+        "/runs/linked/20261123T000000000000Z-00000000",
+        "/runs/parcel/20261123T000000000000Z-00000000",
+        "/runs/parcel/x/1",
+        "/compare?before=x&after=y",
+        "/compare",
+        "/other",
+    ):
+        assert client.get(address).status_code == 404, address

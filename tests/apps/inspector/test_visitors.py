@@ -1,0 +1,97 @@
+"""Who is let in, and what a browser is told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from llm_common.apps.inspector import Inspector
+from tests.apps.inspector.hostile_data import HOST, TOKEN, browser
+
+
+@pytest.fixture
+def inspector(tmp_path: Path) -> Iterator[Inspector]:
+    made = Inspector(tmp_path / "store", tmp_path / "traces")
+    yield made
+    made.close()
+
+
+def stranger(inspector: Inspector, host: str = HOST) -> TestClient:
+    return TestClient(inspector.app(token=TOKEN, port=8321), base_url=host, follow_redirects=False)
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/queries", 401),
+        ("/", 401),
+        ("/other", 401),
+        ("/queries?token=", 403),
+        ("/queries?token=wrong", 403),
+        ("/queries?token=\u20ac", 403),
+        (f"/queries?token=x&token={TOKEN}", 403),
+    ],
+)
+def test_without_the_token_nothing_is_shown(address: str, status: int, inspector: Inspector) -> None:
+    answer = stranger(inspector).get(address)
+    assert answer.status_code == status
+    assert "set-cookie" not in answer.headers
+    assert "<table" not in answer.text
+    assert TOKEN not in answer.text
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(inspector: Inspector) -> None:
+    answer = stranger(inspector).get(f"/queries?words=a+b&token={TOKEN}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/queries?words=a+b")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    assert stranger(inspector).get(f"/%2Fevil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+
+
+def test_the_cookie_of_another_token_or_port_is_refused(inspector: Inspector) -> None:
+    known = browser(inspector).cookies
+    assert TestClient(inspector.app(token=TOKEN, port=8321), base_url=HOST, cookies=dict(known)).get("/runs").is_success
+    for token, port in ((TOKEN + "x", 8321), (TOKEN, 8322)):
+        other = TestClient(inspector.app(token=token, port=port), base_url=HOST, cookies=dict(known))
+        assert other.get("/runs").status_code == 401
+    broken = TestClient(
+        inspector.app(token=TOKEN, port=8321), base_url=HOST, headers={"cookie": "a=\x01;;=;" + "x" * 99}
+    )
+    assert broken.get("/runs").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "0.0.0.0", "[::1]", "x@127.0.0.1"]
+)
+def test_a_name_that_is_not_of_this_machine_gets_no_answer(host: str, inspector: Inspector) -> None:
+    client = browser(inspector)
+    for address in ("/queries", f"/queries?token={TOKEN}"):
+        answer = client.get(address, headers={"host": host}, follow_redirects=False)
+        assert answer.status_code == 421
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_page_of_another_site_cannot_use_the_cookie(inspector: Inspector) -> None:
+    client = browser(inspector)
+    for site, status in (("cross-site", 401), ("same-site", 401), ("same-origin", 200), ("none", 200)):
+        assert client.get("/queries", headers={"sec-fetch-site": site}).status_code == status
+
+
+@pytest.mark.parametrize("address", ["/queries", "/other", "/queries?token=wrong"])
+def test_every_answer_forbids_what_no_page_needs(address: str, inspector: Inspector) -> None:
+    headers = browser(inspector).get(address).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_the_token_leads_to_the_page_of_any_name(inspector: Inspector) -> None:
+    answer = stranger(inspector).get(f"/queries/a%3Fb%23c%25d?token={TOKEN}&page=2")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/queries/a%3Fb%23c%25d?page=2"

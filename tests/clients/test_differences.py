@@ -1,0 +1,226 @@
+"""What one adapter does and the others do not."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llm_common.clients import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
+from llm_common.core import LLMClient, LLMMessage
+from llm_common.core.models import MessageRole
+from llm_common.errors import LLMError, LLMRateLimitError, LLMTimeoutError, MalformedReplyError, ModelNotFoundError
+from tests.clients import double_clients
+from tests.clients.test_adapters import SCHEMA, TOOL, USAGE
+
+ASKED = [LLMMessage(role=MessageRole.USER, content="Which?")]
+JSON_OBJECT = {"type": "json_object"}
+
+
+def payload(content: Any = "{}", *, usage: Any = None, **message: Any) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-1",
+        "model": "test-model",
+        "choices": [{"finish_reason": "stop", "message": {"content": content, **message}}],
+        "usage": usage or {name: count for name, count in USAGE.items() if name != "cost"},
+    }
+
+
+class Recorder:
+    """An SDK's client that notes what it was called with."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.sent: dict[str, Any] = {}
+        self.chat = SimpleNamespace(completions=self)
+
+    async def create(self, **arguments: Any) -> Any:
+        self.sent = arguments
+        return self.answer
+
+
+# --- OpenAI's SDK
+
+
+async def test_options_that_openai_does_not_know_go_into_the_extra_body() -> None:
+    sdk = Recorder(payload())
+    client = OpenAISDKClient(sdk, model="glm-4.5-air", provider="zai")
+    got = await client.chat_completion(ASKED, response_format=JSON_OBJECT, extra_body={"top_k": 1})
+    assert sdk.sent["response_format"] == JSON_OBJECT
+    assert sdk.sent["extra_body"] == {"thinking": {"type": "disabled"}, "top_k": 1}
+    # 46 fresh, 64 cached and 7 completion tokens at the prices of the profile
+    assert got.cost_usd == pytest.approx((46 * 0.20 + 64 * 0.03 + 7 * 1.10) / 1_000_000)
+    assert got.provider == "zai"
+
+
+async def test_a_reported_cost_goes_before_a_calculated_one() -> None:
+    client = OpenAISDKClient(Recorder(payload(usage=USAGE)), model="glm-4.5-air", provider="zai")
+    assert (await client.chat_completion(ASKED)).cost_usd == 0.0125
+
+
+@pytest.mark.parametrize("also", [{}, payload()], ids=["alone", "beside-an-answer"])
+async def test_an_error_in_an_answer_is_that_error_f_120(also: dict[str, Any]) -> None:
+    client = OpenAISDKClient(Recorder(also | {"error": {"code": 429, "message": "slow down"}}), model="test-model")
+    with pytest.raises(LLMRateLimitError):
+        await client.chat_completion(ASKED)
+
+
+async def test_an_answer_that_is_of_no_use_carries_what_it_cost() -> None:
+    broken = {"usage": USAGE, "choices": []}
+    with pytest.raises(MalformedReplyError) as caught:
+        await OpenAISDKClient(Recorder(broken), model="m").chat_completion(ASKED)
+    assert caught.value.cost_usd == 0.0125
+
+
+async def test_a_client_that_is_not_async_is_an_llm_error() -> None:
+    sdk = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **_: payload())))
+    with pytest.raises(LLMError, match="OpenAISDKClient raised TypeError"):
+        await OpenAISDKClient(sdk, model="m").chat_completion(ASKED)
+
+
+async def test_closing_an_adapter_leaves_the_client_of_the_application_open() -> None:
+    sdk = Recorder(payload())
+    async with OpenAISDKClient(sdk, model="m") as client:
+        await client.aclose()
+    assert (await client.chat_completion(ASKED)).content == "{}"
+
+
+# --- LiteLLM
+
+
+@pytest.mark.parametrize(
+    ("usage", "hidden", "cost_usd"),
+    [
+        pytest.param(USAGE, {"response_cost": 0.5}, 0.0125, id="the endpoint's"),
+        pytest.param(None, {"response_cost": 0.5}, 0.5, id="LiteLLM's"),
+        pytest.param(None, {"response_cost": None}, None, id="unknown"),
+        pytest.param(None, None, None, id="none"),
+    ],
+)
+async def test_the_cost_is_the_endpoints_or_litellms(usage: Any, hidden: Any, cost_usd: float | None) -> None:
+    async def acompletion(**arguments: Any) -> Any:
+        return SimpleNamespace(model_dump=lambda **_: payload(usage=usage), _hidden_params=hidden)
+
+    got = await LiteLLMClient(acompletion, model="openai/m").chat_completion(ASKED)
+    assert got.cost_usd == cost_usd
+    assert got.usage.prompt_tokens == 110
+
+
+# --- LangChain
+
+
+def message(content: Any = "{}", **facts: Any) -> SimpleNamespace:
+    base = {
+        "id": "run-1",
+        "content": content,
+        "additional_kwargs": {},
+        "response_metadata": {"model": "m-1", "stop_reason": "end_turn"},
+        "tool_calls": [],
+        "invalid_tool_calls": [],
+        "usage_metadata": None,
+    }
+    return SimpleNamespace(**base | facts)
+
+
+class Runnable:
+    """A chat model that is not built on OpenAI's, and whose settings are no fields."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.sent: dict[str, Any] = {}
+        self.bound: tuple[Any, Any] | None = None
+
+    def bind_tools(self, tools: list[Any], *, tool_choice: Any = None) -> "Runnable":
+        self.bound = tools, tool_choice
+        return self
+
+    async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
+        self.sent = options
+        return self.answer
+
+
+async def test_a_runnable_gets_settings_with_the_call_and_no_response_format() -> None:
+    runnable = Runnable(message(["{", {"type": "text", "text": "}"}]))
+    client = LangChainClient(runnable)
+    got = await client.chat_completion(
+        ASKED, model="other", temperature=0.0, max_tokens=5, response_format={"type": "json_schema", **SCHEMA}, stop="x"
+    )
+    assert runnable.sent == {"model": "other", "temperature": 0.0, "max_tokens": 5, "stop": "x"}
+    assert got.metadata == {"dropped_options": ["response_format"]}
+    assert got.content == [{"type": "text", "text": "{"}, {"type": "text", "text": "}"}]
+    assert (got.model, got.finish_reason, got.id) == ("m-1", "end_turn", "run-1")
+
+
+async def test_tools_are_bound_and_calls_that_langchain_cannot_read_are_not_lost() -> None:
+    read = {"id": "1", "name": "get_weather", "args": {"city": "Ulm"}}
+    unread = {"id": "2", "name": "get_weather", "args": '{"city": '}
+    runnable = Runnable(message("", tool_calls=[read], invalid_tool_calls=[unread]))
+    got = await LangChainClient(runnable).chat_completion(ASKED, tools=[TOOL], tool_choice="auto")
+    assert runnable.bound == ([TOOL], "auto")
+    assert runnable.sent == {}
+    assert [call["function"]["arguments"] for call in got.tool_calls or []] == ['{"city": "Ulm"}', '{"city": ']
+
+
+# --- pydantic-ai
+
+
+async def test_a_model_alone_answers_under_its_own_name_only() -> None:
+    sdk: Any = Recorder(double_clients.Completion(payload()))
+    client = PydanticAIClient(double_clients.Model(sdk, "test-model", formats=True))
+    assert (await client.chat_completion(ASKED, model="test-model")).content == "{}"
+    with pytest.raises(ModelNotFoundError, match="model_for"):
+        await client.chat_completion(ASKED, model="other")
+
+
+@pytest.mark.parametrize("kind", ["json_object", "json_schema"])
+async def test_a_model_that_has_no_json_mode_is_not_asked_for_it(kind: str) -> None:
+    sdk: Any = Recorder(double_clients.Completion(payload()))
+    client = PydanticAIClient(double_clients.Model(sdk, "test-model", formats=False))
+    got = await client.chat_completion(ASKED, response_format={"type": kind, "json_schema": SCHEMA})
+    assert "response_format" not in sdk.sent
+    assert "response_format" in got.metadata["dropped_options"]
+
+
+async def test_a_model_of_version_1_has_its_profile_as_an_object_and_no_cost() -> None:
+    sdk: Any = Recorder(double_clients.Completion(payload()))
+    model = double_clients.Model(sdk, "test-model", formats=True)
+    model.profile = SimpleNamespace(**model.profile)  # type: ignore[assignment]
+    got = await PydanticAIClient(model).chat_completion(ASKED, response_format=JSON_OBJECT)
+    assert sdk.sent["response_format"] == JSON_OBJECT
+    assert got.cost_usd is None
+
+
+# --- all of them
+
+
+async def test_a_model_that_always_reasons_gets_a_limit_and_no_temperature() -> None:
+    sdk: Any = Recorder(double_clients.Completion(payload()))
+    for client in (
+        OpenAISDKClient(sdk, model="gpt-5"),
+        LangChainClient(double_clients.ChatModel(sdk=sdk, model_name="gpt-5")),
+        PydanticAIClient(double_clients.Model(sdk, "gpt-5", formats=True)),
+    ):
+        await client.chat_completion(ASKED, temperature=0.0, max_tokens=9)
+        assert sdk.sent["max_completion_tokens"] == 9
+        assert not {"temperature", "max_tokens"} & set(sdk.sent)
+
+
+def adapters(timeout_s: float) -> list[LLMClient]:
+    async def never(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(60)
+
+    sdk: Any = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=never)), create=never)
+    return [
+        OpenAISDKClient(sdk, model="m", timeout_s=timeout_s, prefers_json_schema=True),
+        LiteLLMClient(never, model="m", timeout_s=timeout_s, prefers_json_schema=True),
+        LangChainClient(double_clients.ChatModel(sdk=sdk), timeout_s=timeout_s, prefers_json_schema=True),
+        PydanticAIClient(double_clients.Model(sdk, "m", formats=True), timeout_s=timeout_s, prefers_json_schema=True),
+    ]
+
+
+async def test_the_deadline_and_the_preference_for_a_schema_are_the_adapters_own() -> None:
+    for client in adapters(timeout_s=0.02):
+        assert getattr(client, "prefers_json_schema", False)
+        with pytest.raises(LLMTimeoutError) as caught:
+            await client.chat_completion(ASKED)
+        assert caught.value.timeout_s == 0.02
