@@ -1,11 +1,12 @@
 """How long a selection takes: 100 files of 20 KB and 1,000 turns, cold and warm, and how that grows with the pool.
 
-Cold: a pool and a selector never used before. Warm: the same pool and selector, another request each time, of words
+Cold: a pool and a selector never used before. Warm: the same pool and selector, another request
+each time, of words
 that a session repeats and two new ones; and, beside it, of eight new words. The peer is
-the formula of the specification in a plain loop (`exp` of the age, shared words, keywords looked for in every file,
-then greedy by score with four characters a token): the least that one would write oneself. Times are CPU times of the
-process, so that other programs hardly count, within one event loop, as an application has it; the limits are for the
-default strategy.
+the formula of the specification in a plain loop (`exp` of the age, shared words, keywords looked
+for in every file, then greedy by score with four characters a token): the least that one would
+write oneself. Times are CPU times of the process, so that other programs hardly count, within one
+event loop, as an application has it; the limits are for the default strategy.
 """
 
 import argparse
@@ -47,7 +48,9 @@ REQUESTS = (
     "what does the selector do with a reply that is not JSON?",
     "add a parameter for the largest size of a result",
 )
-SOURCE = "\n".join(path.read_text() for path in sorted(Path(__file__).parents[1].glob("llm_common/**/*.py")))
+SOURCE = "\n".join(
+    path.read_text() for path in sorted(Path(__file__).parents[1].glob("llm_common/**/*.py"))
+)
 
 WORDS = sorted(set(re.findall(r"[a-z]{4,}", SOURCE)))
 
@@ -61,7 +64,12 @@ def make_pool(files: int, turns: int, seed: int, file_chars: int = 20_000) -> Da
 
     return DataPoolSnapshot(
         context_files=tuple(
-            ContextFile(id=f"f{number}", path=f"src/m{number}.py", name=f"m{number}.py", content=piece(file_chars))
+            ContextFile(
+                id=f"f{number}",
+                path=f"src/m{number}.py",
+                name=f"m{number}.py",
+                content=piece(file_chars),
+            )
             for number in range(files)
         ),
         session_log=tuple(
@@ -83,7 +91,9 @@ def new_words(number: int, words: int) -> str:
 
 def make_request(number: int, strategy: str, text: str = "") -> ContextSelectionRequest:
     return ContextSelectionRequest(
-        intent=classify_intent(text or f"{REQUESTS[number % len(REQUESTS)]} {new_words(number, 2)}"),
+        intent=classify_intent(
+            text or f"{REQUESTS[number % len(REQUESTS)]} {new_words(number, 2)}"
+        ),
         token_budget=BUDGET,
         strategy=strategy,
         now=START + timedelta(days=30),
@@ -91,14 +101,23 @@ def make_request(number: int, strategy: str, text: str = "") -> ContextSelection
 
 
 def plain_loop(pool: DataPoolSnapshot, text: str) -> int:
-    """The specification's formula and packing as one would write them down; returns the number of items."""
+    """The specification's formula and packing as one would write them down.
+
+    Returns the number of items.
+    """
     words = set(re.findall(r"\w+", text.lower()))
     now = START + timedelta(days=30)
     turns = []
     for turn in pool.session_log:
         found = set(re.findall(r"\w+", turn.content.lower()))
         hours = (now - turn.timestamp).total_seconds() / 3_600
-        turns.append((0.7 * exp(-hours) + 0.2 * len(words & found) / len(words | found), turn.id, turn.content))
+        turns.append(
+            (
+                0.7 * exp(-hours) + 0.2 * len(words & found) / len(words | found),
+                turn.id,
+                turn.content,
+            )
+        )
     files = []
     for file in pool.context_files:
         mentioned = file.name in text or file.path in text
@@ -144,12 +163,16 @@ async def report(strategy: str, rounds: int) -> list[str]:
         pack_once(pool, number, strategy, meter)
     numbers = range(100, 100 + 2 * rounds)
     warm = [await select(selector, pool, number, strategy) for number in numbers]
-    foreign = [await select(selector, pool, number, strategy, new_words(-number, 8)) for number in numbers]
+    foreign = [
+        await select(selector, pool, number, strategy, new_words(-number, 8)) for number in numbers
+    ]
     packing = [pack_once(pool, number, strategy, meter) for number in numbers]
     texts = [REQUESTS[number % len(REQUESTS)] for number in numbers]
     peer = [milliseconds(partial(plain_loop, pool, text)) for text in texts]
     fresh = (make_pool(100, 1_000, seed) for seed in range(1, rounds + 1))
-    cold = [await select(ContextSelector(), each, number, strategy) for number, each in enumerate(fresh)]
+    cold = [
+        await select(ContextSelector(), each, number, strategy) for number, each in enumerate(fresh)
+    ]
     print(f"strategy {strategy}: 100 files of 20 KB, 1,000 turns, budget {BUDGET:,}")
     named = {
         "cold": cold,
@@ -161,7 +184,11 @@ async def report(strategy: str, rounds: int) -> list[str]:
     for name, times in named.items():
         print("  " + line(name, times))
     limits = (("cold", cold, COLD_LIMIT_MS), ("warm", warm, WARM_LIMIT_MS))
-    return [f"{strategy} {name}: over {limit} ms" for name, times, limit in limits if percentile(times) > limit]
+    return [
+        f"{strategy} {name}: over {limit} ms"
+        for name, times, limit in limits
+        if percentile(times) > limit
+    ]
 
 
 def pack_once(pool: DataPoolSnapshot, number: int, strategy: str, meter: Meter) -> float:
@@ -184,12 +211,18 @@ async def growth(strategy: str, rounds: int) -> list[str]:
             f"  {100 * factor:5,} files {1_000 * factor:6,} turns   ours {slowest:7.1f} ms   "
             f"{slowest / factor:6.1f} ms per hundred files   plain loop {statistics.median(peer):7.1f} ms"
         )
-    return [f"{strategy} largest pool: over {LARGEST_LIMIT_MS} ms"] if slowest > LARGEST_LIMIT_MS else []
+    return (
+        [f"{strategy} largest pool: over {LARGEST_LIMIT_MS} ms"]
+        if slowest > LARGEST_LIMIT_MS
+        else []
+    )
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="selections of each kind (default 20)")
+    parser.add_argument(
+        "--rounds", type=int, default=20, help="selections of each kind (default 20)"
+    )
     rounds = parser.parse_args().rounds
     problems: list[str] = []
     for strategy in sorted(STRATEGIES):

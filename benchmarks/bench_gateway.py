@@ -1,9 +1,10 @@
 """What `llm-common gateway` adds to a call, what it holds after 10,000 calls, and the tokens of 500 tools behind it.
 
-A server on stdin and stdout is called bare and through the gateway in turns, each process of its own, by the official
-client. Of the 10,000 calls one in a hundred has a result of 100 KB, which the gateway stores; its resident memory is
-read after the first hundred and after the last. The 500 tools are those of livemcpbench in the folder that
-LLM_COMMON_EVAL_DATA names, else made-up ones; their tokens are those of what a host lists, the gateway's own included.
+A server on stdin and stdout is called bare and through the gateway in turns, each process of its
+own, by the official client. Of the 10,000 calls one in a hundred has a result of 100 KB, which the
+gateway stores; its resident memory is read after the first hundred and after the last. The 500
+tools are those of livemcpbench in the folder that LLM_COMMON_EVAL_DATA names, else made-up ones;
+their tokens are those of what a host lists, the gateway's own included.
 """
 
 import argparse
@@ -34,14 +35,21 @@ SCHEMA = {"type": "object", "properties": {"chars": {"type": "integer"}}}
 def tools_in(path: str) -> list[types.Tool]:
     """The tools of a file as a server describes them."""
     return [
-        types.Tool(name=row["name"], description=row["description"], input_schema=row["parameters"] or SCHEMA)
+        types.Tool(
+            name=row["name"],
+            description=row["description"],
+            input_schema=row["parameters"] or SCHEMA,
+        )
         for row in read(Path(path))
     ]
 
 
 async def serve(path: str) -> None:
     """A server with the tools of a file, or with two of its own."""
-    own = [types.Tool(name=name, description="Tells.", input_schema=SCHEMA) for name in ("get_text", "get_parent")]
+    own = [
+        types.Tool(name=name, description="Tells.", input_schema=SCHEMA)
+        for name in ("get_text", "get_parent")
+    ]
     tools = tools_in(path) if path else own
 
     async def list_tools(*_: object) -> types.ListToolsResult:
@@ -75,13 +83,23 @@ async def through_gateway(path: str = "", *options: str) -> AsyncIterator[Client
         config = Path(folder, "mcp.json")
         entry = {"command": sys.executable, "args": command(path), "env": {"PYTHONPATH": _root()}}
         config.write_text(json.dumps({"mcpServers": {"bench": entry}}), encoding="utf-8")  # noqa: ASYNC240
-        start = ["-c", "from llm_common.apps.cli import main; main()", "gateway", "-c", str(config), "--folder", folder]
+        start = [
+            "-c",
+            "from llm_common.apps.cli import main; main()",
+            "gateway",
+            "-c",
+            str(config),
+            "--folder",
+            folder,
+        ]
         async with Client(_process([*start, *options]), raise_exceptions=True) as host:
             yield host
 
 
 def _process(arguments: list[str]) -> StdioServerParameters:
-    return StdioServerParameters(command=sys.executable, args=arguments, env={"PYTHONPATH": _root()})
+    return StdioServerParameters(
+        command=sys.executable, args=arguments, env={"PYTHONPATH": _root()}
+    )
 
 
 def _root() -> str:
@@ -110,13 +128,19 @@ async def measure_overhead(rounds: int) -> float:
     medians: list[float] = []
     for name, times in zip(("bare", "through the gateway"), zip(*pairs, strict=True), strict=True):
         medians.append(statistics.median(times))
-        print(f"a small call, {name}: p50 {medians[-1]:.2f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.2f} ms")
+        print(
+            f"a small call, {name}: p50 {medians[-1]:.2f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.2f} ms"
+        )
     print(f"added: {medians[1] - medians[0]:.2f} ms (p50)")
     return medians[1] - medians[0]
 
 
 def resident_mb(pid: int) -> float:
-    line = next(row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmRSS"))
+    line = next(
+        row
+        for row in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if row.startswith("VmRSS")
+    )
     return int(line.split()[1]) / 1_024
 
 
@@ -142,7 +166,10 @@ async def measure_definitions(path: str) -> None:
     for mode in ("all", "search", "auto"):
         async with through_gateway(path, "--tools", mode) as host:
             tools = (await host.list_tools()).tools
-        shown = [tool.model_dump_json(include={"name", "description", "input_schema"}, by_alias=True) for tool in tools]
+        shown = [
+            tool.model_dump_json(include={"name", "description", "input_schema"}, by_alias=True)
+            for tool in tools
+        ]
         print(f"--tools {mode}: {len(tools)} tools listed, {sum(map(count, shown)):,} tokens")
 
 
@@ -155,9 +182,16 @@ async def five_hundred() -> AsyncIterator[str]:
         return
     with TemporaryDirectory() as folder:
         path = Path(folder, "tools.jsonl")
-        schema = {"type": "object", "properties": {"id": {"type": "string", "description": "Which one."}}}
+        schema = {
+            "type": "object",
+            "properties": {"id": {"type": "string", "description": "Which one."}},
+        }
         rows = [
-            {"name": f"get_thing_{n}", "description": f"Gives thing {n} of its kind.", "parameters": schema}
+            {
+                "name": f"get_thing_{n}",
+                "description": f"Gives thing {n} of its kind.",
+                "parameters": schema,
+            }
             for n in range(500)
         ]
         path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")  # noqa: ASYNC240
@@ -176,7 +210,9 @@ async def measure(rounds: int, calls: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--serve", metavar="FILE", help=argparse.SUPPRESS)

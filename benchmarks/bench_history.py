@@ -1,8 +1,8 @@
 """What folding a conversation takes, and how much of each prompt a provider's cache knows from the turn before.
 
-A conversation of made-up office talk, in which every fourth turn calls a tool whose output has 20 to 1,500 words, is
-folded at 8,000 tokens after each question of the user, as a chat loop does. The floor of the time is one count of all
-tokens by the same counter.
+A conversation of made-up office talk, in which every fourth turn calls a tool whose output has 20
+to 1,500 words, is folded at 8,000 tokens after each question of the user, as a chat loop does. The
+floor of the time is one count of all tokens by the same counter.
 """
 
 import argparse
@@ -22,7 +22,19 @@ from llm_common.core import UpperBoundCounter
 from llm_common.history import Message, fold
 
 LIMIT_SHARE = 0.9
-WORDS = ["account", "order", "price", "customer", "ticket", "server", "deploy", "region", "budget", "release", "team"]
+WORDS = [
+    "account",
+    "order",
+    "price",
+    "customer",
+    "ticket",
+    "server",
+    "deploy",
+    "region",
+    "budget",
+    "release",
+    "team",
+]
 
 
 def conversation(turns: int, rng: random.Random) -> list[Message]:
@@ -64,22 +76,36 @@ async def measure(turns: int) -> tuple[float, float, float, float, int, int]:
         start = time.process_time()
         await fold(messages, **whole)
         later_ms = (time.process_time() - start) * 1_000
-        for end in (place for place, message in enumerate(messages, 1) if dict(message)["role"] == "user"):
+        for end in (
+            place for place, message in enumerate(messages, 1) if dict(message)["role"] == "user"
+        ):
             folded = await fold(messages[:end], **whole)
             prompts.append("\n".join(map(json.dumps, folded.messages)))
             most = max(most, folded.tokens)
     alike = [
-        next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(old)) / len(old)
+        next(
+            (place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(old)
+        )
+        / len(old)
         for old, new in pairwise(prompts)
     ]
     text = "\n".join(map(json.dumps, messages))
     floor_ms = statistics.median(cpu_ms(lambda: UpperBoundCounter().count(text)) for _ in range(5))
-    return first_ms, later_ms, floor_ms, statistics.mean(alike), sum(share < LIMIT_SHARE for share in alike), most
+    return (
+        first_ms,
+        later_ms,
+        floor_ms,
+        statistics.mean(alike),
+        sum(share < LIMIT_SHARE for share in alike),
+        most,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, nargs="+", default=[60, 300], help="lengths of conversations")
+    parser.add_argument(
+        "--turns", type=int, nargs="+", default=[60, 300], help="lengths of conversations"
+    )
     shares = []
     for turns in parser.parse_args().turns:
         first_ms, later_ms, floor_ms, share, steps, most = asyncio.run(measure(turns))

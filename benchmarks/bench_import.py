@@ -1,8 +1,9 @@
 """How long importing llm_common.agents takes beside `import pydantic, httpx`, its two largest dependencies.
 
-All are started in turn in fresh interpreters, so that a busy machine slows them alike; the quickest runs are compared.
-The face of `llm_common.agents` imports a name's module when the name is asked for, so what applications import from it
-is measured as well. The limit holds for the face and for the store with both selectors.
+All are started in turn in fresh interpreters, so that a busy machine slows them alike; the quickest
+runs are compared. The face of `llm_common.agents` imports a name's module when the name is asked
+for, so what applications import from it is measured as well. The limit holds for the face and for
+the store with both selectors.
 """
 
 import argparse
@@ -28,7 +29,9 @@ def cpu_seconds(statement: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="interpreters of each kind (default 15)")
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="interpreters of each kind (default 15)"
+    )
     rounds = parser.parse_args().rounds
     for statement in (PEER, *OURS):
         cpu_seconds(statement)  # compiles and caches

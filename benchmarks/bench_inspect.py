@@ -1,7 +1,7 @@
 """How soon `llm-common inspect` shows its first pages of 100,000 pointers, and how much memory it takes.
 
-The server is the real command in a process of its own; the store is made beside it. Each page is asked for while the
-store is still being read, and again when all of it is.
+The server is the real command in a process of its own; the store is made beside it. Each page is
+asked for while the store is still being read, and again when all of it is.
 """
 
 import argparse
@@ -26,7 +26,19 @@ from llm_common.text.canonical import encode_json
 MAX_PAGE_MS = 300
 MAX_MEMORY_MB = 150
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-WORDS = ("parcel", "storm", "harbour", "delay", "customer", "refund", "label", "region", "carrier", "invoice", "ticket")
+WORDS = (
+    "parcel",
+    "storm",
+    "harbour",
+    "delay",
+    "customer",
+    "refund",
+    "label",
+    "region",
+    "carrier",
+    "invoice",
+    "ticket",
+)
 LARGE_ITEMS = 1_700_000
 
 
@@ -66,9 +78,15 @@ def fill(folder: Path, pointers: int, queries: int) -> None:
 
 def fill_large(folder: Path) -> str:
     """One result of about 100 MB in a query of its own; the address of its page."""
-    call = Call.checked(query_id="large", task_id=None, tool_name="dump", args={}, redactor=DEFAULT_REDACTOR)
-    encoded = encode_json([f"the parcel {number} left the warehouse, says he" for number in range(LARGE_ITEMS)])
-    made = describe(call, encoded, source_urls=(), redactor=DEFAULT_REDACTOR, created_at=NOW, expires_at=None)
+    call = Call.checked(
+        query_id="large", task_id=None, tool_name="dump", args={}, redactor=DEFAULT_REDACTOR
+    )
+    encoded = encode_json(
+        [f"the parcel {number} left the warehouse, says he" for number in range(LARGE_ITEMS)]
+    )
+    made = describe(
+        call, encoded, source_urls=(), redactor=DEFAULT_REDACTOR, created_at=NOW, expires_at=None
+    )
     (folder / "large").mkdir(mode=0o700)
     (folder / "large" / f"{made.pointer_id}.meta.json").write_bytes(meta_bytes(made))
     (folder / "large" / f"{made.pointer_id}.result.json").write_bytes(encoded.data)
@@ -89,26 +107,43 @@ def ask(client: httpx.Client, address: str) -> tuple[float, str]:
 
 def measure(store: Path, pages: dict[str, str], label: str) -> bool:
     """Prints the figures of one store; whether they are within the limits."""
-    command = [sys.executable, "-c", "from llm_common.apps.cli import main; main()", "inspect", "--store", str(store)]
+    command = [
+        sys.executable,
+        "-c",
+        "from llm_common.apps.cli import main; main()",
+        "inspect",
+        "--store",
+        str(store),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
             started = time.perf_counter()
             address = server.stderr.readline().split()[1]
             print(f"{label}: it listens after {time.perf_counter() - started:.2f} s")
-            with httpx.Client(base_url=address.partition("/?")[0], follow_redirects=True, timeout=60) as client:
+            with httpx.Client(
+                base_url=address.partition("/?")[0], follow_redirects=True, timeout=60
+            ) as client:
                 client.get(address).raise_for_status()
                 early = {name: ask(client, page)[0] for name, page in pages.items()}
-                while "ueries still being read" in ask(client, "/queries")[1] and time.perf_counter() - started < 200:
+                while (
+                    "ueries still being read" in ask(client, "/queries")[1]
+                    and time.perf_counter() - started < 200
+                ):
                     time.sleep(0.5)
                 print(f"  all is read after {time.perf_counter() - started:.0f} s")
-                late = {name: statistics.median(ask(client, page)[0] for _ in range(5)) for name, page in pages.items()}
+                late = {
+                    name: statistics.median(ask(client, page)[0] for _ in range(5))
+                    for name, page in pages.items()
+                }
             most = memory_mb(server.pid, "VmHWM")
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(20)
     for name in pages:
-        print(f"  {name}: {early[name]:.0f} ms while the store is read, {late[name]:.0f} ms then (median of 5)")
+        print(
+            f"  {name}: {early[name]:.0f} ms while the store is read, {late[name]:.0f} ms then (median of 5)"
+        )
     print(f"  most memory: {most:.0f} MB")
     return max(*early.values(), *late.values()) <= MAX_PAGE_MS and most <= MAX_MEMORY_MB
 

@@ -1,7 +1,8 @@
 """How long `SqliteMemory` takes to find four lines among many, all in one session and spread over many.
 
-Beside it stands what one would write first: FTS5's own `bm25()` over the same lines, joined to the session. The words
-of the lines are as rare as those of a language (Zipf's law); half of a query's eight are common, half are any.
+Beside it stands what one would write first: FTS5's own `bm25()` over the same lines, joined to the
+session. The words of the lines are as rare as those of a language (Zipf's law); half of a query's
+eight are common, half are any.
 """
 
 import argparse
@@ -32,11 +33,16 @@ class Language:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         syllables = [a + b for a in "bcdfghklmnprstvz" for b in "aeiou"]
-        self.words = ["".join(self.chance.choices(syllables, k=self.chance.randint(2, 4))) for _ in range(WORDS)]
+        self.words = [
+            "".join(self.chance.choices(syllables, k=self.chance.randint(2, 4)))
+            for _ in range(WORDS)
+        ]
         self.weights = list(itertools.accumulate(1 / (rank + 1) for rank in range(WORDS)))
 
     def line(self) -> str:
-        return " ".join(self.chance.choices(self.words, cum_weights=self.weights, k=self.chance.randint(8, 30)))
+        return " ".join(
+            self.chance.choices(self.words, cum_weights=self.weights, k=self.chance.randint(8, 30))
+        )
 
     def query(self) -> str:
         common = self.chance.choices(self.words, cum_weights=self.weights, k=4)
@@ -105,19 +111,29 @@ async def measure(folder: Path, *, lines: int, sessions: int, queries: int) -> f
     print(f"  an append takes {append_ms:.2f} ms, to forget one line {forget_s:.1f} s")
     for name, times in (("SqliteMemory", ours), ("plain FTS5", peer)):
         p95 = times[int(len(times) * 0.95)]
-        print(f"  {name:<14} p50 {statistics.median(times):6.1f} ms   p95 {p95:6.1f} ms   max {times[-1]:6.1f} ms")
+        print(
+            f"  {name:<14} p50 {statistics.median(times):6.1f} ms   p95 {p95:6.1f} ms   max {times[-1]:6.1f} ms"
+        )
     print(f"  file with the peer's index: {size_mb:.0f} MB")
     return ours[int(len(ours) * 0.95)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=100_000, help="lines in the memory (default 100,000)")
-    parser.add_argument("--queries", type=int, default=200, help="queries of each kind (default 200)")
+    parser.add_argument(
+        "--lines", type=int, default=100_000, help="lines in the memory (default 100,000)"
+    )
+    parser.add_argument(
+        "--queries", type=int, default=200, help="queries of each kind (default 200)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         worst = max(
-            asyncio.run(measure(Path(folder), lines=options.lines, sessions=sessions, queries=options.queries))
+            asyncio.run(
+                measure(
+                    Path(folder), lines=options.lines, sessions=sessions, queries=options.queries
+                )
+            )
             for sessions in (1, 100)
         )
     if worst > LIMIT_MS:

@@ -1,10 +1,11 @@
 """What keeping results costs: `FileContextPointerStore` beside the floor, and beside the released stores of others.
 
-The floor is the system calls and the encoder in a bare loop (`store_subjects.py`); the peers (`store_peers.py`) are
-measured where they are installed, as by `make bench-peers`. All do the same in turn, round after round, so that a busy
-machine slows them alike; a ratio is the median of the rounds' ratios. CPU is the time of the whole process with its
-threads. The longest stall is the longest time for which a coroutine that wants to run each millisecond did not get to;
-the machine's own stalls, without any work, stand beside it.
+The floor is the system calls and the encoder in a bare loop (`store_subjects.py`); the peers
+(`store_peers.py`) are measured where they are installed, as by `make bench-peers`. All do the same
+in turn, round after round, so that a busy machine slows them alike; a ratio is the median of the
+rounds' ratios. CPU is the time of the whole process with its threads. The longest stall is the
+longest time for which a coroutine that wants to run each millisecond did not get to; the machine's
+own stalls, without any work, stand beside it.
 """
 
 import argparse
@@ -75,7 +76,11 @@ class Setting:
         return Ours(FULL, self.folder / "full", durability="full")
 
     def run(
-        self, subjects: Sequence[Subject], work: Callable[[Subject, str], Awaitable[Sample]], *, drop: bool
+        self,
+        subjects: Sequence[Subject],
+        work: Callable[[Subject, str], Awaitable[Sample]],
+        *,
+        drop: bool,
     ) -> dict[str, list[Sample]]:
         return asyncio.run(in_turn(subjects, work, rounds=self.rounds, drop=drop))
 
@@ -90,17 +95,29 @@ def measure_saves(setting: Setting) -> Outcome:
         Floor(FLOOR_SHA256, setting.folder / "sha256", sha256=True),
         Floor(FLOOR_THREAD, setting.folder / "thread", sha256=True, thread=True),
         Floor(FLOOR_FSYNC, setting.folder / "fsync", fsync=True),
-        Floor(FLOOR_FSYNC_THREAD, setting.folder / "fsync-thread", fsync=True, sha256=True, thread=True),
+        Floor(
+            FLOOR_FSYNC_THREAD,
+            setting.folder / "fsync-thread",
+            fsync=True,
+            sha256=True,
+            thread=True,
+        ),
     ]
     subjects = [*floors, setting.rename(), setting.full(), *setting.peers]
     samples = {}
     for size, value in setting.payloads.items():
 
-        async def work(subject: Subject, query: str, value: object = value, repeats: int = REPEATS[size]) -> Sample:
-            return await measured(lambda: save_in_turn(subject, query, value, repeats), repeats=repeats)
+        async def work(
+            subject: Subject, query: str, value: object = value, repeats: int = REPEATS[size]
+        ) -> Sample:
+            return await measured(
+                lambda: save_in_turn(subject, query, value, repeats), repeats=repeats
+            )
 
         samples[size] = setting.run(subjects, work, drop=size not in SMALL)
-    cpu, wall = both_times("One save after another", samples, {FULL: FLOOR_FSYNC, FLOOR_FSYNC_THREAD: FLOOR_FSYNC})
+    cpu, wall = both_times(
+        "One save after another", samples, {FULL: FLOOR_FSYNC, FLOOR_FSYNC_THREAD: FLOOR_FSYNC}
+    )
     limits = []
     if JUDGED in samples:
         limits = [
@@ -117,7 +134,9 @@ def measure_loads(setting: Setting) -> Outcome:
     samples = {}
     for size, value in setting.payloads.items():
 
-        async def work(subject: Subject, query: str, value: object = value, repeats: int = REPEATS[size]) -> Sample:
+        async def work(
+            subject: Subject, query: str, value: object = value, repeats: int = REPEATS[size]
+        ) -> Sample:
             await save_in_turn(subject, query, value, repeats)
             sample = await measured(lambda: load_in_turn(subject, query, repeats), repeats=repeats)
             assert await subject.load(query, 0) == value, f"{subject.name} changed a result"
@@ -133,14 +152,20 @@ def measure_loads(setting: Setting) -> Outcome:
 
 def measure_listings(setting: Setting) -> Outcome:
     """Listings of one query: cold by an object that never saw it, hot by the same object once more."""
-    subjects = [setting.floor(), setting.rename(), *(peer for peer in setting.peers if peer.name != Haystack.name)]
+    subjects = [
+        setting.floor(),
+        setting.rename(),
+        *(peer for peer in setting.peers if peer.name != Haystack.name),
+    ]
     hot: dict[str, list[Sample]] = {subject.name: [] for subject in subjects}
 
     async def work(subject: Subject, _: str) -> Sample:
         fresh = subject.reopen()
         sample = await measured(lambda: fresh.list("listed"))
         hot[subject.name].append(await measured(lambda: fresh.list("listed")))
-        assert await fresh.list("listed") == setting.pointers, f"{subject.name} lists another number"
+        assert await fresh.list("listed") == setting.pointers, (
+            f"{subject.name} lists another number"
+        )
         return sample
 
     for subject in subjects:
@@ -202,12 +227,18 @@ def measure_stalls(setting: Setting) -> Outcome:
         columns[size] = Column("stall_s", samples)
         columns[f"{size}, CPU"] = Column("cpu_s", samples)
     limits = [
-        Limit(f"ms longest stall: save {size}, {row}", columns[size].median_ms(row), MAX_STALL_MS.get(size, 20))
+        Limit(
+            f"ms longest stall: save {size}, {row}",
+            columns[size].median_ms(row),
+            MAX_STALL_MS.get(size, 20),
+        )
         for size in values
         for row in (RENAME, FULL)
     ]
     if "20MB" in values:
-        limits.append(Limit(f"ms CPU: save 20MB, {RENAME}", columns["20MB, CPU"].median_ms(RENAME), 100))
+        limits.append(
+            Limit(f"ms CPU: save 20MB, {RENAME}", columns["20MB, CPU"].median_ms(RENAME), 100)
+        )
     return [Table("Longest stall during one save, and its CPU time", columns, {})], limits
 
 
@@ -215,7 +246,10 @@ def measure_large(setting: Setting) -> Outcome:
     """Listings of very many pointers, each in a process of its own."""
     asyncio.run(fill(setting))
     command = [sys.executable, __file__, "--list-in", str(setting.folder / "large")]
-    runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(3)]
+    runs = [
+        json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        for _ in range(3)
+    ]
     assert {run["listed"] for run in runs} == {setting.pointers}
     best = {name: min(run[name] for run in runs) for name in runs[0]}
     listing = f"listing of {setting.pointers:,}"
@@ -244,13 +278,20 @@ async def list_twice(base: Path) -> None:
     cold = await measured(lambda: store.list("listed"))
     hot = await measured(lambda: store.list("listed"))
     listed = await store.list("listed")
-    print(json.dumps({"listed": listed, "cold_s": cold.cpu_s, "hot_s": hot.cpu_s, "resident_mb": peak_mb()}))
+    print(
+        json.dumps(
+            {"listed": listed, "cold_s": cold.cpu_s, "hot_s": hot.cpu_s, "resident_mb": peak_mb()}
+        )
+    )
 
 
-def limits_beside_peers(column: Column, name: str, peers: Sequence[Subject], *, most: float = 5) -> list[Limit]:
+def limits_beside_peers(
+    column: Column, name: str, peers: Sequence[Subject], *, most: float = 5
+) -> list[Limit]:
     """A limit for each peer but those that do less than keep a result with its digest.
 
-    None of them describes a result, looks for secrets or takes a lock, which is most of a small save.
+    None of them describes a result, looks for secrets or takes a lock, which is most of a small
+    save.
     """
     return [
         Limit(f"x time of {peer.name}: {name}", column.ratio(RENAME, peer.name), most)
@@ -296,10 +337,18 @@ SECTIONS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each section (default 7)")
-    parser.add_argument("--sizes", default=",".join(SIZES), help=f"some of {','.join(SIZES)} (default all)")
-    parser.add_argument("--pointers", type=int, help=f"how many are listed (default 1,000; {LARGE:,} with --large)")
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="one section; may be repeated")
-    parser.add_argument("--large", action="store_true", help=f"nothing but listings of {LARGE:,} pointers (minutes)")
+    parser.add_argument(
+        "--sizes", default=",".join(SIZES), help=f"some of {','.join(SIZES)} (default all)"
+    )
+    parser.add_argument(
+        "--pointers", type=int, help=f"how many are listed (default 1,000; {LARGE:,} with --large)"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=SECTIONS, help="one section; may be repeated"
+    )
+    parser.add_argument(
+        "--large", action="store_true", help=f"nothing but listings of {LARGE:,} pointers (minutes)"
+    )
     parser.add_argument("--fast-peers", action="store_true", help="let orjson encode for the peers")
     parser.add_argument("--folder", help="where to measure (default: where temporary files are)")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.name}")
@@ -308,7 +357,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.list_in:
         asyncio.run(list_twice(options.list_in))
         return
-    sections = [measure_large] if options.large else [SECTIONS[name] for name in options.only or SECTIONS]
+    sections = (
+        [measure_large] if options.large else [SECTIONS[name] for name in options.only or SECTIONS]
+    )
     payloads = {size: search_hits(SIZES[size]) for size in options.sizes.split(",")}
     pointers = options.pointers or (LARGE if options.large else 1_000)
     tables: list[Table] = []

@@ -1,7 +1,8 @@
 """How long after a server sends the first piece of an answer `Answering.stream` shows it.
 
-A server on loopback, in a process of its own, writes the time into the first piece and goes on after a pause. The time
-until that piece comes out of the stream is compared with a bare socket that reads the same bytes: the floor.
+A server on loopback, in a process of its own, writes the time into the first piece and goes on
+after a pause. The time until that piece comes out of the stream is compared with a bare socket that
+reads the same bytes: the floor.
 """
 
 import argparse
@@ -63,7 +64,9 @@ async def read_after_ms(port: int) -> float:
     event = await reader.readuntil(b"\n\n")
     now = time.monotonic_ns()
     writer.close()
-    return (now - int(json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"]["content"])) / 1e6
+    return (
+        now - int(json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"]["content"])
+    ) / 1e6
 
 
 async def measure(port: int, rounds: int) -> tuple[list[float], list[float]]:
@@ -81,7 +84,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     rounds = parser.parse_args().rounds
     ours_end, server_end = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=run_server, args=(server_end,), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(
+        target=run_server, args=(server_end,), daemon=True
+    )
     server.start()
     try:
         ours, floor = asyncio.run(measure(ours_end.recv(), rounds))
@@ -89,7 +94,9 @@ def main() -> None:
         server.terminate()
     for name, times in (("Answering.stream", ours), ("a bare socket", floor)):
         p95 = statistics.quantiles(times, n=20)[-1]
-        print(f"{name}: first piece {statistics.median(times):.2f} ms after the server's (p50), {p95:.2f} ms (p95)")
+        print(
+            f"{name}: first piece {statistics.median(times):.2f} ms after the server's (p50), {p95:.2f} ms (p95)"
+        )
     if statistics.median(ours) > LIMIT_MS:
         sys.exit(f"the first piece comes more than {LIMIT_MS} ms after the server's")
 

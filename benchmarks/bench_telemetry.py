@@ -2,10 +2,11 @@
 
     python benchmarks/bench_telemetry.py [--rounds N]
 
-The three take turns of 25 operations; the figures are the lower quartiles of all turns, since what else runs on the
-machine only adds. The SDK records every span and exports in batches, to an exporter that drops them. Exits with 1 if
-telemetry costs more than 1 % of a save's CPU time or of a choice by a model while it is off, or more than 5 % while it
-is on, each with 2 % for noise. The other two are shown beside.
+The three take turns of 25 operations; the figures are the lower quartiles of all turns, since what
+else runs on the machine only adds. The SDK records every span and exports in batches, to an
+exporter that drops them. Exits with 1 if telemetry costs more than 1 % of a save's CPU time or of a
+choice by a model while it is off, or more than 5 % while it is on, each with 2 % for noise. The
+other two are shown beside.
 """
 
 import argparse
@@ -28,7 +29,11 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from llm_common import _telemetry
-from llm_common.agents import ContextRelevanceSelector, FileContextPointerStore, LexicalRelevanceSelector
+from llm_common.agents import (
+    ContextRelevanceSelector,
+    FileContextPointerStore,
+    LexicalRelevanceSelector,
+)
 from llm_common.context import ContextSelectionRequest, ContextSelector, classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from llm_common.core import UpperBoundCounter
@@ -38,9 +43,14 @@ LIMITS = {"off": 1.01, "on": 1.05}
 NOISE = 0.02  # between two equal ones in one run
 QUERY = "Which orders of the region fell in price, and what do the tickets say of it?"
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-TEXT = "The price of an order in the region fell, a customer wrote a ticket, and the team answered. "
+TEXT = (
+    "The price of an order in the region fell, a customer wrote a ticket, and the team answered. "
+)
 POINTERS, CALLS, LATENCY_S = 200, 25, 0.02
-SAVE, MODEL = "a save of 32 KB", f"a choice among {POINTERS} outputs by a model that takes {LATENCY_S * 1_000:.0f} ms"
+SAVE, MODEL = (
+    "a save of 32 KB",
+    f"a choice among {POINTERS} outputs by a model that takes {LATENCY_S * 1_000:.0f} ms",
+)
 LIMITED = {SAVE: "CPU", MODEL: "wall"}  # the disk makes a save's own time useless
 Operation = Callable[[], Awaitable[object]]
 
@@ -78,11 +88,14 @@ def telemetry(kind: str) -> Iterator[None]:
 async def operations(folder: Path) -> dict[str, Operation]:
     store = FileContextPointerStore(folder)
     for n in range(POINTERS):
-        await store.save(query_id="q", task_id=None, tool_name="find", args={"n": n}, result=[{"text": TEXT}] * 4)
+        await store.save(
+            query_id="q", task_id=None, tool_name="find", args={"n": n}, result=[{"text": TEXT}] * 4
+        )
     pointers = store.list(query_id="q")
     pool = DataPoolSnapshot(
         context_files=tuple(
-            ContextFile(id=f"{n}.py", path=f"{n}.py", name=f"{n}.py", content=TEXT * (10 * n + 1)) for n in range(20)
+            ContextFile(id=f"{n}.py", path=f"{n}.py", name=f"{n}.py", content=TEXT * (10 * n + 1))
+            for n in range(20)
         ),
         tool_outputs=tuple(pointers[:20]),
     )
@@ -98,8 +111,12 @@ async def operations(folder: Path) -> dict[str, Operation]:
     asked = ContextRelevanceSelector(ScriptedClient([], default=reply))
     result = [{"n": n, "text": TEXT} for n in range(300)]  # 32 KB
     return {
-        SAVE: lambda: store.save(query_id="s", task_id=None, tool_name="find", args={}, result=result),
-        f"a choice among {POINTERS} outputs by words": lambda: outputs.select(query=QUERY, pointers=pointers),
+        SAVE: lambda: store.save(
+            query_id="s", task_id=None, tool_name="find", args={}, result=result
+        ),
+        f"a choice among {POINTERS} outputs by words": lambda: outputs.select(
+            query=QUERY, pointers=pointers
+        ),
         MODEL: lambda: asked.select(query=QUERY, pointers=pointers),
         "a packed context": lambda: context.select(request, pool),
     }
@@ -132,13 +149,20 @@ async def measure(rounds: int) -> list[str]:
             turns = [await turn(number, operation) for number in range(rounds)]
             gc.enable()
             for place, clock in enumerate(("wall", "CPU")):
-                least = {kind: statistics.quantiles([each[kind][place] for each in turns])[0] for kind in PATCHES}
+                least = {
+                    kind: statistics.quantiles([each[kind][place] for each in turns])[0]
+                    for kind in PATCHES
+                }
                 base = least["absent"]
                 ratios = {kind: least[kind] / base for kind in LIMITS}
                 told = ", ".join(f"{kind} {ratio:.3f} times" for kind, ratio in ratios.items())
                 print(f"{name}, {clock}: {base:.2f} ms without opentelemetry; {told}")
                 limited = LIMITED.get(name) == clock
-                over += [f"{name}, {kind}" for kind, most in LIMITS.items() if limited and ratios[kind] > most + NOISE]
+                over += [
+                    f"{name}, {kind}"
+                    for kind, most in LIMITS.items()
+                    if limited and ratios[kind] > most + NOISE
+                ]
     return over
 
 

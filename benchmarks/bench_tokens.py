@@ -1,8 +1,8 @@
 """How far the token bound lies above the exact counts, for each kind of text, and how quickly it reads.
 
-The reference is the larger count of cl100k_base and o200k_base: a ratio of 1 is exact, one below 1 is a fault of the
-bound. Prose of several languages is in `prose.toml`; code is this Python's standard library, Markdown the README. Needs
-the extra `tokens`. Run:
+The reference is the larger count of cl100k_base and o200k_base: a ratio of 1 is exact, one below 1
+is a fault of the bound. Prose of several languages is in `prose.toml`; code is this Python's
+standard library, Markdown the README. Needs the extra `tokens`. Run:
 
     python benchmarks/bench_tokens.py
 """
@@ -26,8 +26,14 @@ LIMITS = {"English": 1.6, "Python": 1.4, "JSON": 1.4}
 def texts() -> dict[str, str]:
     """A text of each kind."""
     standard_library = Path(json.__file__).parent.parent
-    code = "".join((standard_library / name).read_text(encoding="utf-8") for name in ("argparse.py", "shutil.py"))
-    rows = [{"ticker": f"T{number}", "price": number * 1.25, "note": "closed higher"} for number in range(500)]
+    code = "".join(
+        (standard_library / name).read_text(encoding="utf-8")
+        for name in ("argparse.py", "shutil.py")
+    )
+    rows = [
+        {"ticker": f"T{number}", "price": number * 1.25, "note": "closed higher"}
+        for number in range(500)
+    ]
     prose = tomllib.loads((ROOT / "benchmarks/prose.toml").read_text(encoding="utf-8"))
     return prose | {
         "Markdown": (ROOT / "README.md").read_text(encoding="utf-8"),
@@ -52,7 +58,9 @@ def megabytes_a_second(text: str, rounds: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7, help="rounds of the speed (default 7)")
     rounds = parser.parse_args().rounds
     bound, exact = UpperBoundCounter(), [ExactCounter("cl100k_base"), ExactCounter("o200k_base")]

@@ -2,18 +2,20 @@
 
 Reads `turns/` and `pointers/` in the folder that LLM_COMMON_EVAL_DATA names.
 
-Turns, Recall@1000 tokens: turns are taken in the order of their scores; one that does not fit into what is left of
-1,000 tokens (o200k_base, exact) is passed over; the mean share of the wanted turns that are in. Turns are whole: no
-passages. Turns in real bundles: the same share in the bundle that `ContextSelector.select` gives within 1,000 tokens,
-headings and fences included, beside the order of the default strategy; a turn that is cut counts by the share of its
-characters that is shown. The bundles of several budgets are compared too: how many items a larger one shows less of.
-Pointers, Recall@6: the share of the wanted outputs, or of their groups, among the six best; questions with
-more than six candidates, and the assistant's last message where a set has it. In the `mix` sets the wanted outputs are
-the newest by construction, which flatters recency.
+Turns, Recall@1000 tokens: turns are taken in the order of their scores; one that does not fit into
+what is left of 1,000 tokens (o200k_base, exact) is passed over; the mean share of the wanted turns
+that are in. Turns are whole: no passages. Turns in real bundles: the same share in the bundle that
+`ContextSelector.select` gives within 1,000 tokens, headings and fences included, beside the order
+of the default strategy; a turn that is cut counts by the share of its characters that is shown. The
+bundles of several budgets are compared too: how many items a larger one shows less of. Pointers,
+Recall@6: the share of the wanted outputs, or of their groups, among the six best; questions with
+more than six candidates, and the assistant's last message where a set has it. In the `mix` sets the
+wanted outputs are the newest by construction, which flatters recency.
 
-A query belongs to the half `tune` when the SHA-256 of its id is an even number, else to the half `check`. (By its first
-digit all queries of these sets are in one half: the sets themselves were divided so.)
-Every strategy scores the same pool through the same method, with its one default configuration for all sets.
+A query belongs to the half `tune` when the SHA-256 of its id is an even number, else to the half
+`check`. (By its first digit all queries of these sets are in one half: the sets themselves were
+divided so.) Every strategy scores the same pool through the same method, with its one default
+configuration for all sets.
 """
 
 import argparse
@@ -64,19 +66,24 @@ def last(_: str, items: Items) -> list[str]:
 
 def keyword_overlap(query: str, items: Items) -> list[str]:
     wanted = _keywords(query)
-    return _best_then_newest({item_id: len(wanted & _keywords(text)) for item_id, text in items}, items)
+    return _best_then_newest(
+        {item_id: len(wanted & _keywords(text)) for item_id, text in items}, items
+    )
 
 
 def stemmed_bm25(query: str, items: Items) -> list[str]:
     words = " OR ".join(f'"{term}"' for term in query_terms(query))
-    found = _index(tuple(items)).execute("SELECT id, -bm25(texts) FROM texts WHERE texts MATCH ?", (words or '""',))
+    found = _index(tuple(items)).execute(
+        "SELECT id, -bm25(texts) FROM texts WHERE texts MATCH ?", (words or '""',)
+    )
     return _best_then_newest(dict(found), items)
 
 
 def by_strategy(strategy: MeasuredStrategy | SpecStrategy) -> Order:
     def order(query: str, pool: DataPoolSnapshot) -> list[str]:
         request = ContextSelectionRequest(intent=classify_intent(query), token_budget=BUDGET_TOKENS)
-        now = max((turn.timestamp for turn in pool.session_log), default=LAST_MOMENT)  # asked right after the last turn
+        # asked right after the last turn
+        now = max((turn.timestamp for turn in pool.session_log), default=LAST_MOMENT)
         scores: Scores = strategy.score(pool, request, now=now)
         return [item_id for _, item_id in sorted(scores, key=lambda key: (-scores[key].value, key))]
 
@@ -114,9 +121,12 @@ def _best_then_newest(scores: dict[str, float], items: Items) -> list[str]:
 @cache
 def _index(items: Items) -> sqlite3.Connection:
     index = sqlite3.connect(":memory:")
-    index.execute("CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, words, tokenize = 'porter unicode61')")
+    index.execute(
+        "CREATE VIRTUAL TABLE texts USING fts5(id UNINDEXED, words, tokenize = 'porter unicode61')"
+    )
     index.executemany(
-        "INSERT INTO texts VALUES (?, ?)", ((item_id, split_identifiers(text)) for item_id, text in items)
+        "INSERT INTO texts VALUES (?, ?)",
+        ((item_id, split_identifiers(text)) for item_id, text in items),
     )
     return index
 
@@ -133,7 +143,10 @@ def read_half(path: Path, half: str) -> list[dict[str, Any]]:
 
 
 def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
-    """The number of queries, and the mean recall by the order alone and in real bundles; then what is shown less."""
+    """The number of queries, and the mean recall by the order alone and in real bundles.
+
+    Then what is shown less.
+    """
     pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
     rows = read_half(folder / "queries.jsonl", half)
     by_order = turns_recall(folder, {"order": by_strategy(MeasuredStrategy())}, half)[1]["order"]
@@ -156,7 +169,9 @@ def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
             if budget == BUDGET_TOKENS:
                 whole = {turn.id: len(turn.content) for turn in pool.session_log}
                 shown = {turn.id: len(GAPS.sub("", turn.content)) for turn in bundle.turns}
-                parts = [min(shown.get(wanted, 0) / max(whole[wanted], 1), 1.0) for wanted in row["gold"]]
+                parts = [
+                    min(shown.get(wanted, 0) / max(whole[wanted], 1), 1.0) for wanted in row["gold"]
+                ]
                 recalls.append(statistics.fmean(parts))
                 used.append(bundle.metadata.budget_utilization)
     return len(rows), {
@@ -167,11 +182,14 @@ def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
     }
 
 
-def turns_recall(folder: Path, methods: dict[str, Order], half: str) -> tuple[int, dict[str, float], dict[str, float]]:
+def turns_recall(
+    folder: Path, methods: dict[str, Order], half: str
+) -> tuple[int, dict[str, float], dict[str, float]]:
     pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
     counter = ExactCounter()
     sizes = {
-        conv_id: {turn.id: counter.count(turn.content) for turn in pool.session_log} for conv_id, pool in pools.items()
+        conv_id: {turn.id: counter.count(turn.content) for turn in pool.session_log}
+        for conv_id, pool in pools.items()
     }
     rows = read_half(folder / "queries.jsonl", half)
 
@@ -186,8 +204,14 @@ def turns_recall(folder: Path, methods: dict[str, Order], half: str) -> tuple[in
     return measured([(row, row["query"], pools[row["conv_id"]]) for row in rows], methods, recall)
 
 
-def pointers_recall(path: Path, methods: dict[str, Order], half: str) -> tuple[int, dict[str, float], dict[str, float]]:
-    pools = {row["pool_id"]: as_outputs(row) for each in path.parent.glob("*_pools.jsonl*") for row in read(each)}
+def pointers_recall(
+    path: Path, methods: dict[str, Order], half: str
+) -> tuple[int, dict[str, float], dict[str, float]]:
+    pools = {
+        row["pool_id"]: as_outputs(row)
+        for each in path.parent.glob("*_pools.jsonl*")
+        for row in read(each)
+    }
     cases = []
     for row in read_half(path, half):
         pool = pools[row["pool_id"]] if "pool_id" in row else as_outputs(row)
@@ -212,19 +236,27 @@ def measured(
         started = time.perf_counter()
         results = [method(query, pool) for _, query, pool in cases]
         spent_ms[name] = 1_000 * (time.perf_counter() - started) / len(cases)
-        recalls[name] = statistics.fmean(recall(row, order) for (row, *_), order in zip(cases, results, strict=True))
+        recalls[name] = statistics.fmean(
+            recall(row, order) for (row, *_), order in zip(cases, results, strict=True)
+        )
     return len(cases), recalls, spent_ms
 
 
 def as_turns(rows: list[dict[str, Any]]) -> DataPoolSnapshot:
     turns = [
-        TurnEntry(id=row["id"], timestamp=row["timestamp"], role=row["speaker"], content=row["text"]) for row in rows
+        TurnEntry(
+            id=row["id"], timestamp=row["timestamp"], role=row["speaker"], content=row["text"]
+        )
+        for row in rows
     ]
     return DataPoolSnapshot(session_log=tuple(turns))
 
 
 def as_outputs(row: dict[str, Any]) -> DataPoolSnapshot:
-    pointers = [as_pointer(number, each) for number, each in enumerate(row["pointers"], start=-len(row["pointers"]))]
+    pointers = [
+        as_pointer(number, each)
+        for number, each in enumerate(row["pointers"], start=-len(row["pointers"]))
+    ]
     return DataPoolSnapshot(tool_outputs=tuple(pointers))
 
 
@@ -247,12 +279,18 @@ def as_pointer(minutes: int, row: dict[str, Any]) -> ContextPointer:
 
 
 def print_row(label: str, values: dict[str, float], decimals: int = 3) -> None:
-    print(f"{label:26}" + "".join(f"{value:11.{decimals}f}" for value in values.values()), flush=True)
+    print(
+        f"{label:26}" + "".join(f"{value:11.{decimals}f}" for value in values.values()), flush=True
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--half", choices=("tune", "check", "all"), default="check", help="default check"
+    )
     parser.add_argument("--only", choices=("choosing", "bundles"), help="default both")
     options = parser.parse_args()
     data = os.environ.get("LLM_COMMON_EVAL_DATA")

@@ -1,14 +1,17 @@
 """What a decision model adds to the local ranking, and what it costs: words, vectors, decisions on outputs and tools.
 
-Reads `pointers/` and `tools/metatool_multi` in the folder that LLM_COMMON_EVAL_DATA names. No decision model is asked:
-a scripted one answers from the gold. Each of its predicates is right with the given probability, independently (a right
-one says .9 or .1, a wrong one the other), and its choice spreads one over the candidates by the same figures. So the
-rows say what the selectors make of a model that is as good as that, not how good any model is. The requests go to a
-server on loopback in the wire format `systemone`, where they are counted; tokens are those of a request's body (o200k),
-dollars those of Jev's price.
+Reads `pointers/` and `tools/metatool_multi` in the folder that LLM_COMMON_EVAL_DATA names. No
+decision model is asked: a scripted one answers from the gold. Each of its predicates is right with
+the given probability, independently (a right one says .9 or .1, a wrong one the other), and its
+choice spreads one over the candidates by the same figures. So the rows say what the selectors make
+of a model that is as good as that, not how good any model is. The requests go to a server on
+loopback in the wire format `systemone`, where they are counted; tokens are those of a request's
+body (o200k), dollars those of Jev's price.
 
-Outputs: Recall@6, and how many are kept. Tools: the share of the needed tools among those chosen, at most five, and how
-many are chosen. `words` and `vectors` take the first six and five of the ranking, as many as the caps allow.
+Outputs: Recall@6, and how many are kept. Tools: the share of the needed tools among those chosen,
+at most five, and how
+many are chosen. `words` and `vectors` take the first six and five of the ranking, as many as the
+caps allow.
 """
 
 import argparse
@@ -111,7 +114,9 @@ async def serving(model: NoisyModel) -> AsyncIterator[HttpDecisionClient]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**22)
     port = server.sockets[0].getsockname()[1]
     try:
-        async with HttpDecisionClient(DecisionConfig(url=f"http://127.0.0.1:{port}", model="scripted")) as client:
+        async with HttpDecisionClient(
+            DecisionConfig(url=f"http://127.0.0.1:{port}", model="scripted")
+        ) as client:
             yield client
     finally:
         server.close()
@@ -131,25 +136,40 @@ def row_of(found: Sequence[tuple[float, int]], model: NoisyModel | None = None) 
     return Row(recall, chosen, len(model.requests) / len(found), tokens / len(found))
 
 
-async def outputs(path: Path, rights: Sequence[float], embedder: Embedder | None, most: int) -> dict[str, Row]:
+async def outputs(
+    path: Path, rights: Sequence[float], embedder: Embedder | None, most: int
+) -> dict[str, Row]:
     """Stored outputs of one set by each method."""
-    pools = {row["pool_id"]: as_outputs(row) for each in path.parent.glob("*_pools.jsonl*") for row in read_rows(each)}
+    pools = {
+        row["pool_id"]: as_outputs(row)
+        for each in path.parent.glob("*_pools.jsonl*")
+        for row in read_rows(each)
+    }
     cases = []
     for row in sampled([*read_rows(path)], most):
         pool = (pools[row["pool_id"]] if "pool_id" in row else as_outputs(row)).tool_outputs
         if len(pool) > PICKED:
             groups = row.get("gold_groups") or [[wanted] for wanted in row["gold"]]
-            cases.append(("\n".join(filter(None, [row["query"], row.get("context")])), pool, groups))
+            cases.append(
+                ("\n".join(filter(None, [row["query"], row.get("context")])), pool, groups)
+            )
 
-    def recall(kept: Sequence[ContextPointer], groups: Sequence[Sequence[str]]) -> tuple[float, int]:
+    def recall(
+        kept: Sequence[ContextPointer], groups: Sequence[Sequence[str]]
+    ) -> tuple[float, int]:
         ids = {pointer.pointer_id for pointer in kept}
         return statistics.fmean(not ids.isdisjoint(group) for group in groups), len(kept)
 
     table = {}
-    methods: dict[str, Embedder | None] = {"words": None} | ({"vectors": embedder} if embedder else {})
+    methods: dict[str, Embedder | None] = {"words": None} | (
+        {"vectors": embedder} if embedder else {}
+    )
     for name, vectors in methods.items():
         found = [
-            recall([entry.pointer for entry in rank_pointers(query, pool, embedder=vectors)][:PICKED], groups)
+            recall(
+                [entry.pointer for entry in rank_pointers(query, pool, embedder=vectors)][:PICKED],
+                groups,
+            )
             for query, pool, groups in cases
         ]
         table[name] = row_of(found)
@@ -171,22 +191,34 @@ def line_of(pointer: ContextPointer) -> str:
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))[:-2]
 
 
-async def tools(folder: Path, embedder: Embedder | None, rights: Sequence[float], most: int) -> dict[str, Row]:
+async def tools(
+    folder: Path, embedder: Embedder | None, rights: Sequence[float], most: int
+) -> dict[str, Row]:
     """The tools of one set by each method."""
     offered = tools_of(folder / f"{TOOL_SET}.tools.jsonl").values()
-    queries = sampled([row for row in read_rows(folder / f"{TOOL_SET}.queries.jsonl") if row["gold"]], most)
+    queries = sampled(
+        [row for row in read_rows(folder / f"{TOOL_SET}.queries.jsonl") if row["gold"]], most
+    )
 
     class Registry:
         def get_tools_schema(self) -> list[Mapping[str, Any]]:
-            return [{"name": tool.name, "description": tool.description, "parameters": {}} for tool in offered]
+            return [
+                {"name": tool.name, "description": tool.description, "parameters": {}}
+                for tool in offered
+            ]
 
     def recall(names: Sequence[str], gold: Sequence[str]) -> tuple[float, int]:
         return len(set(names) & set(gold)) / len(set(gold)), len(names)
 
     table: dict[str, Row] = {}
-    for method, vectors in (("words", None), ("vectors", embedder)) if embedder else (("words", None),):
+    for method, vectors in (
+        (("words", None), ("vectors", embedder)) if embedder else (("words", None),)
+    ):
         index = ToolIndex(offered, vectors, min_score=0.0)
-        found = [recall([tool.name for tool in index.rank(row["query"], CHOSEN)], row["gold"]) for row in queries]
+        found = [
+            recall([tool.name for tool in index.rank(row["query"], CHOSEN)], row["gold"])
+            for row in queries
+        ]
         table[method] = row_of(found)
     for right in rights:
         model, found = NoisyModel(right, seed=7), []
@@ -196,7 +228,12 @@ async def tools(folder: Path, embedder: Embedder | None, rights: Sequence[float]
                 model.wanted = [f"{name}(" for name in row["gold"]]
                 task = PlannedTask(id=1, description=row["query"])
                 selection = await selector.select_detailed(task=task, tool_registry=Registry())
-                found.append(recall([each.tool for each in selection.choices if each.reason == "chosen"], row["gold"]))
+                found.append(
+                    recall(
+                        [each.tool for each in selection.choices if each.reason == "chosen"],
+                        row["gold"],
+                    )
+                )
         table[f"decisions {right}"] = row_of(found, model)
     return table
 
@@ -211,9 +248,15 @@ def show(title: str, table: Mapping[str, Row]) -> None:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--right", type=float, nargs="*", default=[0.8, 0.9, 0.97], help="how often a predicate is right"
+        "--right",
+        type=float,
+        nargs="*",
+        default=[0.8, 0.9, 0.97],
+        help="how often a predicate is right",
     )
     parser.add_argument("--most", type=int, default=1_000, help="most queries of a set")
     options = parser.parse_args()
@@ -225,18 +268,28 @@ async def main() -> None:
         embedder = StaticVectors()
     except ConfigError as error:
         print(error, file=sys.stderr)
-    print(f"{'set':34}{'method':16}{'recall':>8}{'chosen':>8}{'calls':>8}{'tokens':>9}{'dollars':>11}")
+    print(
+        f"{'set':34}{'method':16}{'recall':>8}{'chosen':>8}{'calls':>8}{'tokens':>9}{'dollars':>11}"
+    )
     tables = []
     for path in sorted((Path(data) / "pointers").glob("*.jsonl*")):
         if "_pools" not in path.name:
             tables.append(await outputs(path, options.right, embedder, options.most))
             show(path.name.split(".")[0], tables[-1])
     means = {
-        method: Row(*(statistics.fmean(column) for column in zip(*(table[method] for table in tables), strict=True)))
+        method: Row(
+            *(
+                statistics.fmean(column)
+                for column in zip(*(table[method] for table in tables), strict=True)
+            )
+        )
         for method in tables[0]
     }
     show("outputs: mean", means)
-    show(f"tools: {TOOL_SET}", await tools(Path(data) / "tools", embedder, options.right, options.most))
+    show(
+        f"tools: {TOOL_SET}",
+        await tools(Path(data) / "tools", embedder, options.right, options.most),
+    )
 
 
 if __name__ == "__main__":

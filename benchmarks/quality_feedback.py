@@ -1,9 +1,10 @@
 """What feedback is worth: Recall@6 of stored outputs with the weights that verdicts on other queries have led to.
 
-Reads `pointers/` in the folder that LLM_COMMON_EVAL_DATA names. The queries of a set are divided in two, ten times. In
-the first half the six best outputs of each get a verdict, right or wrong, after which the weights are as
-`AdaptiveWeights` would have them; the second half is ranked by the strategy alone and with the weights. The table has
-the means of the ten, and the worst difference of one.
+Reads `pointers/` in the folder that LLM_COMMON_EVAL_DATA names. The queries of a set are divided in
+two, ten times. In the first half the six best outputs of each get a verdict, right or wrong, after
+which the weights are as `AdaptiveWeights` would have them; the second half is ranked by the
+strategy alone and with the weights. The table has the means of the ten, and the worst difference of
+one.
 """
 
 import math
@@ -46,7 +47,9 @@ class Case:
 
     def bundle(self, weights: Weights) -> ContextBundle:
         accounts = [
-            ItemAccount("output", key, "ranked", "share", "whole", 1, 0.0, 0.0, self.weighted(key, weights))
+            ItemAccount(
+                "output", key, "ranked", "share", "whole", 1, 0.0, 0.0, self.weighted(key, weights)
+            )
             for key in self.order(weights)
         ]
         kept, dropped = tuple(accounts[:PICKED]), tuple(accounts[PICKED:])
@@ -54,7 +57,11 @@ class Case:
 
 
 def cases(path: Path, strategy: str) -> Iterator[Case]:
-    pools = {row["pool_id"]: as_outputs(row) for each in path.parent.glob("*_pools.jsonl*") for row in read(each)}
+    pools = {
+        row["pool_id"]: as_outputs(row)
+        for each in path.parent.glob("*_pools.jsonl*")
+        for row in read(each)
+    }
     for row in read(path):
         pool = pools[row["pool_id"]] if "pool_id" in row else as_outputs(row)
         if len(pool.tool_outputs) > PICKED:
@@ -93,7 +100,10 @@ def main() -> None:
     if not data:
         sys.exit("Set LLM_COMMON_EVAL_DATA to the folder that holds pointers/")
     for strategy in STRATEGIES:
-        print(f"{'Recall@6, ' + strategy:26}" + "".join(f"{name:>11}" for name in ("alone", "learned", "worst")))
+        print(
+            f"{'Recall@6, ' + strategy:26}"
+            + "".join(f"{name:>11}" for name in ("alone", "learned", "worst"))
+        )
         for path in sorted((Path(data) / "pointers").glob("*.jsonl*")):
             if "_pools" not in path.name and (found := list(cases(path, strategy))):
                 print_row(f"{path.name.split('.')[0]} ({len(found)})", compared(found))

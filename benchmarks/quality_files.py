@@ -1,16 +1,19 @@
 """Which files of a repository `pack_folder` finds: those that a commit changed, and those that mended an issue.
 
-Reads `files/` in the folder that LLM_COMMON_EVAL_DATA names, and the repositories from LLM_COMMON_EVAL_REPOS: a folder
-with a git directory `{owner}+{name}/repo` for each. The tree of each commit is put beside them, in `.trees`, once.
+Reads `files/` in the folder that LLM_COMMON_EVAL_DATA names, and the repositories from
+LLM_COMMON_EVAL_REPOS: a folder with a git directory `{owner}+{name}/repo` for each. The tree of
+each commit is put beside them, in `.trees`, once.
 
-Commits: the share of the changed files among the first five, with and without the tests among them. Issues: how often
-the file that was mended stands first and is in the pack at 4,000, 8,000 and 16,000 tokens, and how often the pack shows
-every line that was edited. A query belongs to the half `tune` when the SHA-256 of its id is even,
-else to the half `check`. Run:
+Commits: the share of the changed files among the first five, with and without the tests among them.
+Issues: how often
+the file that was mended stands first and is in the pack at 4,000, 8,000 and 16,000 tokens, and how
+often the pack shows every line that was edited. A query belongs to the half `tune` when the SHA-256
+of its id is even, else to the half `check`. Run:
 
     LLM_COMMON_EVAL_DATA=… LLM_COMMON_EVAL_REPOS=… python benchmarks/quality_files.py --half check
 
-With `--ranking` nothing is packed but a line of the best file: a minute for all, once the trees and indexes are there.
+With `--ranking` nothing is packed but a line of the best file: a minute for all, once the trees and
+indexes are there.
 """
 
 import argparse
@@ -38,11 +41,15 @@ def tree_of(repositories: Path, repo: str, commit: str) -> Path:
     if folder.exists():
         return folder
     git = ["git", "-C", str(repositories / name / "repo")]
-    listed = subprocess.run([*git, "ls-tree", "-r", "-z", commit], check=True, capture_output=True).stdout
+    listed = subprocess.run(
+        [*git, "ls-tree", "-r", "-z", commit], check=True, capture_output=True
+    ).stdout
     entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry.startswith(b"100")]
     wanted = b"".join(about.split()[2] + b"\n" for about, _, _ in entries)
     objects = io.BytesIO(
-        subprocess.run([*git, "cat-file", "--batch"], check=True, input=wanted, capture_output=True).stdout
+        subprocess.run(
+            [*git, "cat-file", "--batch"], check=True, input=wanted, capture_output=True
+        ).stdout
     )
     partial = folder.with_suffix(f".{os.getpid()}")
     for _, _, path in entries:
@@ -57,10 +64,14 @@ def tree_of(repositories: Path, repo: str, commit: str) -> Path:
     return folder
 
 
-def packed(row: dict[str, Any], repositories: Path, budget_tokens: int, *, max_files: int | None = None) -> FolderPack:
+def packed(
+    row: dict[str, Any], repositories: Path, budget_tokens: int, *, max_files: int | None = None
+) -> FolderPack:
     """What a user gets who asks the query in the tree."""
     tree, indexes = tree_of(repositories, row["repo"], row["commit"]), repositories / ".indexes"
-    return pack_folder(row["query"], tree, budget_tokens=budget_tokens, max_files=max_files, cache_dir=indexes)
+    return pack_folder(
+        row["query"], tree, budget_tokens=budget_tokens, max_files=max_files, cache_dir=indexes
+    )
 
 
 def ranked(row: dict[str, Any], repositories: Path) -> list[str]:
@@ -75,11 +86,17 @@ def recall(gold: list[str], paths: list[str]) -> float:
 
 def shows_all(pack: FolderPack, row: dict[str, Any]) -> bool:
     """Whether the block of each edited file holds every edited line; blank ones count as shown."""
-    blocks = {block.id: set(map(str.strip, block.text.splitlines())) for block in pack.bundle.blocks}
+    blocks = {
+        block.id: set(map(str.strip, block.text.splitlines())) for block in pack.bundle.blocks
+    }
     tree = pack.folders[0]
     for path, numbers in row["edited_lines"].items():
         lines = (tree / path).read_text(encoding="utf-8", errors="replace").splitlines()
-        wanted = {line for number in numbers if number <= len(lines) and (line := lines[number - 1].strip())}
+        wanted = {
+            line
+            for number in numbers
+            if number <= len(lines) and (line := lines[number - 1].strip())
+        }
         if not wanted <= blocks.get(path, set()):
             return False
     return True
@@ -94,9 +111,15 @@ def measure_commits(rows: list[dict[str, Any]], repositories: Path) -> None:
         found[row["repo"]].append((with_tests, recall(sources, first) if sources else with_tests))
     print(f"{'commits, Recall@5':34}{'with tests':>12}{'without':>12}")
     for repo, values in sorted(found.items()):
-        print_row(f"{repo} ({len(values)})", *(statistics.fmean(column) for column in zip(*values, strict=True)))
+        print_row(
+            f"{repo} ({len(values)})",
+            *(statistics.fmean(column) for column in zip(*values, strict=True)),
+        )
     everything = [value for values in found.values() for value in values]
-    print_row(f"all ({len(everything)})", *(statistics.fmean(column) for column in zip(*everything, strict=True)))
+    print_row(
+        f"all ({len(everything)})",
+        *(statistics.fmean(column) for column in zip(*everything, strict=True)),
+    )
 
 
 def measure_issues(rows: list[dict[str, Any]], repositories: Path) -> None:
@@ -111,7 +134,11 @@ def measure_packs(rows: list[dict[str, Any]], repositories: Path) -> None:
         packs = [(packed(row, repositories, budget_tokens), row) for row in rows]
         shown = [set(row["gold"]) <= {file.path for file in pack.files} for pack, row in packs]
         lines = [shows_all(pack, row) for pack, row in packs]
-        print_row(f"{budget_tokens:,} tokens ({len(rows)})", statistics.fmean(shown), statistics.fmean(lines))
+        print_row(
+            f"{budget_tokens:,} tokens ({len(rows)})",
+            statistics.fmean(shown),
+            statistics.fmean(lines),
+        )
 
 
 def print_row(label: str, *values: float) -> None:
@@ -119,8 +146,12 @@ def print_row(label: str, *values: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--half", choices=("tune", "check", "all"), default="check", help="default check"
+    )
     parser.add_argument("--only", choices=("commits", "issues"), help="default both")
     parser.add_argument("--ranking", action="store_true", help="leave out what the packs show")
     options = parser.parse_args()
@@ -131,7 +162,10 @@ def main() -> None:
         print("left out: LLM_COMMON_EVAL_REPOS names no folder of repositories")
         return
     started = time.perf_counter()
-    measures = {"commits": [measure_commits], "issues": [measure_issues, *([] if options.ranking else [measure_packs])]}
+    measures = {
+        "commits": [measure_commits],
+        "issues": [measure_issues, *([] if options.ranking else [measure_packs])],
+    }
     for name in measures if options.only is None else [options.only]:
         rows = read_half(Path(data) / "files" / f"{name}.jsonl", options.half)
         for measure in measures[name]:

@@ -1,8 +1,9 @@
 """Whether `search_tools` of a gateway finds over the wire what `ToolIndex` finds in the same tools.
 
-Serves the tools of livemcpbench, in the folder that LLM_COMMON_EVAL_DATA names, to a gateway in a process of its own,
-and sends its requests through the official client. Recall@5 and @10 by the names that the answer holds, beside those of
-`ToolIndex`; and the requests whose first ten differ. Ends with 1 if a recall differs.
+Serves the tools of livemcpbench, in the folder that LLM_COMMON_EVAL_DATA names, to a gateway in a
+process of its own, and sends its requests through the official client. Recall@5 and @10 by the
+names that the answer holds, beside those of `ToolIndex`; and the requests whose first ten differ.
+Ends with 1 if a recall differs.
 """
 
 import asyncio
@@ -23,7 +24,10 @@ NAME = re.compile(r"^([A-Za-z0-9_./-]+)\(", re.MULTILINE)
 
 async def found_over_the_wire(path: Path, queries: list[dict[str, Any]]) -> list[list[str]]:
     async with through_gateway(str(path), "--tools", "search") as host:
-        texts = [text_of(await host.call_tool("search_tools", {"query": row["query"]})) for row in queries]
+        texts = [
+            text_of(await host.call_tool("search_tools", {"query": row["query"]}))
+            for row in queries
+        ]
     return [NAME.findall(text) for text in texts]
 
 
@@ -38,11 +42,17 @@ def main() -> None:
     there = asyncio.run(found_over_the_wire(path, queries))
     recalls = []
     for title, ranked in (("ToolIndex", here), ("search_tools", there)):
-        rows = [figures(set(row["gold"]), names)[:2] for row, names in zip(queries, ranked, strict=True)]
+        rows = [
+            figures(set(row["gold"]), names)[:2] for row, names in zip(queries, ranked, strict=True)
+        ]
         recalls.append([statistics.fmean(column) for column in zip(*rows, strict=True)])
-        print(f"{title:14} R@5 {recalls[-1][0]:.3f}  R@10 {recalls[-1][1]:.3f}  ({len(queries)} requests)")
+        print(
+            f"{title:14} R@5 {recalls[-1][0]:.3f}  R@10 {recalls[-1][1]:.3f}  ({len(queries)} requests)"
+        )
     differ = sum(names[:10] != found[:10] for names, found in zip(here, there, strict=True))
-    print(f"{differ} of {len(queries)} requests have another first ten, {min(map(len, there))} names at least")
+    print(
+        f"{differ} of {len(queries)} requests have another first ten, {min(map(len, there))} names at least"
+    )
     if recalls[0] != recalls[1]:
         sys.exit("the gateway finds other tools than ToolIndex")
 

@@ -1,15 +1,17 @@
 """Phantom reads: does a model answer from a part of a tool's output that it was never shown?
 
-Each question has its answer in the part that the preview leaves out, and a value of the same kind in sight. Counted are
-the questions for which the model read the output, right answers, answers that say that it is not known, replies that
-are no answer (empty, or without an end), and made-up answers. The wording of today's previews stands beside the earlier
-one, which said where more can be read, but not that the rest has not been read. `Answering` is the whole way: its
-packed context at 2,000 tokens, with the offer to read.
+Each question has its answer in the part that the preview leaves out, and a value of the same kind
+in sight. Counted are the questions for which the model read the output, right answers, answers that
+say that it is not known, replies that are no answer (empty, or without an end), and made-up
+answers. The wording of today's previews stands beside the earlier one, which said where more can be
+read, but not that the rest has not been read. `Answering` is the whole way: its packed context at
+2,000 tokens, with the offer to read.
 
-Four models are scripted. The first reads whenever it sees an id, the second where a text says that it has not read
-something; else both take the first value in sight. The third never reads. The fourth reads once, and the wrong place.
-They show what the texts and the reader make possible, not how a model decides. `--small-model` asks SmolLM2-135M, or
-the GGUF file given, as `make test-llm` installs and serves it.
+Four models are scripted. The first reads whenever it sees an id, the second where a text says that
+it has not read something; else both take the first value in sight. The third never reads. The
+fourth reads once, and the wrong place. They show what the texts and the reader make possible, not
+how a model decides. `--small-model` asks SmolLM2-135M, or the GGUF file given, as `make test-llm`
+installs and serves it.
 """
 
 import argparse
@@ -25,7 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_common.agents import Answering, InMemoryContextPointerStore, OffloadPolicy, OffloadTurn, ToolContextManager
+from llm_common.agents import (
+    Answering,
+    InMemoryContextPointerStore,
+    OffloadPolicy,
+    OffloadTurn,
+    ToolContextManager,
+)
 from llm_common.agents.answer_reading import AnswerRun, ReadOffer
 from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.core.structured import SupportsChat
@@ -38,18 +46,49 @@ ROOT = Path(__file__).parent.parent
 PREVIEW_TOKENS = 250
 BUDGET = TokenBudget(max_input_tokens=2_000, max_output_tokens=120)
 TIMEOUT_S = 300
-TODAY = re.compile(r"\. You have not read the rest: read it with (\w+) and the id (\w+) before you conclude\.")
+TODAY = re.compile(
+    r"\. You have not read the rest: read it with (\w+) and the id (\w+) before you conclude\."
+)
 EARLIER = r"; read more with \1 and the id \2."
 SYSTEM = "Answer the question about the tool's output, in a few words. Say so if you do not know."
 UNKNOWN = re.compile(r"\b(?:not|unknown|cannot|unable|no)\b|n't\b", re.IGNORECASE)
 COLUMNS = ("read", "right", "not known", "no answer", "made up")
-CITIES = ["Oslo", "Lima", "Cairo", "Quito", "Perth", "Turin", "Accra", "Delhi", "Seoul", "Tunis", "Davao", "Bern"]
-NAMES = ["Maren", "Tariq", "Ines", "Pavel", "Aiko", "Lucia", "Owen", "Sanna", "Dario", "Noor", "Emil", "Thea"]
+CITIES = [
+    "Oslo",
+    "Lima",
+    "Cairo",
+    "Quito",
+    "Perth",
+    "Turin",
+    "Accra",
+    "Delhi",
+    "Seoul",
+    "Tunis",
+    "Davao",
+    "Bern",
+]
+NAMES = [
+    "Maren",
+    "Tariq",
+    "Ines",
+    "Pavel",
+    "Aiko",
+    "Lucia",
+    "Owen",
+    "Sanna",
+    "Dario",
+    "Noor",
+    "Emil",
+    "Thea",
+]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question about an output; `select` is the part that holds the answer, `in_sight` finds a value of its kind."""
+    """A question about an output.
+
+    `select` is the part that holds the answer, `in_sight` finds a value of its kind.
+    """
 
     question: str
     output: Any
@@ -63,14 +102,24 @@ def dearest(rng: random.Random) -> Case:
     prices[rng.randint(200, 400)] = best = rng.randint(7_000, 9_000)
     rows = [{"order": f"A-{number}", "euros": price} for number, price in enumerate(prices)]
     return Case(
-        "What was the highest amount in euros?", rows, str(best), {"filter": "max(@[].euros)"}, r'"euros": ?(\d+)'
+        "What was the highest amount in euros?",
+        rows,
+        str(best),
+        {"filter": "max(@[].euros)"},
+        r'"euros": ?(\d+)',
     )
 
 
 def in_charge(rng: random.Random) -> Case:
     names = rng.sample(NAMES, 3)
-    lines = [f"02:{number // 60 % 60:02}:{number % 60:02} pump {rng.randint(1, 9)} ok" for number in range(900)]
-    lines[0], lines[-1] = f"evening shift, duty officer {names[0]}", f"morning shift, duty officer {names[1]}"
+    lines = [
+        f"02:{number // 60 % 60:02}:{number % 60:02} pump {rng.randint(1, 9)} ok"
+        for number in range(900)
+    ]
+    lines[0], lines[-1] = (
+        f"evening shift, duty officer {names[0]}",
+        f"morning shift, duty officer {names[1]}",
+    )
     lines[rng.randint(300, 600)] = f"02:30:00 night shift, duty officer {names[2]}"
     return Case(
         "Who was responsible at half past two?",
@@ -94,10 +143,18 @@ def by_place(rng: random.Random) -> Case:
 
 
 def only_one(rng: random.Random) -> Case:
-    rows = [{"host": f"web{number}", "load": rng.randint(1, 90), "up": True} for number in range(500)]
+    rows = [
+        {"host": f"web{number}", "load": rng.randint(1, 90), "up": True} for number in range(500)
+    ]
     place = rng.randint(150, 350)
     rows[place]["up"] = False
-    return Case("Which machine is broken?", rows, f"web{place}", {"filter": "[?!up].host"}, r'"host": ?"(\w+)"')
+    return Case(
+        "Which machine is broken?",
+        rows,
+        f"web{place}",
+        {"filter": "[?!up].host"},
+        r'"host": ?"(\w+)"',
+    )
 
 
 def cases(each: int) -> list[Case]:
@@ -109,15 +166,23 @@ Script = Callable[[Case, str, str], str]
 
 
 def call(pointer_id: str, **select: Any) -> str:
-    return json.dumps({"tool": "read_context", "args": {"pointer_id": pointer_id, "select": select}})
+    return json.dumps(
+        {"tool": "read_context", "args": {"pointer_id": pointer_id, "select": select}}
+    )
 
 
 def reads_where_an_id_is(case: Case, prompt: str, pointer_id: str) -> str:
-    return call(pointer_id, **case.select) if pointer_id in prompt else takes_what_is_in_sight(case, prompt, pointer_id)
+    return (
+        call(pointer_id, **case.select)
+        if pointer_id in prompt
+        else takes_what_is_in_sight(case, prompt, pointer_id)
+    )
 
 
 def reads_what_is_called_unread(case: Case, prompt: str, pointer_id: str) -> str:
-    return (reads_where_an_id_is if "not read" in prompt else takes_what_is_in_sight)(case, prompt, pointer_id)
+    return (reads_where_an_id_is if "not read" in prompt else takes_what_is_in_sight)(
+        case, prompt, pointer_id
+    )
 
 
 def takes_what_is_in_sight(case: Case, prompt: str, _: str) -> str:
@@ -163,7 +228,9 @@ async def from_preview(
     case: Case, client: SupportsChat, manager: ToolContextManager, preview: str
 ) -> tuple[int, str | None]:
     offer = ReadOffer(manager.load_payload, name="read_context", max_reads=2, native=False)
-    run = AnswerRun(client, model=None, timeout_s=TIMEOUT_S, budget=BUDGET, counter=DefaultCounter())
+    run = AnswerRun(
+        client, model=None, timeout_s=TIMEOUT_S, budget=BUDGET, counter=DefaultCounter()
+    )
     messages = [
         LLMMessage(role=MessageRole.SYSTEM, content=f"{SYSTEM}\n\n{offer.instructions}"),
         LLMMessage(role=MessageRole.USER, content=f"{preview}\n\n{case.question}"),
@@ -175,20 +242,37 @@ async def from_preview(
     return len(run.reads), text
 
 
-async def from_answering(case: Case, client: SupportsChat, manager: ToolContextManager) -> tuple[int, str | None]:
+async def from_answering(
+    case: Case, client: SupportsChat, manager: ToolContextManager
+) -> tuple[int, str | None]:
     answering = Answering(budget=BUDGET, max_reads=2, native_tools=False, timeout_s=TIMEOUT_S)
     answer = await answering.answer(client, manager, query=case.question)
     return len(answer.reads), answer.text
 
 
 def judged(case: Case, reads: int, text: str | None) -> dict[str, int]:
-    right = text is not None and bool(re.search(rf"\b{re.escape(case.answer)}\b", text, re.IGNORECASE))
-    outcome = "right" if right else "no answer" if text is None else "not known" if UNKNOWN.search(text) else "made up"
+    right = text is not None and bool(
+        re.search(rf"\b{re.escape(case.answer)}\b", text, re.IGNORECASE)
+    )
+    outcome = (
+        "right"
+        if right
+        else "no answer"
+        if text is None
+        else "not known"
+        if UNKNOWN.search(text)
+        else "made up"
+    )
     return {column: int(column == outcome) for column in COLUMNS} | {"read": int(reads > 0)}
 
 
-async def measure(model: str, asked: list[Case], client_for: Callable[[Case, str], SupportsChat]) -> None:
-    counts = {way: dict.fromkeys(COLUMNS, 0) for way in ("earlier wording", "today's wording", "`Answering`")}
+async def measure(
+    model: str, asked: list[Case], client_for: Callable[[Case, str], SupportsChat]
+) -> None:
+    counts = {
+        way: dict.fromkeys(COLUMNS, 0)
+        for way in ("earlier wording", "today's wording", "`Answering`")
+    }
     for case in asked:
         manager, pointer_id, preview = await stored(case)
         client = client_for(case, pointer_id)
@@ -202,14 +286,26 @@ async def measure(model: str, asked: list[Case], client_for: Callable[[Case, str
             for column, number in judged(case, *outcome).items():
                 counts[way][column] += number
     for way, numbers in counts.items():
-        print(f"| {model} | {way} | {' | '.join(str(numbers[column]) for column in COLUMNS)} |", flush=True)
+        print(
+            f"| {model} | {way} | {' | '.join(str(numbers[column]) for column in COLUMNS)} |",
+            flush=True,
+        )
 
 
 @contextmanager
 def served(model_file: str) -> Iterator[str]:
-    """The base URL of a model server that ends with the block; it is installed by `make test-llm`."""
-    command = [str(ROOT / ".llm-venv/bin/python"), str(ROOT / "tests/llm/serve.py"), *filter(None, [model_file])]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+    """The base URL of a model server that ends with the block.
+
+    It is installed by `make test-llm`.
+    """
+    command = [
+        str(ROOT / ".llm-venv/bin/python"),
+        str(ROOT / "tests/llm/serve.py"),
+        *filter(None, [model_file]),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as server:
         try:
             assert server.stdout is not None
             yield f"{server.stdout.readline().decode().strip()}/v1"
@@ -218,7 +314,13 @@ def served(model_file: str) -> Iterator[str]:
 
 
 async def measure_small_model(asked: list[Case], base_url: str) -> None:
-    config = LLMConfig(base_url=base_url, default_model="small", provider="local", timeout_s=TIMEOUT_S, temperature=0)
+    config = LLMConfig(
+        base_url=base_url,
+        default_model="small",
+        provider="local",
+        timeout_s=TIMEOUT_S,
+        temperature=0,
+    )
     async with OpenAICompatibleClient(config) as client:
         await measure(f"small model, {len(asked)} questions", asked, lambda *_: client)
 
@@ -226,9 +328,15 @@ async def measure_small_model(asked: list[Case], base_url: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--small-model", nargs="?", const="", metavar="FILE", help="ask it, too; SmolLM2 without a file"
+        "--small-model",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="ask it, too; SmolLM2 without a file",
     )
-    parser.add_argument("--questions", type=int, default=2, help="of each of the four kinds, for the small model")
+    parser.add_argument(
+        "--questions", type=int, default=2, help="of each of the four kinds, for the small model"
+    )
     arguments = parser.parse_args()
     print(f"| model | what it sees | {' | '.join(COLUMNS)} |\n|---|---|{'---|' * len(COLUMNS)}")
     for name, script in SCRIPTS.items():

@@ -1,12 +1,13 @@
 """How many of the tools that a request needs are among the first that `ToolIndex` returns.
 
-Reads `tools/` in the folder that LLM_COMMON_EVAL_DATA names: Recall@5 and @10, NDCG@10 (relevance 0 or 1), the share of
-requests with every tool in the first ten, and milliseconds a query after the index is built. Where a set has a plan, a
-second row ranks each step of it. The `_select` sets have candidates of their own and requests that no tool fits: how
-many right first tools `min_score` keeps, and how many of those requests it gives none. At last 10,000 tools.
+Reads `tools/` in the folder that LLM_COMMON_EVAL_DATA names: Recall@5 and @10, NDCG@10 (relevance 0
+or 1), the share of requests with every tool in the first ten, and milliseconds a query after the
+index is built. Where a set has a plan, a second row ranks each step of it. The `_select` sets have
+candidates of their own and requests that no tool fits: how many right first tools `min_score`
+keeps, and how many of those requests it gives none. At last 10,000 tools.
 
-A query belongs to the half `tune` when the last digit of the SHA-256 of its id is even, else to the half `check`; the
-first digit already parted these sets from those that are held back. Run:
+A query belongs to the half `tune` when the last digit of the SHA-256 of its id is even, else to the
+half `check`; the first digit already parted these sets from those that are held back. Run:
 
     LLM_COMMON_EVAL_DATA=… python benchmarks/quality_tools.py --half check
 """
@@ -38,7 +39,9 @@ Rank = Callable[[dict[str, Any]], list[str]]
 def tools_of(path: Path) -> dict[str, ToolDefinition]:
     """The tools of a set, by their key."""
     return {
-        row.get("key", row["name"]): ToolDefinition(row["name"], row["description"] or "", row["parameters"] or {})
+        row.get("key", row["name"]): ToolDefinition(
+            row["name"], row["description"] or "", row["parameters"] or {}
+        )
         for row in read(path)
     }
 
@@ -76,18 +79,27 @@ def report_ranking(folder: Path, half: str, embedder: Embedder | None) -> None:
         if name.endswith("_select"):
             continue
         index = ToolIndex(tools_of(path).values(), embedder)
-        queries = [row for row in read_half(path.with_name(f"{name}.queries.jsonl"), half) if row["gold"]]
+        queries = [
+            row for row in read_half(path.with_name(f"{name}.queries.jsonl"), half) if row["gold"]
+        ]
 
-        def rank(row: dict[str, Any], steps: tuple[str, ...] = (), index: ToolIndex = index) -> list[str]:
+        def rank(
+            row: dict[str, Any], steps: tuple[str, ...] = (), index: ToolIndex = index
+        ) -> list[str]:
             return [tool.name for tool in index.rank(row["query"], 10, steps)]
 
         rank({"query": "builds the index"})
         results.append(measure(queries, rank))
         print_row(f"{name} ({len(index)}, {len(queries)} queries)", results[-1])
         if any(row.get("steps") for row in queries):
-            by_step = measure(queries, lambda row, rank=rank: rank(row, tuple(row.get("steps") or ())))  # type: ignore[misc]
+            by_step = measure(
+                queries,
+                lambda row, rank=rank: rank(row, tuple(row.get("steps") or ())),  # type: ignore[misc]
+            )
             print_row(f"{name}, by step", by_step)
-    print_row("mean, without steps", [statistics.fmean(column) for column in zip(*results, strict=True)])
+    print_row(
+        "mean, without steps", [statistics.fmean(column) for column in zip(*results, strict=True)]
+    )
 
 
 def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> None:
@@ -99,15 +111,20 @@ def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> Non
         for row in read_half(path.with_name(f"{name}.queries.jsonl"), half):
             # Schemas of one name differ between queries: the key is the name here.
             offered = [replace(tools[key], name=key) for key in row["candidates"] if key in tools]
-            always, careful = (ToolIndex(offered, embedder, **options) for options in ({"min_score": 0.0}, {}))
+            always, careful = (
+                ToolIndex(offered, embedder, **options) for options in ({"min_score": 0.0}, {})
+            )
             first = [tool.name for tool in always.rank(row["query"], 1)]
             is_right = first and {first[0], tools[first[0]].name} & set(row["gold"])
-            outcomes.append((bool(row["gold"]), bool(is_right), bool(careful.rank(row["query"], 1))))
+            outcomes.append(
+                (bool(row["gold"]), bool(is_right), bool(careful.rank(row["query"], 1)))
+            )
         right = [kept for wanted, is_right, kept in outcomes if wanted and is_right]
         wanted = sum(wanted for wanted, _, _ in outcomes)
         refused = [not kept for wanted, _, kept in outcomes if not wanted]
         print_row(
-            f"{name} ({len(outcomes)})", [len(right) / wanted, statistics.fmean(right), statistics.fmean(refused)]
+            f"{name} ({len(outcomes)})",
+            [len(right) / wanted, statistics.fmean(right), statistics.fmean(refused)],
         )
 
 
@@ -115,7 +132,10 @@ def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
     """10,000 tools: those of all sets, and again under other names."""
     paths = sorted(path for path in folder.glob("*.tools.jsonl") if "_select" not in path.name)
     own = [tool for path in paths for tool in tools_of(path).values()]
-    tools = [replace(tool, name=f"{tool.name}_{number}") for number, tool in enumerate(islice(cycle(own), MANY))]
+    tools = [
+        replace(tool, name=f"{tool.name}_{number}")
+        for number, tool in enumerate(islice(cycle(own), MANY))
+    ]
     texts = [
         row["query"]
         for path in paths
@@ -131,13 +151,23 @@ def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
         index.rank(text)
         times_ms.append(1_000 * (time.process_time() - started))
     p95_ms = statistics.quantiles(times_ms, n=20)[-1]
-    print(f"\n{MANY:,} tools: built in {built_s:.1f} s, p50 {statistics.median(times_ms):.1f} ms, p95 {p95_ms:.1f} ms")
-    return [] if p95_ms <= LIMIT_MS and built_s <= LIMIT_S else [f"10,000 tools: {built_s:.1f} s, {p95_ms:.1f} ms"]
+    print(
+        f"\n{MANY:,} tools: built in {built_s:.1f} s, p50 {statistics.median(times_ms):.1f} ms, p95 {p95_ms:.1f} ms"
+    )
+    return (
+        []
+        if p95_ms <= LIMIT_MS and built_s <= LIMIT_S
+        else [f"10,000 tools: {built_s:.1f} s, {p95_ms:.1f} ms"]
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=("tune", "check", "all"), default="check", help="default check")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--half", choices=("tune", "check", "all"), default="check", help="default check"
+    )
     parser.add_argument("--only", choices=("words", "vectors"), help="default both")
     options = parser.parse_args()
     data = os.environ.get("LLM_COMMON_EVAL_DATA")

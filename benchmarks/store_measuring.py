@@ -21,7 +21,8 @@ from benchmarks.store_subjects import Subject
 __all__ = ["Sample", "in_turn", "measured", "quiet_place", "search_hits", "ticked"]
 
 _TICK_S = 0.001
-_GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHIES = 0x80086601, 0x40086602, 0x00020000  # linux/fs.h; `chattr +T`
+# linux/fs.h; `chattr +T`
+_GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHIES = 0x80086601, 0x40086602, 0x00020000
 _PLACES, _TRIED_FILES = 6, 100
 
 _queries = map("q{}".format, itertools.count())
@@ -64,16 +65,22 @@ async def ticked(work: Callable[[], Awaitable[object]]) -> Sample:
 
 
 async def in_turn(
-    subjects: Sequence[Subject], work: Callable[[Subject, str], Awaitable[Sample]], *, rounds: int, drop: bool
+    subjects: Sequence[Subject],
+    work: Callable[[Subject, str], Awaitable[Sample]],
+    *,
+    rounds: int,
+    drop: bool,
 ) -> dict[str, list[Sample]]:
-    """What the work took each subject in each round; one more round comes first, warms up and is not counted.
+    """What the work took each subject in each round.
+
+    One more round comes first, warms up and is not counted.
 
     Args:
         subjects: Who does it; another one begins each round.
         work: What is done, with the round's query.
         rounds: How often.
-        drop: Whether to remove the results of the query after each. Few large ones should be, many small ones not:
-            see `quiet_place`.
+        drop: Whether to remove the results of the query after each. Few large ones should be, many
+            small ones not: see `quiet_place`.
     """
     samples: dict[str, list[Sample]] = {subject.name: [] for subject in subjects}
     gc.freeze()  # so that no collection looks at what is imported, or at the payloads
@@ -95,9 +102,10 @@ async def in_turn(
 def quiet_place(folder: Path) -> Path:
     """A new directory in which making files is as cheap as this file system makes it.
 
-    ext4 seeks a new inode past every one that was freed in the same part of the disk during the last minutes. Whatever
-    was deleted there, an earlier run for one, makes all saves up to ten times dearer, and every ratio too good. So
-    several directories are spread over the disk, where that can be done, and the best one is taken.
+    ext4 seeks a new inode past every one that was freed in the same part of the disk during the
+    last minutes. Whatever was deleted there, an earlier run for one, makes all saves up to ten
+    times dearer, and every ratio too good. So several directories are spread over the disk, where
+    that can be done, and the best one is taken.
     """
     with suppress(OSError):
         directory = os.open(folder, os.O_RDONLY)
@@ -114,7 +122,10 @@ def quiet_place(folder: Path) -> Path:
 def search_hits(size: int) -> object:
     """A tool's result of about that many bytes of JSON."""
     chance = random.Random(size)
-    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(2_000)]
+    words = [
+        "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9)))
+        for _ in range(2_000)
+    ]
     hits: list[object] = []
     left = size
     while left > 0:
@@ -123,7 +134,9 @@ def search_hits(size: int) -> object:
             "url": f"https://{chance.choice(words)}.example/{chance.choice(words)}?page={chance.randrange(10_000)}",
             "score": chance.random(),
             "published": None if chance.random() < 0.2 else "2024-05-17T08:30:00Z",
-            "authors": [{"name": chance.choice(words), "id": chance.randrange(10**6)} for _ in range(2)],
+            "authors": [
+                {"name": chance.choice(words), "id": chance.randrange(10**6)} for _ in range(2)
+            ],
             "snippet": " ".join(chance.choices(words, k=60)) + ' "é…"\n',
         }
         left -= len(json.dumps(hit, ensure_ascii=False, separators=(",", ":")).encode())

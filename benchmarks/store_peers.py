@@ -1,9 +1,9 @@
 """The released stores that `bench_store.py` compares with, each used as its documentation says, with its defaults.
 
-All but diskcache take text or bytes: a result is encoded by the standard library, as their own frameworks do, unless it
-is text. haystack-ai and diskcache have no asynchronous methods; haystack's agent and diskcache's documentation both
-call them in a thread, and so does this. None flushes to the disk, keeps a digest, redacts, or keeps a pointer with
-arguments and summary beside the result.
+All but diskcache take text or bytes: a result is encoded by the standard library, as their own
+frameworks do, unless it is text. haystack-ai and diskcache have no asynchronous methods; haystack's
+agent and diskcache's documentation both call them in a thread, and so does this. None flushes to
+the disk, keeps a digest, redacts, or keeps a pointer with arguments and summary beside the result.
 """
 
 import asyncio
@@ -56,7 +56,8 @@ class Peer:
 class Strands(Peer):
     """`LocalFileStorage`, where the context offloader puts tool results; it lists keys.
 
-    Atomic by a temporary file and a rename. Its methods are coroutines that do everything on the event loop.
+    Atomic by a temporary file and a rename. Its methods are coroutines that do everything on the
+    event loop.
     """
 
     name = "strands-agents"
@@ -110,7 +111,9 @@ class DeepAgents(Peer):
 
     def __init__(self, base: Path, codec: Codec) -> None:
         super().__init__(base, codec)
-        self._backend: Any = importlib.import_module("deepagents.backends").FilesystemBackend(root_dir=base)
+        self._backend: Any = importlib.import_module("deepagents.backends").FilesystemBackend(
+            root_dir=base
+        )
 
     async def save(self, query: str, number: int, value: object) -> None:
         written = await self._backend.awrite(f"/{query}/{number}", self._codec.dumps(value))
@@ -127,8 +130,8 @@ class DeepAgents(Peer):
 class DiskCache(Peer):
     """`Cache`; it lists keys.
 
-    Atomic by SQLite, with a file of its own for a value from 32 KB. It pickles, so whoever can write its files runs
-    code in its readers, and from a gigabyte on it drops what is oldest.
+    Atomic by SQLite, with a file of its own for a value from 32 KB. It pickles, so whoever can
+    write its files runs code in its readers, and from a gigabyte on it drops what is oldest.
     """
 
     name = "diskcache"
@@ -148,13 +151,16 @@ class DiskCache(Peer):
         return await asyncio.to_thread(lambda: sum(key[0] == query for key in self._cache))
 
     async def drop(self, query: str) -> None:
-        await asyncio.to_thread(lambda: [self._cache.delete(key) for key in self._cache if key[0] == query])
+        await asyncio.to_thread(
+            lambda: [self._cache.delete(key) for key in self._cache if key[0] == query]
+        )
 
 
 class Adk(Peer):
     """`FileArtifactService`; it lists names, for which it reads the record of each newest version.
 
-    Atomic by a folder that is renamed, all in a thread; keeps every version, with its type and time.
+    Atomic by a folder that is renamed, all in a thread; keeps every version, with its type and
+    time.
     """
 
     name = "google-adk"
@@ -166,8 +172,12 @@ class Adk(Peer):
         self._part: Any = importlib.import_module("google.genai.types").Part
 
     async def save(self, query: str, number: int, value: object) -> None:
-        part = self._part.from_bytes(data=self._codec.dumps(value).encode(), mime_type="application/json")
-        await self._service.save_artifact(**self._scope(query), filename=f"{number}.json", artifact=part)
+        part = self._part.from_bytes(
+            data=self._codec.dumps(value).encode(), mime_type="application/json"
+        )
+        await self._service.save_artifact(
+            **self._scope(query), filename=f"{number}.json", artifact=part
+        )
 
     async def load(self, query: str, number: int) -> object:
         part = await self._service.load_artifact(**self._scope(query), filename=f"{number}.json")

@@ -1,11 +1,12 @@
 """What `bench_store.py` measures: `Ours`, and `Floor`, what keeping a result costs at the least.
 
-The floor is the system calls and the encoder in a bare loop. It makes the very calls on files that the store makes, and
-looks at no answer. A save opens the folder and locks it, asks what the base, the folder and the lock are, looks whether
-the pointer is there or was about to be, and puts two files in place by a temporary one and a rename: the result and a
-record that commits it, both flushed before either has its name. A load reads both files, a listing every record, after
-the status of each result. Nothing is checked, redacted or described. A floor with a thread does what a store cannot do
-without that verifies its results and never blocks the event loop.
+The floor is the system calls and the encoder in a bare loop. It makes the very calls on files that
+the store makes, and looks at no answer. A save opens the folder and locks it, asks what the base,
+the folder and the lock are, looks whether the pointer is there or was about to be, and puts two
+files in place by a temporary one and a rename: the result and a record that commits it, both
+flushed before either has its name. A load reads both files, a listing every record, after the
+status of each result. Nothing is checked, redacted or described. A floor with a thread does what a
+store cannot do without that verifies its results and never blocks the event loop.
 """
 
 import asyncio
@@ -65,7 +66,11 @@ class Ours:
 
     async def save(self, query: str, number: int, value: object) -> None:
         self._pointers[query, number] = await self._store.save(
-            query_id=query, task_id=None, tool_name=TOOL_NAME, args=ARGS | {"page": number}, result=value
+            query_id=query,
+            task_id=None,
+            tool_name=TOOL_NAME,
+            args=ARGS | {"page": number},
+            result=value,
         )
 
     async def load(self, query: str, number: int) -> object:
@@ -114,7 +119,13 @@ class Floor:
     """
 
     def __init__(
-        self, name: str, base: Path, *, fsync: bool = False, sha256: bool = False, thread: bool = False
+        self,
+        name: str,
+        base: Path,
+        *,
+        fsync: bool = False,
+        sha256: bool = False,
+        thread: bool = False,
     ) -> None:
         self.name, self._base, self._fsync, self._sha256 = name, base, fsync, sha256
         self._thread = _Thread() if thread else None
@@ -196,7 +207,9 @@ class Floor:
     def _write(self, folder: int, data: bytes) -> tuple[int, str]:
         """The temporary file and its name; it stays open when it is to be flushed."""
         temporary = f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600, dir_fd=folder)
+        file = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600, dir_fd=folder
+        )
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(file, rest) :]

@@ -36,7 +36,9 @@ class Column:
 
     def ratio(self, row: str, to: str) -> float:
         """The median of the rounds' ratios."""
-        return statistics.median(mine / its for mine, its in zip(self.values(row), self.values(to), strict=True))
+        return statistics.median(
+            mine / its for mine, its in zip(self.values(row), self.values(to), strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,13 @@ class Table:
     ratio_to: Mapping[str, str]
 
     def markdown(self) -> str:
-        rows = list(dict.fromkeys(row for column in self.columns.values() for row in column.samples))
+        rows = list(
+            dict.fromkeys(row for column in self.columns.values() for row in column.samples)
+        )
         head = ["", *self.columns]
-        body = [[row, *(self._cell(column, row) for column in self.columns.values())] for row in rows]
+        body = [
+            [row, *(self._cell(column, row) for column in self.columns.values())] for row in rows
+        ]
         widths = [max(map(len, cells)) for cells in zip(head, *body, strict=True)]
         lines = [head, ["-" * width for width in widths], *body]
         table = "\n".join(f"| {' | '.join(map(str.ljust, cells, widths))} |" for cells in lines)
@@ -67,7 +73,11 @@ class Table:
             return "-"
         cell = _three_digits(column.median_ms(row))
         base = self.ratio_to.get(row)
-        return f"{cell} ({column.ratio(row, base):.2f}x)" if base in column.samples and base != row else cell
+        return (
+            f"{cell} ({column.ratio(row, base):.2f}x)"
+            if base in column.samples and base != row
+            else cell
+        )
 
 
 def where_and_when(folder: Path, packages: Iterable[str]) -> str:
@@ -75,9 +85,7 @@ def where_and_when(folder: Path, packages: Iterable[str]) -> str:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    where = (
-        f"{cores} cores of {_processor()}, {platform.system()}, {_file_system(folder)}, load {os.getloadavg()[0]:.1f}"
-    )
+    where = f"{cores} cores of {_processor()}, {platform.system()}, {_file_system(folder)}, load {os.getloadavg()[0]:.1f}"
     return f"{datetime.now(UTC):%Y-%m-%d}: {python}, {where}; {versions}."
 
 
@@ -110,5 +118,7 @@ def _file_system(folder: Path) -> str:
     if not mounts.exists():
         return "file system unknown"
     places = [line.split()[1:3] for line in mounts.read_text().splitlines()]
-    inside = [(len(place), kind) for place, kind in places if folder.resolve().is_relative_to(place)]
+    inside = [
+        (len(place), kind) for place, kind in places if folder.resolve().is_relative_to(place)
+    ]
     return max(inside)[1]

@@ -2,8 +2,8 @@
 
     python examples/chaining_agent.py
 
-With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model plans, chooses and answers; without one a script
-does, which knows nothing but what its prompts show.
+With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model plans, chooses and answers;
+without one a script does, which knows nothing but what its prompts show.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ def find_account(name: str) -> dict[str, str]:
 @tools.tool
 def list_orders(account_id: str) -> list[dict[str, object]]:
     """All orders of an account; thousands, for some."""
-    return [{"order": f"{account_id}-{n}", "status": "open" if n == OPEN else "closed"} for n in range(3_000)]
+    return [
+        {"order": f"{account_id}-{n}", "status": "open" if n == OPEN else "closed"}
+        for n in range(3_000)
+    ]
 
 
 @tools.tool
@@ -41,7 +44,9 @@ def scripted(messages: list[LLMMessage]) -> str:
     """A model that looks for ids in its prompt."""
     prompt = "\n".join(str(message.content) for message in messages).replace('\\"', '"')
     if "You plan which data" in prompt:
-        return json.dumps({"tasks": ["Find the account of Ann Lee", "Find her open order", "Get its total"]})
+        return json.dumps(
+            {"tasks": ["Find the account of Ann Lee", "Find her open order", "Get its total"]}
+        )
     if total := re.search(r'"total_usd":\s*([\d.]+)', prompt):
         return f"The open order costs {total[1]} dollars."
     if order := re.search(r'"order":"([^"]+)","status":"open"', prompt):
@@ -55,10 +60,16 @@ def scripted(messages: list[LLMMessage]) -> str:
 
 async def main() -> None:
     """Prints the plan, the calls and the answer."""
-    client = OpenAICompatibleClient.from_env() if config_from_env() else ScriptedClient([], default=scripted)
+    client = (
+        OpenAICompatibleClient.from_env()
+        if config_from_env()
+        else ScriptedClient([], default=scripted)
+    )
     plan = await Planner(client).plan(QUESTION, tools)
     with TemporaryDirectory() as folder:
-        executor = AgenticExecutor(client, tools, ToolContextManager(folder), limits=RunLimits(max_calls=20))
+        executor = AgenticExecutor(
+            client, tools, ToolContextManager(folder), limits=RunLimits(max_calls=20)
+        )
         async for event in executor.answer_stream(QUESTION, plan=plan):
             if event.type == "answer":
                 print(event.data.text or event.data.problem)

@@ -2,8 +2,9 @@
 
     python examples/code_question.py [FOLDER] [QUESTION]
 
-By default it asks about llm-common itself. With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers
-from the packed files. `pack_folder` (`llm_common.folders`) packs folders of any size.
+By default it asks about llm-common itself. With a key (ZAI_API_KEY, OPENROUTER_API_KEY,
+OPENAI_API_KEY) a model answers from the packed files. `pack_folder` (`llm_common.folders`) packs
+folders of any size.
 """
 
 import asyncio
@@ -39,11 +40,15 @@ def files_of(folder: Path) -> tuple[ContextFile, ...]:
 async def main(folder: Path, question: str) -> None:
     """Prints what was packed and why, then the answer where there is a model."""
     request = ContextSelectionRequest(intent=classify_intent(question), token_budget=BUDGET_TOKENS)
-    bundle = await ContextSelector().select(request, DataPoolSnapshot(context_files=files_of(folder)))
+    bundle = await ContextSelector().select(
+        request, DataPoolSnapshot(context_files=files_of(folder))
+    )
     print(bundle.explain_text())
 
     if config_from_env():
-        prompt = PromptBundle(system="Answer from the files.", background=bundle.render(), instructions=question)
+        prompt = PromptBundle(
+            system="Answer from the files.", background=bundle.render(), instructions=question
+        )
         async with OpenAICompatibleClient.from_env() as client:
             print("\n" + await answer_text(client, prompt.to_messages(), model=None, timeout_s=60))
 

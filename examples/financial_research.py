@@ -2,8 +2,9 @@
 
     python examples/financial_research.py
 
-With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model chooses the tools and writes the answer. Without
-one full-text ranking chooses, and the answer is scripted. The companies and their figures are made up.
+With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model chooses the tools and writes
+the answer. Without one full-text ranking chooses, and the answer is scripted. The companies and
+their figures are made up.
 """
 
 import asyncio
@@ -25,7 +26,8 @@ from llm_common.core import LLMMessage, OpenAICompatibleClient, config_from_env
 from llm_common.testing import ScriptedClient
 
 QUESTION = "Which had the higher revenue in 2024-Q4, ACME or GLOBEX?"
-COMPANIES = {"ACME": (410, 11), "GLOBEX": (530, 7)}  # revenue in 2010-Q1, and how much it grows in a quarter
+# revenue in 2010-Q1, and how much it grows in a quarter
+COMPANIES = {"ACME": (410, 11), "GLOBEX": (530, 7)}
 TASKS = [
     PlannedTask(id=number, description=f'Get the income statement of the ticker "{ticker}"')
     for number, ticker in enumerate(COMPANIES, start=1)
@@ -37,7 +39,10 @@ tools = ToolRegistry()
 def income_statement(ticker: str) -> list[dict[str, str | int]]:
     """Revenue of a company by quarter, in millions."""
     first, growth = COMPANIES[ticker]
-    return [{"quarter": f"{2010 + n // 4}-Q{n % 4 + 1}", "revenue": first + growth * n} for n in range(60)]
+    return [
+        {"quarter": f"{2010 + n // 4}-Q{n % 4 + 1}", "revenue": first + growth * n}
+        for n in range(60)
+    ]
 
 
 def scripted_answer(messages: list[LLMMessage]) -> str:
@@ -50,21 +55,40 @@ async def main() -> None:
     """Prints the outputs as a model sees them, a figure that was read back, and the answer."""
     config = config_from_env()
     client = OpenAICompatibleClient(config) if config else ScriptedClient([scripted_answer])
-    chooser = ToolSelector(client, ToolSelectionConfig(model=config.default_model)) if config else LexicalToolSelector()
+    chooser = (
+        ToolSelector(client, ToolSelectionConfig(model=config.default_model))
+        if config
+        else LexicalToolSelector()
+    )
     async with client, ToolContextManager(clear_on_exit=True) as context:
         offload = OffloadPolicy(threshold_tokens=300, preview_tokens=250)
-        executor = AgenticExecutor(client, tools, context, selector=chooser, offload=offload, read_back=True)
+        executor = AgenticExecutor(
+            client, tools, context, selector=chooser, offload=offload, read_back=True
+        )
         answer = await executor.run(QUESTION, plan=ExecutionPlan(tasks=TASKS))
 
-        calls = [call for result in answer.results if isinstance(result.result, list) for call in result.result]
+        calls = [
+            call
+            for result in answer.results
+            if isinstance(result.result, list)
+            for call in result.result
+        ]
         for call in calls:
-            print(f"Instead of {call['tool']}'s output a model sees:\n{call.get('output') or call['error']}\n")
+            print(
+                f"Instead of {call['tool']}'s output a model sees:\n{call.get('output') or call['error']}\n"
+            )
         for pointer in context.get_all_pointers():
             part = {"filter": "[?quarter=='2024-Q4'].revenue | [0]"}
-            read = ToolCall(tool="read_context", args={"pointer_id": pointer.pointer_id, "select": part})
-            [reading] = await executor.execute_tool_calls([read], task_id=3, query_id=pointer.query_id)
+            read = ToolCall(
+                tool="read_context", args={"pointer_id": pointer.pointer_id, "select": part}
+            )
+            [reading] = await executor.execute_tool_calls(
+                [read], task_id=3, query_id=pointer.query_id
+            )
             print(f"Read back of {pointer.summary}: {reading['output'].text}")
-        print(f"\nAnswer ({answer.status}, prompt of {answer.prompt_tokens:,} tokens): {answer.text or answer.problem}")
+        print(
+            f"\nAnswer ({answer.status}, prompt of {answer.prompt_tokens:,} tokens): {answer.text or answer.problem}"
+        )
 
 
 asyncio.run(main())

@@ -2,8 +2,9 @@
 
     python examples/folding_chat.py [TURNS, at least 40]
 
-Early on the user tells the code of a door; the last question asks for it. `fold` keeps each prompt within 4,000 tokens.
-With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers, else a script that searches.
+Early on the user tells the code of a door; the last question asks for it. `fold` keeps each prompt
+within 4,000 tokens. With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers,
+else a script that searches.
 """
 
 import asyncio
@@ -15,12 +16,24 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.core import LLMClient, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient, config_from_env
+from llm_common.core import (
+    LLMClient,
+    LLMMessage,
+    LLMResponse,
+    MessageRole,
+    OpenAICompatibleClient,
+    config_from_env,
+)
 from llm_common.history import FoldPolicy, fold, history_tools
 from llm_common.testing import ScriptedClient
 
-TOLD, ASKED = "By the way, the door code of the shed is 7421.", "What was the door code of the shed?"
-CHATTER = "Tell me about plant {}: how do I sow, water, prune and harvest it, and what must I never do?"
+TOLD, ASKED = (
+    "By the way, the door code of the shed is 7421.",
+    "What was the door code of the shed?",
+)
+CHATTER = (
+    "Tell me about plant {}: how do I sow, water, prune and harvest it, and what must I never do?"
+)
 
 
 def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
@@ -28,39 +41,65 @@ def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
     if messages[-1].role == MessageRole.TOOL:
         return f"I looked it up: {messages[-1].content}"
     if messages[-1].content != ASKED:
-        return "Sow it in spring, water it in the evening, and look at the soil before you do anything else. " * 4
+        return (
+            "Sow it in spring, water it in the evening, and look at the soil before you do anything else. "
+            * 4
+        )
     function = {"name": "search_history", "arguments": '{"query": "door code shed"}'}
     calls = [{"id": "call-1", "type": "function", "function": function}]
-    return LLMResponse(id="1", model="scripted", content=None, tool_calls=calls, finish_reason="tool_calls")
+    return LLMResponse(
+        id="1", model="scripted", content=None, tool_calls=calls, finish_reason="tool_calls"
+    )
 
 
-async def reply(client: LLMClient, history: list[Any], store: FileContextPointerStore, prompts: list[str]) -> None:
+async def reply(
+    client: LLMClient, history: list[Any], store: FileContextPointerStore, prompts: list[str]
+) -> None:
     """Adds the model's answer to the history, after the calls that it makes."""
     tools = {tool.name: tool for tool in history_tools(store, session_id="chat")}
-    offered = [{"type": "function", "function": json.loads(tool.definition)} for tool in tools.values()]
+    offered = [
+        {"type": "function", "function": json.loads(tool.definition)} for tool in tools.values()
+    ]
     for _ in range(3):
-        folded = await fold(history, store=store, session_id="chat", policy=FoldPolicy(limit_tokens=4_000))
+        folded = await fold(
+            history, store=store, session_id="chat", policy=FoldPolicy(limit_tokens=4_000)
+        )
         prompts.append("\n".join(message.model_dump_json() for message in folded.messages))
         answer = await client.chat_completion(list(folded.messages), tools=offered)
-        history.append(LLMMessage(role=MessageRole.ASSISTANT, content=answer.content, tool_calls=answer.tool_calls))
+        history.append(
+            LLMMessage(
+                role=MessageRole.ASSISTANT, content=answer.content, tool_calls=answer.tool_calls
+            )
+        )
         for call in answer.tool_calls or ():
-            output = await tools[call["function"]["name"]].run(json.loads(call["function"]["arguments"]))
-            history.append(LLMMessage(role=MessageRole.TOOL, content=str(output), tool_call_id=call["id"]))
+            output = await tools[call["function"]["name"]].run(
+                json.loads(call["function"]["arguments"])
+            )
+            history.append(
+                LLMMessage(role=MessageRole.TOOL, content=str(output), tool_call_id=call["id"])
+            )
         if not answer.tool_calls:
             break
 
 
 async def main(turns: int) -> None:
     """Prints the last answer, and how alike the prompts were."""
-    client = OpenAICompatibleClient.from_env() if config_from_env() else ScriptedClient([], default=scripted)
-    history: list[Any] = [LLMMessage(role=MessageRole.SYSTEM, content="You help a gardener. Search before you guess.")]
+    client = (
+        OpenAICompatibleClient.from_env()
+        if config_from_env()
+        else ScriptedClient([], default=scripted)
+    )
+    history: list[Any] = [
+        LLMMessage(role=MessageRole.SYSTEM, content="You help a gardener. Search before you guess.")
+    ]
     prompts: list[str] = []
     with TemporaryDirectory() as folder:
         for turn in range(turns):
             question = {2: TOLD, turns - 1: ASKED}.get(turn, CHATTER.format(turn))
             history.append(LLMMessage(role=MessageRole.USER, content=question))
             await reply(client, history, FileContextPointerStore(folder), prompts)
-    alike = [sum(accumulate(map(eq, *pair), and_)) for pair in pairwise(prompts)]  # equal characters before a change
+    # equal characters before a change
+    alike = [sum(accumulate(map(eq, *pair), and_)) for pair in pairwise(prompts)]
     print(history[-1].content)
     print(f"{len(history)} messages; the largest prompt has {max(map(len, prompts)):,} characters")
     print(f"{sum(alike) / sum(map(len, prompts[:-1])):.0%} of a prompt begin the next one")

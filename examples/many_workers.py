@@ -2,9 +2,9 @@
 
     python examples/many_workers.py [URL]
 
-Needs `pip install "llm-common[object-store]"`. With the URL of a bucket (s3://bucket/prefix, gs://…, az://…) the
-workers are processes, and might as well be machines; credentials come from the environment. Without one they are
-threads on a store in memory. No key of a model is needed.
+Needs `pip install "llm-common[object-store]"`. With the URL of a bucket (s3://bucket/prefix,
+gs://…, az://…) the workers are processes, and might as well be machines; credentials come from the
+environment. Without one they are threads on a store in memory. No key of a model is needed.
 """
 
 import asyncio
@@ -30,7 +30,11 @@ async def work(url: str, worker: int) -> str:
     """Saves a worker's own pages, and one status that all workers save."""
     save = partial(open_store(url).save, query_id="crawl")
     for page in range(PAGES):
-        await save(tool_name="read_page", args={"worker": worker, "page": page}, result=f"page {page} of {worker}")
+        await save(
+            tool_name="read_page",
+            args={"worker": worker, "page": page},
+            result=f"page {page} of {worker}",
+        )
     await save(tool_name="status", args={}, result={"newest": worker})
     return f"worker {worker} saved {PAGES + 1} results"
 
@@ -56,7 +60,9 @@ def main(url: str) -> None:
     pointers = store.list(query_id="crawl")
     for pointer in pointers:
         print(pointer.pointer_id, pointer.summary, "->", store.load_result(pointer=pointer))
-    print(f"{len(pointers)} results: {PAGES} from each of {WORKERS} workers, and the one status that all of them saved")
+    print(
+        f"{len(pointers)} results: {PAGES} from each of {WORKERS} workers, and the one status that all of them saved"
+    )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python examples/minimal.py
 
-Without a key full-text ranking chooses; with one (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model does.
-The outputs stay in `.llm-common/context`.
+Without a key full-text ranking chooses; with one (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY)
+a model does. The outputs stay in `.llm-common/context`.
 """
 
 import asyncio
@@ -17,19 +17,27 @@ from llm_common.agents import (
 from llm_common.core import OpenAICompatibleClient, config_from_env
 
 QUESTION = "Is it snowing in Oslo?"
-REPORTS = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees", "Cairo": "Clear, 29 degrees"}
+REPORTS = {
+    "Oslo": "Snow all day, -3 degrees",
+    "Lima": "Fog, 18 degrees",
+    "Cairo": "Clear, 29 degrees",
+}
 
 
 async def main() -> None:
     """Prints the question's context."""
     store = FileContextPointerStore()
     for city, report in REPORTS.items():
-        await store.save(query_id="weather", tool_name="weather", args={"city": city}, result=report)
+        await store.save(
+            query_id="weather", tool_name="weather", args={"city": city}, result=report
+        )
 
     pointers = store.list(query_id="weather")
     if config_from_env():
         async with OpenAICompatibleClient.from_env() as client:
-            selection = await ContextRelevanceSelector(client).select_detailed(query=QUESTION, pointers=pointers)
+            selection = await ContextRelevanceSelector(client).select_detailed(
+                query=QUESTION, pointers=pointers
+            )
     else:
         selector = LexicalRelevanceSelector(max_selected=1)
         selection = await selector.select_detailed(query=QUESTION, pointers=pointers)

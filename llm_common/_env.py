@@ -1,7 +1,8 @@
 """The only reader of the environment.
 
-Declares every variable once, with its default and its meaning; a test compares `docs/how-to/settings.md` and
-`.env.example` with `VARIABLES`. Reads nothing at import: a variable is read when a configuration is made.
+Declares every variable once, with its default and its meaning; a test compares
+`docs/how-to/settings.md` and `.env.example` with `VARIABLES`. Reads nothing at import: a variable
+is read when a configuration is made.
 """
 
 import math
@@ -27,7 +28,9 @@ class Variable:
     secret: bool = False
 
 
-POINTER_STORE_DIR = Variable("LLM_COMMON_POINTER_STORE_DIR", ".llm-common/context", "folder of stored tool outputs")
+POINTER_STORE_DIR = Variable(
+    "LLM_COMMON_POINTER_STORE_DIR", ".llm-common/context", "folder of stored tool outputs"
+)
 CONTEXT_SELECTION_MODEL = Variable(
     "LLM_COMMON_CONTEXT_SELECTION_MODEL",
     "",
@@ -40,7 +43,9 @@ CONTEXT_SELECTION_TIMEOUT_S = Variable(
     "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at choosing outputs"
 )
 CONTEXT_SELECTION_FAIL_CLOSED = Variable(
-    "LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "true", "a failed selection is empty; `false`: keyword ranking instead"
+    "LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED",
+    "true",
+    "a failed selection is empty; `false`: keyword ranking instead",
 )
 TOOL_SELECTION_MODEL = Variable(
     "LLM_COMMON_TOOL_SELECTION_MODEL",
@@ -50,42 +55,69 @@ TOOL_SELECTION_MODEL = Variable(
 TOOL_SELECTION_FALLBACK_MODEL = Variable(
     "LLM_COMMON_TOOL_SELECTION_FALLBACK_MODEL", "", "model of the one second attempt"
 )
-TOOL_SELECTION_MAX_CALLS = Variable("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "5", "most tool calls of a selection")
+TOOL_SELECTION_MAX_CALLS = Variable(
+    "LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "5", "most tool calls of a selection"
+)
 TOOL_SELECTION_TIMEOUT_S = Variable(
     "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at choosing tools"
 )
 TOOL_SELECTION_FAIL_CLOSED = Variable(
-    "LLM_COMMON_TOOL_SELECTION_FAIL_CLOSED", "true", "kept for callers; a failed tool selection is empty either way"
+    "LLM_COMMON_TOOL_SELECTION_FAIL_CLOSED",
+    "true",
+    "kept for callers; a failed tool selection is empty either way",
 )
 PROVIDER = Variable(
-    "LLM_COMMON_PROVIDER", "", "`zai`, `openrouter`, `openai` or `local`; else the first whose key is set"
+    "LLM_COMMON_PROVIDER",
+    "",
+    "`zai`, `openrouter`, `openai` or `local`; else the first whose key is set",
 )
-BASE_URL = Variable("LLM_COMMON_BASE_URL", "", "endpoint, up to and without `/chat/completions`; else the provider's")
-API_KEY = Variable("LLM_COMMON_API_KEY", "", "key of the endpoint; else the provider's own variable", secret=True)
+BASE_URL = Variable(
+    "LLM_COMMON_BASE_URL",
+    "",
+    "endpoint, up to and without `/chat/completions`; else the provider's",
+)
+API_KEY = Variable(
+    "LLM_COMMON_API_KEY", "", "key of the endpoint; else the provider's own variable", secret=True
+)
 MODEL = Variable("LLM_COMMON_MODEL", "", "default model of the client; else the provider's")
 TIMEOUT_S = Variable("LLM_COMMON_TIMEOUT_S", "60", "seconds for one model call, retries included")
-MAX_TOKENS = Variable("LLM_COMMON_MAX_TOKENS", "", "most tokens of an answer; else the endpoint's own limit")
+MAX_TOKENS = Variable(
+    "LLM_COMMON_MAX_TOKENS", "", "most tokens of an answer; else the endpoint's own limit"
+)
 COST_LIMIT_USD = Variable("LLM_COMMON_COST_LIMIT_USD", "", "dollars that one client may spend")
 UNKNOWN_PRICE = Variable(
-    "LLM_COMMON_UNKNOWN_PRICE", "refuse", "a model without a known price under a limit: `refuse`, or count as `dearest`"
+    "LLM_COMMON_UNKNOWN_PRICE",
+    "refuse",
+    "a model without a known price under a limit: `refuse`, or count as `dearest`",
 )
 ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
 OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
-DECISION_URL = Variable("LLM_COMMON_DECISION_URL", "", "endpoint of a decision model, with or without `/v1`")
-DECISION_MODEL = Variable("LLM_COMMON_DECISION_MODEL", "", "decision model, such as `jev-latest` or `gpt-6-luna`")
+DECISION_URL = Variable(
+    "LLM_COMMON_DECISION_URL", "", "endpoint of a decision model, with or without `/v1`"
+)
+DECISION_MODEL = Variable(
+    "LLM_COMMON_DECISION_MODEL", "", "decision model, such as `jev-latest` or `gpt-6-luna`"
+)
 DECISION_API_KEY = Variable("LLM_COMMON_DECISION_API_KEY", "", "key of that endpoint", secret=True)
 DECISION_WIRE = Variable(
     "LLM_COMMON_DECISION_WIRE",
     "systemone",
     "its wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
 )
-TRACE_DIR = Variable("LLM_COMMON_TRACE_DIR", "", "folder for a trace of every run; without it none is written")
+TRACE_DIR = Variable(
+    "LLM_COMMON_TRACE_DIR", "", "folder for a trace of every run; without it none is written"
+)
 
 GATEWAY_TOKEN = Variable(
-    "LLM_COMMON_GATEWAY_TOKEN", "", "tokens of `llm-common gateway --http`, separated by spaces", secret=True
+    "LLM_COMMON_GATEWAY_TOKEN",
+    "",
+    "tokens of `llm-common gateway --http`, separated by spaces",
+    secret=True,
 )
-XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "", "folder for the index of `llm-common pack`; else the platform's")
+XDG_CACHE_HOME = Variable(
+    "XDG_CACHE_HOME", "", "folder for the index of `llm-common pack`; else the platform's"
+)
 
 VARIABLES: tuple[Variable, ...] = (
     POINTER_STORE_DIR,
@@ -122,17 +154,28 @@ VARIABLES: tuple[Variable, ...] = (
 def undeclared() -> list[str]:
     """The names of variables that are set, begin with `LLM_COMMON_`, and are none of `VARIABLES`."""
     declared = {variable.name for variable in VARIABLES}
-    return sorted(name for name in os.environ if name.startswith("LLM_COMMON_") and name not in declared)
+    return sorted(
+        name for name in os.environ if name.startswith("LLM_COMMON_") and name not in declared
+    )
 
 
 def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "default", "unset"]]:
-    """The value of a variable and where it comes from, to show it; the value of a secret is None."""
+    """The value of a variable and where it comes from, to show it.
+
+    The value of a secret is None.
+    """
     given, text = read_text(replace(variable, default="")), read_text(variable)
-    return None if variable.secret else text, "environment" if given else "default" if text else "unset"
+    return (
+        None if variable.secret else text,
+        "environment" if given else "default" if text else "unset",
+    )
 
 
 def read_text(variable: Variable) -> str | None:
-    """The stripped value, or the declared default; None if both are empty. An empty variable counts as unset."""
+    """The stripped value, or the declared default.
+
+    None if both are empty. An empty variable counts as unset.
+    """
     return os.environ.get(variable.name, "").strip() or variable.default or None
 
 
@@ -171,7 +214,12 @@ def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
     if text is None:
         return None
     digits = text.removeprefix("-").removeprefix("+")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS and minimum <= int(text) <= maximum):
+    if not (
+        digits.isascii()
+        and digits.isdecimal()
+        and len(digits) <= _MAX_DIGITS
+        and minimum <= int(text) <= maximum
+    ):
         raise _bad(variable, text, f"a whole number from {minimum:,} to {maximum:,}")
     return int(text)
 
@@ -195,7 +243,9 @@ def read_float(variable: Variable, *, minimum: float, maximum: float) -> float |
 
 
 def read_flag(variable: Variable) -> bool:
-    """The value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case; unset without a default is False.
+    """The value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case.
+
+    Unset without a default is False.
 
     Raises:
         ConfigError: The value is another word; a typing error must not disable a safety.
@@ -224,5 +274,7 @@ def read_choice(variable: Variable, words: tuple[str, ...]) -> str | None:
 def _bad(variable: Variable, text: str, wanted: str) -> ConfigError:
     shown = "(hidden)" if variable.secret else repr(text[:80])
     return ConfigError(
-        f"{variable.name} is {shown}; set it to {wanted}, or unset it", variable=variable.name, value=text
+        f"{variable.name} is {shown}; set it to {wanted}, or unset it",
+        variable=variable.name,
+        value=text,
     )

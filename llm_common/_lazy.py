@@ -1,4 +1,7 @@
-"""Lazy exports: a package's public names, each imported on first use (PEP 562); and where a name is that it lacks."""
+"""Lazy exports: a package's public names, each imported on first use (PEP 562).
+
+And where a name is that it lacks.
+"""
 
 import ast
 import sys
@@ -11,8 +14,8 @@ from inspect import getsource
 def lazy_exports(package: str) -> tuple[Callable[[str], object], list[str]]:
     """The `__getattr__` of a package, and the names that it exports, sorted.
 
-    The names are the imports under `if TYPE_CHECKING:` in the package's source: listed once, also for type checkers
-    and editors. Needs the source, which a wheel or a zip archive holds too.
+    The names are the imports under `if TYPE_CHECKING:` in the package's source: listed once, also
+    for type checkers and editors. Needs the source, which a wheel or a zip archive holds too.
 
     Args:
         package: The package's `__name__`.
@@ -40,18 +43,21 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], list[str]]:
 def missing_name(package: str, name: str) -> Exception:
     """The error for a name that a package lacks: an `ImportError` if another public package has it.
 
-    `from package import name` replaces the text of an `AttributeError`, and leaves that of an `ImportError`.
+    `from package import name` replaces the text of an `AttributeError`, and leaves that of an
+    `ImportError`.
 
     Args:
         package: Where the name was looked for.
         name: The name.
     """
     unknown = AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-    if name.startswith("_") or find_spec(f"{package}.{name}") is not None:  # a submodule is about to be imported
+    # a submodule is about to be imported
+    if name.startswith("_") or find_spec(f"{package}.{name}") is not None:
         return unknown
     for place in _PUBLIC:
         module = import_module(place)
-        lazy = {*dir(module)}.difference(vars(module))  # what needs an extra, and is in no `__all__`
+        # what needs an extra, and is in no `__all__`
+        lazy = {*dir(module)}.difference(vars(module))
         if name in _EXPORTS.get(place, lazy.union(getattr(module, "__all__", ()))):
             text = f"cannot import name {name!r} from {package!r}: it is in {place}; write from {place} import {name}"
             return ImportError(text, name=package)

@@ -1,7 +1,7 @@
 """The instruments that measure; `_telemetry.measure` uses them.
 
-Names, units, buckets and attributes of `gen_ai.*` are those of OpenTelemetry's GenAI conventions; `_telemetry` names
-their version. Those of `llm_common.*` are ours.
+Names, units, buckets and attributes of `gen_ai.*` are those of OpenTelemetry's GenAI conventions;
+`_telemetry` names their version. Those of `llm_common.*` are ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,25 +25,39 @@ class Instrument(NamedTuple):
 
 INSTRUMENTS: Final[Mapping[str, Instrument]] = MappingProxyType(
     {
-        "gen_ai.client.inference.duration": Instrument("s", "A call of a chat model, its retries included.", _SECONDS),
+        "gen_ai.client.inference.duration": Instrument(
+            "s", "A call of a chat model, its retries included.", _SECONDS
+        ),
         "gen_ai.client.inference.time_to_first_chunk": Instrument(
             "s", "From a streamed call to the first text of its answer.", _SECONDS
         ),
-        "gen_ai.client.inference.usage.input_tokens": Instrument("{token}", "Input tokens, cached ones included."),
+        "gen_ai.client.inference.usage.input_tokens": Instrument(
+            "{token}", "Input tokens, cached ones included."
+        ),
         "gen_ai.client.inference.usage.output_tokens": Instrument("{token}", "Output tokens."),
         "gen_ai.client.inference.usage.cache_read.input_tokens": Instrument(
             "{token}", "Input tokens that the provider had in its cache."
         ),
-        "gen_ai.client.inference.operation.input_tokens": Instrument("{token}", "Input tokens of a call.", _TOKENS),
-        "gen_ai.client.inference.operation.output_tokens": Instrument("{token}", "Output tokens of a call.", _TOKENS),
+        "gen_ai.client.inference.operation.input_tokens": Instrument(
+            "{token}", "Input tokens of a call.", _TOKENS
+        ),
+        "gen_ai.client.inference.operation.output_tokens": Instrument(
+            "{token}", "Output tokens of a call.", _TOKENS
+        ),
         "gen_ai.client.operation.duration": Instrument(
             "s", "A selection, a memory operation, or a call of a decision model.", _SECONDS
         ),
         "gen_ai.execute_tool.duration": Instrument("s", "A tool call.", _SECONDS),
         "gen_ai.invoke_agent.duration": Instrument("s", "A run.", _RUN_SECONDS),
-        "gen_ai.invoke_agent.inference_calls": Instrument("{inference_call}", "Model calls of a run.", _CALLS),
+        "gen_ai.invoke_agent.inference_calls": Instrument(
+            "{inference_call}", "Model calls of a run.", _CALLS
+        ),
         "gen_ai.invoke_agent.tool_calls": Instrument("{tool_call}", "Tool calls of a run.", _CALLS),
-        "llm_common.cost": Instrument("{USD}", "Dollars of model calls, where their price is known."),
-        "llm_common.context.budget_use": Instrument("1", "Packed tokens of a context, by its budget.", _TENTHS),
+        "llm_common.cost": Instrument(
+            "{USD}", "Dollars of model calls, where their price is known."
+        ),
+        "llm_common.context.budget_use": Instrument(
+            "1", "Packed tokens of a context, by its budget.", _TENTHS
+        ),
     }
 )

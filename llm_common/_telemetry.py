@@ -1,14 +1,17 @@
 """Spans and measurements of what takes time, and the record of what was chosen.
 
-Names and attributes follow OpenTelemetry's GenAI conventions: open-telemetry/semantic-conventions-genai, v0.1.0 (client
-inference, retrieval, memory, agent, plan and tool execution), which are in development and may change. What they have
-no name for begins with `llm_common.`. Without opentelemetry, and until a provider is set, nothing happens.
+Names and attributes follow OpenTelemetry's GenAI conventions:
+open-telemetry/semantic-conventions-genai, v0.1.0 (client inference, retrieval, memory, agent, plan
+and tool execution), which are in development and may change. What they have no name for begins with
+`llm_common.`. Without opentelemetry, and until a provider is set, nothing happens.
 
-Attribute values are names, ids, counts, sizes and states. Queries, arguments, results and replies never become
-attributes: the attributes that the conventions leave to the user's choice, all of content, are not there.
+Attribute values are names, ids, counts, sizes and states. Queries, arguments, results and replies
+never become
+attributes: the attributes that the conventions leave to the user's choice, all of content, are not
+there.
 
-A recorder gets the finished choices of a run, as the values that they are. Without one, `record` looks up one context
-variable. `llm_common.trace` has the recorder that writes files.
+A recorder gets the finished choices of a run, as the values that they are. Without one, `record`
+looks up one context variable. `llm_common.trace` has the recorder that writes files.
 """
 
 from collections import Counter
@@ -165,11 +168,14 @@ class _Recorded:
         return {name: self._attributes[name] for name in _DIMENSIONS if name in self._attributes}
 
 
-def span(name: str, attributes: Mapping[str, Attribute] | None = None) -> AbstractContextManager[Span]:
+def span(
+    name: str, attributes: Mapping[str, Attribute] | None = None
+) -> AbstractContextManager[Span]:
     """A span of our own kind for the duration of the block.
 
-    Exceptions pass through. The span ends as an error and records their class name only, since their texts may hold
-    user data. A cancelled block, or one that the program's end interrupts, is no error.
+    Exceptions pass through. The span ends as an error and records their class name only, since
+    their texts may hold user data. A cancelled block, or one that the program's end interrupts, is
+    no error.
     """
     return _as_step(_opened(name, attributes or {}))
 
@@ -189,8 +195,8 @@ def operation(
         target: What the name of the span ends with, such as the model.
         attributes: Those that are known at the beginning.
         client: Whether another process does the work.
-        detached: Leaves the spans in the block to other parents: a generator must not change the context around a
-            `yield`. See `Span.active`.
+        detached: Leaves the spans in the block to other parents: a generator must not change the
+            context around a `yield`. See `Span.active`.
     """
     if name == "execute_tool":
         _count(TOOL_CALLS)
@@ -211,7 +217,8 @@ def _opened(
 ) -> AbstractContextManager[Span]:
     api = _api()
     if api is None or not (
-        _is_set(api.trace.get_tracer_provider()) or (duration and _is_set(api.metrics.get_meter_provider()))
+        _is_set(api.trace.get_tracer_provider())
+        or (duration and _is_set(api.metrics.get_meter_provider()))
     ):
         return _NoSpan()
     return _Recorded(api, name, attributes, client=client, detached=detached, duration=duration)
@@ -243,7 +250,9 @@ def _api() -> _Api | None:
 
 def _is_set(provider: object) -> bool:
     """Whether the application has set this provider; opentelemetry's API has placeholders alone."""
-    return not type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+    return not type(provider).__module__.startswith(
+        ("opentelemetry.trace", "opentelemetry.metrics")
+    )
 
 
 @lru_cache(maxsize=4)
@@ -252,18 +261,23 @@ def _tracer(provider: "TracerProvider") -> "Tracer":
 
 
 @lru_cache(maxsize=4 * len(INSTRUMENTS))
-def _taker(provider: "MeterProvider", name: str) -> "Callable[[float, Mapping[str, Attribute]], None]":
+def _taker(
+    provider: "MeterProvider", name: str
+) -> "Callable[[float, Mapping[str, Attribute]], None]":
     meter = provider.get_meter("llm_common")
     unit, description, buckets = INSTRUMENTS[name]
     if not buckets:
         return meter.create_counter(name, unit, description).add
-    return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets).record
+    return meter.create_histogram(
+        name, unit, description, explicit_bucket_boundaries_advisory=buckets
+    ).record
 
 
 def facts_of_found(found: Mapping[str, float | None]) -> dict[str, Attribute]:
     """How many items a retrieval found, and the ids of the first 50 with their scores, where all have one.
 
-    The conventions have a place for both, `gen_ai.retrieval.documents`, but for users who ask for it.
+    The conventions have a place for both, `gen_ai.retrieval.documents`, but for users who ask for
+    it.
     """
     ids = [*islice(found, MAX_IDS)]
     scores = [score for each in ids if (score := found[each]) is not None]
@@ -271,7 +285,9 @@ def facts_of_found(found: Mapping[str, float | None]) -> dict[str, Attribute]:
         "llm_common.retrieval.count": len(found),
         "llm_common.retrieval.ids": [each[:_MAX_ID_CHARS] for each in ids],
     }
-    return facts | ({"llm_common.retrieval.scores": scores} if ids and len(scores) == len(ids) else {})
+    return facts | (
+        {"llm_common.retrieval.scores": scores} if ids and len(scores) == len(ids) else {}
+    )
 
 
 INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
@@ -307,7 +323,10 @@ class Recorder(Protocol):
         """A number for a span of the run, greater than those before it."""
 
     def record(self, kind: str, facts: Mapping[str, object], /, *, step: int, parent: int) -> None:
-        """Takes one choice or call, with the number of its span and of the span around that; 0 is the run."""
+        """Takes one choice or call, with the number of its span and of the span around that.
+
+        0 is the run.
+        """
 
 
 class _Place(NamedTuple):

@@ -1,7 +1,7 @@
 """Threads of the library: some for its own work, others for tools.
 
-A tool may never return. It then holds a thread of the tools until the process ends, and none that the library's own
-work needs: selections, loads, previews and maintenance go on.
+A tool may never return. It then holds a thread of the tools until the process ends, and none that
+the library's own work needs: selections, loads, previews and maintenance go on.
 """
 
 import asyncio
@@ -25,14 +25,16 @@ MAX_WORK_THREADS: Final = 8
 MAX_TOOL_THREADS: Final = 32
 """Tools wait for networks. A call beyond these waits for a thread, or until its caller gives up."""
 
-_NO_THREAD = "No thread could be started and nothing ran; end some threads of the process and try again"
+_NO_THREAD = (
+    "No thread could be started and nothing ran; end some threads of the process and try again"
+)
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What the work returns or raises; for work of the library, which ends.
 
-    Runs in a copy of the caller's context. If the caller gives up, work that waits is dropped; work that runs goes on,
-    and what it returns is lost. The end of the process waits for it.
+    Runs in a copy of the caller's context. If the caller gives up, work that waits is dropped; work
+    that runs goes on, and what it returns is lost. The end of the process waits for it.
 
     Raises:
         NoThreadError: No thread can be started; the work does not run.
@@ -82,7 +84,8 @@ class _ToolThreads:
         try:
             return await asyncio.wrap_future(done)
         finally:
-            if done.cancel():  # it had no thread yet, and would wait with its arguments for as long as others hang
+            # it had no thread yet, and would wait with its arguments for as long as others hang
+            if done.cancel():
                 with self._lock:
                     if job in self._waiting:
                         self._waiting.remove(job)

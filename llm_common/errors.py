@@ -31,8 +31,9 @@ The tree; a name in brackets is a built-in base, a name after a dot is an attrib
     ├── NoThreadError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
-A message names the problem and the remedy. Facts are attributes, so that callers never parse a message. The words of
-a model, a server or a tool (`.body`, `.reply`, `.reason`) are attributes only, because they may hold user data.
+A message names the problem and the remedy. Facts are attributes, so that callers never parse a
+message. The words of a model, a server or a tool (`.body`, `.reply`, `.reason`) are attributes
+only, because they may hold user data.
 """
 
 from typing import Literal
@@ -158,7 +159,9 @@ class LLMStatusError(LLMError):
         retry_after_s: Seconds that the endpoint asks to wait, or None.
     """
 
-    def __init__(self, message: str, *, status: int, body: str = "", retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int, body: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.body = body
@@ -174,7 +177,10 @@ class LLMRateLimitError(LLMStatusError):
 
 
 class ModelNotFoundError(LLMStatusError):
-    """The endpoint does not serve this model (404); `.chosen_by` is what named the model, or None."""
+    """The endpoint does not serve this model (404).
+
+    `.chosen_by` is what named the model, or None.
+    """
 
     chosen_by: str | None = None
 
@@ -188,7 +194,10 @@ class ContextTooLongError(LLMStatusError):
 
 
 class MalformedReplyError(LLMError):
-    """The reply is not of the form asked for; `.reply` is its text, `.reason` a short stable code."""
+    """The reply is not of the form asked for.
+
+    `.reply` is its text, `.reason` a short stable code.
+    """
 
     def __init__(self, message: str, *, reason: str, reply: str = "") -> None:
         super().__init__(message)
@@ -214,13 +223,21 @@ class InvalidIdError(StoreError, ValueError):
 
 
 class UnsafePathError(StoreError):
-    """A path leaves the store, or is not a regular file or folder of the store; nothing was read or written."""
+    """A path leaves the store, or is not a regular file or folder of the store.
+
+    Nothing was read or written.
+    """
 
 
 class PointerNotFoundError(StoreError, KeyError):
-    """No such pointer; `.reason` says whether it expired, was erased, or is unknown to the store."""
+    """No such pointer.
 
-    def __init__(self, message: str, *, reason: Literal["expired", "erased", "unknown"] = "unknown") -> None:
+    `.reason` says whether it expired, was erased, or is unknown to the store.
+    """
+
+    def __init__(
+        self, message: str, *, reason: Literal["expired", "erased", "unknown"] = "unknown"
+    ) -> None:
         super().__init__(message)
         self.reason = reason
 

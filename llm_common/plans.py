@@ -18,7 +18,9 @@ class PlannedTask(BaseModel, defer_build=True):
 
     id: int
     description: str = Field(..., description="High level description of the task")
-    sub_tasks: list[SubTask] = Field(default_factory=list, description="Specific data gathering steps")
+    sub_tasks: list[SubTask] = Field(
+        default_factory=list, description="Specific data gathering steps"
+    )
 
 
 class ExecutionPlan(BaseModel, defer_build=True):
@@ -30,7 +32,8 @@ class ExecutionPlan(BaseModel, defer_build=True):
     def of(cls, plan: object) -> Self:
         """The plan that a caller means: a plan, a task, a description, or a list of tasks and descriptions.
 
-        Mappings count as what they validate to. A task without an id gets its place in the list, from 1.
+        Mappings count as what they validate to. A task without an id gets its place in the list,
+        from 1.
 
         Raises:
             TypeError: It is something else; the text says what to pass.
@@ -49,7 +52,9 @@ class ExecutionPlan(BaseModel, defer_build=True):
             raise TypeError(f"{_WHAT_A_PLAN_IS}; a task has an int id and a description") from exc
 
 
-_WHAT_A_PLAN_IS = "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions"
+_WHAT_A_PLAN_IS = (
+    "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions"
+)
 
 
 def _task(entry: object, place: int) -> PlannedTask:
@@ -68,7 +73,11 @@ class ToolCall(BaseModel, defer_build=True):
     tool: str = Field(..., description="Name of the tool to call")
     args: dict[str, Any] = Field(..., description="Arguments for the tool")
     reasoning: str = Field(default="", description="Why this tool is being called")
-    id: str = Field(default="", description="What the model's API calls this call; it is not stored", exclude=True)
+    id: str = Field(
+        default="",
+        description="What the model's API calls this call; it is not stored",
+        exclude=True,
+    )
 
 
 class SubTaskResult(BaseModel, defer_build=True):

@@ -1,4 +1,7 @@
-"""What every test gets: a clean environment, sockets to loopback only; and what a test can ask for."""
+"""What every test gets: a clean environment, sockets to loopback only.
+
+And what a test can ask for.
+"""
 
 import gc
 import os
@@ -20,7 +23,9 @@ from llm_common._env import VARIABLES
 from tests.s3_server import s3_server
 
 # How many cases of each law are tried; `make torture` names the other profile.
-settings.register_profile("default", deadline=None, max_examples=15, derandomize=bool(os.environ.get("CI")))
+settings.register_profile(
+    "default", deadline=None, max_examples=15, derandomize=bool(os.environ.get("CI"))
+)
 settings.register_profile("torture", deadline=None, max_examples=200)
 settings.load_profile("default")
 
@@ -76,7 +81,10 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """The address of a process that speaks S3, the same one for all tests; each makes a bucket of its own."""
+    """The address of a process that speaks S3, the same one for all tests.
+
+    Each makes a bucket of its own.
+    """
     with s3_server() as endpoint:
         yield endpoint
 
@@ -85,7 +93,8 @@ def s3_endpoint() -> Iterator[str]:
 def blockbuster() -> Iterator[BlockBuster]:
     """Fails a test in which our code blocks the event loop on a file, a socket, a lock or a sleep.
 
-    Not for every test: `list` and `load_result` are synchronous by contract, and may be called from a coroutine.
+    Not for every test: `list` and `load_result` are synchronous by contract, and may be called from
+    a coroutine.
     """
     with blockbuster_ctx("llm_common") as blocker:
         yield blocker

@@ -1,7 +1,8 @@
 """A server process on loopback that speaks S3 and keeps conditional puts: moto's, one request at a time.
 
-One at a time, since its own command answers in threads and looks at a condition and puts in two steps, between which
-another request may come. With `--ignore-conditions` it puts whatever the condition says, as some servers do.
+One at a time, since its own command answers in threads and looks at a condition and puts in two
+steps, between which another request may come. With `--ignore-conditions` it puts whatever the
+condition says, as some servers do.
 """
 
 import logging
@@ -43,7 +44,10 @@ def make_bucket(endpoint: str, name: str) -> None:
 
 
 def s3_options(endpoint: str, **changes: Any) -> dict[str, Any]:
-    """Options of obstore for this server: given credentials, so that no metadata service is asked; little patience."""
+    """Options of obstore for this server: given credentials, so that no metadata service is asked.
+
+    Little patience.
+    """
     return {
         "endpoint": endpoint,
         "region": "us-east-1",
@@ -54,7 +58,9 @@ def s3_options(endpoint: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def _without_conditions(application: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+def _without_conditions(
+    application: Callable[..., Iterable[bytes]],
+) -> Callable[..., Iterable[bytes]]:
     def answer(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         for condition in ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"):
             environ.pop(condition, None)

@@ -38,7 +38,9 @@ def written(name: str, text: str, secret: str) -> Sample:
 def pem(kind: str) -> Sample:
     body = made_of(LETTERS + "+/", 64)
     return Sample(
-        f"PEM {kind}", f"-----BEGIN {kind}-----\n{body}\n{body[::-1]}==\n-----END {kind}-----", (body, body[::-1])
+        f"PEM {kind}",
+        f"-----BEGIN {kind}-----\n{body}\n{body[::-1]}==\n-----END {kind}-----",
+        (body, body[::-1]),
     )
 
 
@@ -49,13 +51,20 @@ def _plain() -> str:
 def _service_account() -> Sample:
     body = made_of(LETTERS, 64)
     key = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
-    account = {"type": "service_account", "project_id": "p", "private_key": key, "client_email": "a@p.iam.example"}
+    account = {
+        "type": "service_account",
+        "project_id": "p",
+        "private_key": key,
+        "client_email": "a@p.iam.example",
+    }
     return Sample("GCP service account", json.dumps(account, indent=1), (body,))
 
 
 def _basic() -> Sample:
     encoded = base64.b64encode(f"user:{_plain()}".encode()).decode()
-    return Sample("Basic", f"curl -H 'X-Proxy: Basic {encoded}' https://h.example", (encoded.rstrip("="),))
+    return Sample(
+        "Basic", f"curl -H 'X-Proxy: Basic {encoded}' https://h.example", (encoded.rstrip("="),)
+    )
 
 
 def _jwt() -> str:
@@ -81,19 +90,42 @@ TOKENS = (
     token("Google OAuth access", "ya29.", made_of(LETTERS + "-_", 120)),
     token("AWS key id", "AKIA", made_of(string.ascii_uppercase + "234567", 20)[:16]),
     token("AWS temporary key id", "ASIA", made_of(string.ascii_uppercase + "234567", 20)[:16]),
-    *(token(f"GitHub {kind}", kind, made_of(LETTERS, 36)) for kind in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    *(
+        token(f"GitHub {kind}", kind, made_of(LETTERS, 36))
+        for kind in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
+    ),
     token("GitHub fine-grained", "github_pat_", made_of(LETTERS, 22) + "_" + made_of(LETTERS, 59)),
     token("GitLab", "glpat-", made_of(LETTERS + "-_", 20)),
-    token("GitLab routable", "glpat-", made_of(LETTERS, 27) + ".01." + made_of(string.ascii_lowercase + "0123", 9)),
+    token(
+        "GitLab routable",
+        "glpat-",
+        made_of(LETTERS, 27) + ".01." + made_of(string.ascii_lowercase + "0123", 9),
+    ),
     token("GitLab runner", "glrt-", made_of(LETTERS + "-_", 20)),
     token("Slack bot", "xoxb-", f"{10**11}-{10**12}-{made_of(LETTERS, 24)}"),
     token("Slack user", "xoxp-", f"{10**11}-{10**12}-{made_of(HEX, 32)}"),
     token("Slack app", "xapp-1-", f"A{made_of(LETTERS, 10)}-{10**12}-{made_of(HEX, 64)}"),
-    token("Slack webhook", "https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/", made_of(LETTERS, 24)),
-    token("Discord webhook", "https://discord.com/api/webhooks/123456789012345678/", made_of(LETTERS + "-_", 68)),
-    token("Discord bot", "MTIzNDU2Nzg5MDEyMzQ1Njc4.", f"G{made_of(LETTERS, 5)}." + made_of(LETTERS + "-_", 38)),
+    token(
+        "Slack webhook",
+        "https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/",
+        made_of(LETTERS, 24),
+    ),
+    token(
+        "Discord webhook",
+        "https://discord.com/api/webhooks/123456789012345678/",
+        made_of(LETTERS + "-_", 68),
+    ),
+    token(
+        "Discord bot",
+        "MTIzNDU2Nzg5MDEyMzQ1Njc4.",
+        f"G{made_of(LETTERS, 5)}." + made_of(LETTERS + "-_", 38),
+    ),
     token("Telegram", "123456789:AA", made_of(LETTERS + "-_", 33)),
-    token("Telegram in an address", "https://api.telegram.org/bot123456789:AA", made_of(LETTERS + "-_", 33)),
+    token(
+        "Telegram in an address",
+        "https://api.telegram.org/bot123456789:AA",
+        made_of(LETTERS + "-_", 33),
+    ),
     token("Stripe live", "sk_live_", made_of(LETTERS, 24)),
     token("Stripe restricted", "rk_test_", made_of(LETTERS, 99)),
     token("Stripe webhook", "whsec_", made_of(LETTERS, 32)),
@@ -128,9 +160,18 @@ TOKENS = (
     token("Fly.io", "fm2_", made_of(LETTERS + "+/", 120)),
     token("Heroku", "HRKU-AA", made_of(LETTERS + "-_", 58)),
     token("Atlassian", "ATATT3", made_of(LETTERS + "-_", 180)),
-    token("Dynatrace", "dt0c01.", made_of(string.ascii_uppercase, 24) + "." + made_of(string.ascii_uppercase, 64)),
+    token(
+        "Dynatrace",
+        "dt0c01.",
+        made_of(string.ascii_uppercase, 24) + "." + made_of(string.ascii_uppercase, 64),
+    ),
     token("z.ai", "", made_of(HEX, 33)[:32] + "." + made_of(LETTERS, 16)),
-    token("z.ai in a header", "", made_of(HEX, 33)[:32] + "." + made_of(LETTERS, 16), around="x-key {}\n"),
+    token(
+        "z.ai in a header",
+        "",
+        made_of(HEX, 33)[:32] + "." + made_of(LETTERS, 16),
+        around="x-key {}\n",
+    ),
     token("ElevenLabs", "sk_", made_of(HEX, 48)),
     token("Langfuse", "sk-lf-", "1b4e28ba-2fa1-41d2-883f-0016d3cca427"),
     token("Cerebras", "csk-", made_of(LETTERS, 48)),
@@ -173,7 +214,11 @@ TOKENS = (
     token("Prefect", "pnu_", made_of(LETTERS, 36)),
     token("Octopus", "API-", made_of(string.ascii_uppercase + string.digits, 27)[:26]),
     token("ReadMe", "rdme_", made_of(string.ascii_lowercase + string.digits, 70)),
-    token("Harness", "pat.", made_of(LETTERS, 22) + "." + made_of(LETTERS, 24) + "." + made_of(LETTERS, 20)),
+    token(
+        "Harness",
+        "pat.",
+        made_of(LETTERS, 22) + "." + made_of(LETTERS, 24) + "." + made_of(LETTERS, 20),
+    ),
     token("Neon", "npg_", made_of(LETTERS, 16)),
     token("Neon API", "napi_", made_of(string.ascii_lowercase + string.digits, 64)),
     token("ClickHouse", "4b1d", made_of(LETTERS, 38)),
@@ -181,12 +226,22 @@ TOKENS = (
     token("Dropbox", "sl.", made_of(LETTERS + "-_", 136)),
     token("Contentful", "CFPAT-", made_of(LETTERS + "-_", 43)),
     token("MaxMind", "", made_of(LETTERS, 6) + "_" + made_of(LETTERS, 29) + "_mmk"),
-    token("Slack configuration", "xoxe.xoxp-1-", made_of(string.ascii_uppercase + string.digits, 163)),
-    token("Teams webhook", "https://a.webhook.office.com/webhookb2/", f"{made_of(HEX, 32)}@{made_of(HEX, 32)}/x"),
+    token(
+        "Slack configuration", "xoxe.xoxp-1-", made_of(string.ascii_uppercase + string.digits, 163)
+    ),
+    token(
+        "Teams webhook",
+        "https://a.webhook.office.com/webhookb2/",
+        f"{made_of(HEX, 32)}@{made_of(HEX, 32)}/x",
+    ),
     token("Brevo", "xkeysib-", made_of(HEX, 65)[:64] + "-" + made_of(LETTERS, 16)),
     token("Resend", "re_", made_of(LETTERS, 8) + "_" + made_of(LETTERS, 24)),
     token("Square access", "EAAA", made_of(LETTERS + "-_", 60)),
-    token("Braintree", "access_token$production$", made_of("abcdefgh0127", 18)[:16] + "$" + made_of(HEX, 33)[:32]),
+    token(
+        "Braintree",
+        "access_token$production$",
+        made_of("abcdefgh0127", 18)[:16] + "$" + made_of(HEX, 33)[:32],
+    ),
     token("Razorpay", "rzp_live_", made_of(LETTERS, 20)),
     token("EasyPost", "EZAK", made_of(LETTERS, 54)),
     token("Shippo", "shippo_live_", made_of(HEX, 41)[:40]),
@@ -200,20 +255,42 @@ TOKENS = (
     token("Facebook", "EAA", "CEdEose0cBA" + made_of(LETTERS, 140)),
     token("JWT", "", _jwt()),
     token("JWT in a query", "", _jwt().replace(".", "%2E"), around="see /x?next=%2Fa%3Ft%3D{}"),
-    token("Kubernetes GitHub", "", base64.b64encode(("gh" + "p_" + made_of(LETTERS, 36)).encode()).decode()),
     token(
-        "Kubernetes Anthropic", "", base64.b64encode(("sk-" + "ant-api03-" + made_of(LETTERS, 90)).encode()).decode()
+        "Kubernetes GitHub",
+        "",
+        base64.b64encode(("gh" + "p_" + made_of(LETTERS, 36)).encode()).decode(),
+    ),
+    token(
+        "Kubernetes Anthropic",
+        "",
+        base64.b64encode(("sk-" + "ant-api03-" + made_of(LETTERS, 90)).encode()).decode(),
     ),
     token(
         "Kubernetes PEM",
         "",
-        base64.b64encode(("-----BEGIN " + "RSA PRIVATE KEY-----\n" + made_of(LETTERS, 64)).encode()).decode(),
+        base64.b64encode(
+            ("-----BEGIN " + "RSA PRIVATE KEY-----\n" + made_of(LETTERS, 64)).encode()
+        ).decode(),
     ),
     token("JWT in a sentence", "", _jwt(), around="the answer was {}, as before"),
-    *(pem(kind) for kind in ("RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY")),
+    *(
+        pem(kind)
+        for kind in (
+            "RSA PRIVATE KEY",
+            "EC PRIVATE KEY",
+            "OPENSSH PRIVATE KEY",
+            "ENCRYPTED PRIVATE KEY",
+        )
+    ),
     *(pem(kind) for kind in ("PRIVATE KEY", "DSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK")),
-    Sample("PEM cut short", f"-----BEGIN RSA PRIVATE KEY-----\n{(body := made_of(LETTERS, 64))}", (body,)),
-    Sample("PuTTY", f"Private-Lines: 2\n{(lines := made_of(LETTERS, 64))}\nPrivate-MAC: 00", (lines,)),
+    Sample(
+        "PEM cut short",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{(body := made_of(LETTERS, 64))}",
+        (body,),
+    ),
+    Sample(
+        "PuTTY", f"Private-Lines: 2\n{(lines := made_of(LETTERS, 64))}\nPrivate-MAC: 00", (lines,)
+    ),
     _service_account(),
     _basic(),
 )
@@ -415,7 +492,9 @@ FORMS += tuple(
         ('"secret": "{}"', "shhh-its-me"),
     )
 )
-FORMS += (Sample("JSON number", '{"password": 1234567890123456, "port": 1}', ("1234567890123456",)),)
+FORMS += (
+    Sample("JSON number", '{"password": 1234567890123456, "port": 1}', ("1234567890123456",)),
+)
 """Forms in which secrets without a shape are written."""
 
 SAMPLES = TOKENS + FORMS

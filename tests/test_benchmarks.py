@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench_store import FLOOR, FULL, RENAME, Limit, Setting, main, measure_listings, report
+from benchmarks.bench_store import (
+    FLOOR,
+    FULL,
+    RENAME,
+    Limit,
+    Setting,
+    main,
+    measure_listings,
+    report,
+)
 from benchmarks.store_measuring import Sample, quiet_place, search_hits
 from benchmarks.store_subjects import Floor, Ours
 from benchmarks.store_table import Column, Table, replace_between_markers
@@ -15,7 +24,11 @@ SCRIPT = re.compile(r"\b((?:bench|quality)_\w+\.py)\b")
 
 
 def test_every_script_is_named_in_the_document_and_exists() -> None:
-    scripts = {path.name for pattern in ("bench_*.py", "quality_*.py") for path in (ROOT / "benchmarks").glob(pattern)}
+    scripts = {
+        path.name
+        for pattern in ("bench_*.py", "quality_*.py")
+        for path in (ROOT / "benchmarks").glob(pattern)
+    }
     assert scripts == set(SCRIPT.findall(DOCUMENT))
 
 
@@ -24,7 +37,9 @@ def test_a_section_with_figures_names_the_command_that_prints_them(section: str)
     assert SCRIPT.search(SECTIONS[section])
 
 
-def test_smallest_run_shows_a_row_for_each_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_smallest_run_shows_a_row_for_each_store(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     main(["--sizes", "1KB", "--rounds", "1", "--folder", str(tmp_path), "--only", "load"])
     printed = capsys.readouterr().out
     rows = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("|")]
@@ -46,7 +61,10 @@ async def test_floor_writes_as_much_as_the_store(tmp_path: Path, size: int) -> N
     for subject in (Floor(FLOOR, tmp_path / FLOOR), Ours(FULL, tmp_path / FULL, durability="full")):
         await subject.save("q", 1, value)
         assert await subject.load("q", 1) == value
-    floor, ours = ({kind: _size(tmp_path / name, kind) for kind in ("result", "meta")} for name in (FLOOR, FULL))
+    floor, ours = (
+        {kind: _size(tmp_path / name, kind) for kind in ("result", "meta")}
+        for name in (FLOOR, FULL)
+    )
     assert size <= floor["result"] <= size + 1_000
     assert floor["result"] == ours["result"]
     assert floor["meta"] == pytest.approx(ours["meta"], rel=0.25)
@@ -72,7 +90,9 @@ def test_table_shows_medians_and_the_median_of_the_rounds_ratios() -> None:
     ]
 
 
-def test_limit_that_is_not_kept_ends_the_run_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_that_is_not_kept_ends_the_run_with_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     report([], [Limit("kept", 1.5, 1.5)], where="here", write=False)
     with pytest.raises(SystemExit, match="over a limit"):
         report([], [Limit("kept", 1.5, 1.5), Limit("broken", 1.51, 1.5)], where="here", write=False)
@@ -81,10 +101,15 @@ def test_limit_that_is_not_kept_ends_the_run_with_an_error(capsys: pytest.Captur
 
 def test_only_what_stands_between_the_markers_is_replaced(tmp_path: Path) -> None:
     document = tmp_path / "benchmarks.md"
-    document.write_text("before\n<!-- bench_store: start -->\nold\n<!-- bench_store: end -->\nafter\n")
+    document.write_text(
+        "before\n<!-- bench_store: start -->\nold\n<!-- bench_store: end -->\nafter\n"
+    )
     for _ in range(2):
         replace_between_markers(document, "new")
-    assert document.read_text() == "before\n<!-- bench_store: start -->\nnew\n<!-- bench_store: end -->\nafter\n"
+    assert (
+        document.read_text()
+        == "before\n<!-- bench_store: start -->\nnew\n<!-- bench_store: end -->\nafter\n"
+    )
     document.write_text("no markers")
     with pytest.raises(SystemExit, match="bench_store: start"):
         replace_between_markers(document, "new")

@@ -21,19 +21,28 @@ from tools.site_check import foreign_loads
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+PAGES = {
+    path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(DOCS.rglob("*.md"))
+}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 
-# Pages whose programs have tests of their own, most of which need other makers' packages or servers.
+# Pages whose programs have tests of their own, most of which need other makers' packages or
+# servers.
 RUN_ELSEWHERE = {
     "gateway.md": "tests/apps/gateway/test_gateway_docs.py",
     "telemetry.md": "tests/test_telemetry.py",
     "trace.md": "tests/trace/test_docs.py",
-} | {page: f"tests/integrations/test_{Path(page).stem}.py" for page in PAGES if page.startswith("integrations/")}
+} | {
+    page: f"tests/integrations/test_{Path(page).stem}.py"
+    for page in PAGES
+    if page.startswith("integrations/")
+}
 
 FENCE = re.compile(
-    r"(?:^<!-- (?P<note>[^>]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:^<!-- (?P<note>[^>]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 WITH_A_MODEL = "needs a model, which answers:\n"
 MAX_BLOCKS_RUN_ELSEWHERE = 3
@@ -72,13 +81,18 @@ def programs_of(page: str) -> list[Program]:
 
 
 RUN_HERE = [
-    page for page in PAGES if page not in RUN_ELSEWHERE and any(not program.runner for program in programs_of(page))
+    page
+    for page in PAGES
+    if page not in RUN_ELSEWHERE and any(not program.runner for program in programs_of(page))
 ]
 
 
 @contextmanager
 def model(replies: list[str]) -> Iterator[str]:
-    """The address of an endpoint that gives these replies in turn; all of them have to be asked for."""
+    """The address of an endpoint that gives these replies in turn.
+
+    All of them have to be asked for.
+    """
     left = deque(replies)
 
     class Handler(BaseHTTPRequestHandler):
@@ -124,16 +138,23 @@ def test_the_programs_of_a_page_run_and_print_what_it_says(
         with patch.dict(os.environ), ExitStack() as stack:
             if program.note.startswith(WITH_A_MODEL):
                 replies = program.note.removeprefix(WITH_A_MODEL).splitlines()
-                os.environ |= {"LLM_COMMON_BASE_URL": stack.enter_context(model(replies)), "LLM_COMMON_MODEL": "test"}
+                os.environ |= {
+                    "LLM_COMMON_BASE_URL": stack.enter_context(model(replies)),
+                    "LLM_COMMON_MODEL": "test",
+                }
             printed = run(program, page, names)
         assert program.output is None or printed == program.output, f"line {program.line}"
 
 
 def test_what_runs_elsewhere_is_little_and_does_run_there() -> None:
-    blocks = [(page, program.runner) for page in PAGES for program in programs_of(page) if program.runner]
+    blocks = [
+        (page, program.runner) for page in PAGES for program in programs_of(page) if program.runner
+    ]
     assert len(blocks) <= MAX_BLOCKS_RUN_ELSEWHERE
     for page, runner in [*blocks, *RUN_ELSEWHERE.items()]:
-        assert Path(page).stem in (ROOT / runner).read_text(encoding="utf-8"), f"{runner} does not run {page}"
+        assert Path(page).stem in (ROOT / runner).read_text(encoding="utf-8"), (
+            f"{runner} does not run {page}"
+        )
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
@@ -152,29 +173,40 @@ def test_every_link_between_pages_leads_somewhere() -> None:
 
 def test_the_readme_shows_each_framework_as_its_page_does() -> None:
     rows = re.findall(r"^\| \[[^]]+\]\(docs/(integrations/\w+\.md)\) (.*)$", README, re.MULTILINE)
-    assert sorted(page for page, _ in rows) == [page for page in PAGES if page.startswith("integrations/")]
+    assert sorted(page for page, _ in rows) == [
+        page for page in PAGES if page.startswith("integrations/")
+    ]
     shown = [(page, code) for page, row in rows for code in re.findall("`([^`]+)`", row)]
     assert not [(page, code) for page, code in shown if code not in PAGES[page]]
 
 
 def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     named = {name for text in PAGES.values() for name in re.findall(r"`make ([a-z-]+)", text)}
     assert named <= targets
 
 
 # Left out of `__all__`, so that a star import works without the extra.
-NEEDS_AN_EXTRA = {"llm_common.agents": ["ObjectContextPointerStore"], "llm_common.memory": ["PostgresMemory"]}
+NEEDS_AN_EXTRA = {
+    "llm_common.agents": ["ObjectContextPointerStore"],
+    "llm_common.memory": ["PostgresMemory"],
+}
 
 
 # The names of the integrations are in modules that import their frameworks.
-REFERENCE = [page for page in PAGES if page.startswith("reference/") and page != "reference/integrations.md"]
+REFERENCE = [
+    page for page in PAGES if page.startswith("reference/") and page != "reference/integrations.md"
+]
 
 
 @pytest.mark.parametrize("page", REFERENCE)
 def test_a_reference_page_describes_exactly_the_public_names(page: str) -> None:
     module = PAGES[page].splitlines()[0].removeprefix("# ")
-    described = re.findall(rf"^::: {re.escape(module)}(?:\.\w+)*\.(\w+)$", PAGES[page], re.MULTILINE)
+    described = re.findall(
+        rf"^::: {re.escape(module)}(?:\.\w+)*\.(\w+)$", PAGES[page], re.MULTILINE
+    )
     public = [*importlib.import_module(module).__all__, *NEEDS_AN_EXTRA.get(module, ())]
     assert sorted(described) == sorted(public)
 
@@ -188,7 +220,10 @@ def test_a_reference_page_describes_exactly_the_public_names(page: str) -> None:
         ("<style>@import 'https://a.example/x.css';</style>", True),
         ('<p style="background: url(http://a.example/x.png)">', True),
         ('<pre class="mermaid">graph</pre>', True),
-        ('<a href="https://a.example">read</a><link rel="canonical" href="https://a.example">', False),
+        (
+            '<a href="https://a.example">read</a><link rel="canonical" href="https://a.example">',
+            False,
+        ),
         ('<script src="assets/x.js"></script><img src="data:image/png;base64,AA//">', False),
     ],
 )

@@ -20,8 +20,12 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch, valu
     assert _env.read_path(TEXT) is None
 
 
-@pytest.mark.parametrize("value", ["seven", "7.5", "10", "-1", "٧", "1_0", "9" * 5000, "0x7", "nan"])
-def test_an_invalid_number_raises_with_its_name_and_value_s2_02(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+@pytest.mark.parametrize(
+    "value", ["seven", "7.5", "10", "-1", "٧", "1_0", "9" * 5000, "0x7", "nan"]
+)
+def test_an_invalid_number_raises_with_its_name_and_value_s2_02(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv(TEXT.name, value)
     with pytest.raises(ConfigError) as caught:
         _env.read_int(NUMBER, minimum=0, maximum=9)
@@ -39,13 +43,19 @@ def test_a_float_must_be_finite_and_in_range(monkeypatch: pytest.MonkeyPatch, va
         _env.read_float(TEXT, minimum=0, maximum=10)
 
 
-@pytest.mark.parametrize(("value", "flag"), [("1", True), (" YES ", True), ("off", False), ("F", False)])
-def test_a_flag_takes_the_usual_words(monkeypatch: pytest.MonkeyPatch, value: str, flag: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "flag"), [("1", True), (" YES ", True), ("off", False), ("F", False)]
+)
+def test_a_flag_takes_the_usual_words(
+    monkeypatch: pytest.MonkeyPatch, value: str, flag: bool
+) -> None:
     monkeypatch.setenv(TEXT.name, value)
     assert _env.read_flag(TEXT) is flag
 
 
-def test_a_mistyped_flag_raises_instead_of_switching_a_safety_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_flag_raises_instead_of_switching_a_safety_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(TEXT.name, "ture")
     with pytest.raises(ConfigError, match="true or false"):
         _env.read_flag(TEXT)

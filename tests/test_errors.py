@@ -76,9 +76,15 @@ def test_facts_are_attributes_and_never_part_of_the_text(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "builtin"),
-    [("ConfigError", ValueError), ("InvalidIdError", ValueError), ("PointerNotFoundError", KeyError)],
+    [
+        ("ConfigError", ValueError),
+        ("InvalidIdError", ValueError),
+        ("PointerNotFoundError", KeyError),
+    ],
 )
-def test_an_error_is_also_the_builtin_that_callers_already_catch(name: str, builtin: type[Exception]) -> None:
+def test_an_error_is_also_the_builtin_that_callers_already_catch(
+    name: str, builtin: type[Exception]
+) -> None:
     assert isinstance(make(name), builtin)
 
 
@@ -90,7 +96,8 @@ def test_the_tree_at_the_top_is_in_order_of_declaration() -> None:
     ]
     drawing = (errors.__doc__ or "").replace("LLMCommonError\n", "LLMCommonError \n")
     positions = [
-        drawing.index(f"{name} ") if f"{name} " in drawing else drawing.index(f"{name}\n") for name in declared
+        drawing.index(f"{name} ") if f"{name} " in drawing else drawing.index(f"{name}\n")
+        for name in declared
     ]
     assert positions == sorted(positions)
     assert sorted(declared) == errors.__all__
@@ -99,10 +106,62 @@ def test_the_tree_at_the_top_is_in_order_of_declaration() -> None:
 CANARY = "hunter2-CANARY-9f3a7c51"
 WAYS_OUT = frozenset(
     (
-        *("add", "allow", "ask", "call", "change", "check", "choose", "close", "copy", "correct", "drop", "end"),
-        *("flatten", "free", "give", "go", "have", "install", "keep", "leave", "let", "list", "look", "lower", "make"),
-        *("move", "name", "pass", "pip", "put", "raise", "read", "remove", "rename", "rephrase", "restore", "save"),
-        *("see", "send", "set", "shorten", "store", "take", "try", "turn", "upgrade", "use", "wait"),
+        *(
+            "add",
+            "allow",
+            "ask",
+            "call",
+            "change",
+            "check",
+            "choose",
+            "close",
+            "copy",
+            "correct",
+            "drop",
+            "end",
+        ),
+        *(
+            "flatten",
+            "free",
+            "give",
+            "go",
+            "have",
+            "install",
+            "keep",
+            "leave",
+            "let",
+            "list",
+            "look",
+            "lower",
+            "make",
+        ),
+        *(
+            "move",
+            "name",
+            "pass",
+            "pip",
+            "put",
+            "raise",
+            "read",
+            "remove",
+            "rename",
+            "rephrase",
+            "restore",
+            "save",
+        ),
+        *(
+            "see",
+            "send",
+            "set",
+            "shorten",
+            "store",
+            "take",
+            "try",
+            "turn",
+            "upgrade",
+            "use",
+            "wait",
+        ),
     )
 )
 _CLAUSE = re.compile(r"(?:[;:]|[,.] (?=or |to |[A-Z])) ?(?:or |and |to |else |please )?([A-Za-z]+)")
@@ -120,7 +179,9 @@ def literal(node: ast.expr, module: object) -> str | None:
     if isinstance(node, ast.Name) and isinstance(getattr(module, node.id, None), str):
         return str(getattr(module, node.id))
     if isinstance(node, ast.JoinedStr):
-        values = [part.value if isinstance(part, ast.FormattedValue) else part for part in node.values]
+        values = [
+            part.value if isinstance(part, ast.FormattedValue) else part for part in node.values
+        ]
         return "".join(literal(value, module) or "…" for value in values)
     return None
 
@@ -130,17 +191,25 @@ def texts_of_errors() -> dict[str, str]:
     package = Path(llm_common.__file__).parent
     found: dict[str, str] = {}
     for path in sorted(package.rglob("*.py")):
-        name = ".".join(("llm_common", *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
+        name = ".".join(
+            ("llm_common", *path.relative_to(package).with_suffix("").parts)
+        ).removesuffix(".__init__")
         try:
             module = importlib.import_module(name)
-        except ModuleNotFoundError:  # hooks import a framework, which only their own environment has
+        except ModuleNotFoundError:
+            # hooks import a framework, which only their own environment has
             if not name.startswith("llm_common.integrations."):
                 raise
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors.__all__:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in errors.__all__
+            ):
                 text = literal(node.args[0], module) if node.args else None
-                if text is not None and not text.endswith("…"):  # a variable ends it, and is checked for itself
+                # a variable ends it, and is checked for itself
+                if text is not None and not text.endswith("…"):
                     found[f"{name}:{node.lineno}"] = text
         for texts in ("_FAULTS", "_MISSES"):
             found |= {f"{name}:{key}": text for key, text in getattr(module, texts, {}).items()}
@@ -150,11 +219,20 @@ def texts_of_errors() -> dict[str, str]:
 def test_every_error_text_says_what_to_do() -> None:
     texts = texts_of_errors()
     assert len(texts) > 100
-    assert {place: text for place, text in texts.items() if not says_what_to_do(text.removeprefix("…"))} == {}
+    assert {
+        place: text for place, text in texts.items() if not says_what_to_do(text.removeprefix("…"))
+    } == {}
 
 
 @pytest.mark.parametrize(
-    "text", ["Something went wrong", "The id is not valid", "Not found: x", "failed; it is broken", "no room left"]
+    "text",
+    [
+        "Something went wrong",
+        "The id is not valid",
+        "Not found: x",
+        "failed; it is broken",
+        "no room left",
+    ],
 )
 def test_the_check_fails_a_text_without_a_remedy(text: str) -> None:
     assert not says_what_to_do(text)
@@ -181,12 +259,20 @@ class Objects:
     """The parts that raise; each method takes an error out of the code that callers use."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = FileContextPointerStore(folder / "base", durability="rename", max_result_bytes=1_000)
+        self.store = FileContextPointerStore(
+            folder / "base", durability="rename", max_result_bytes=1_000
+        )
         self.registry = ToolRegistry([measure])
         self.folder = folder
 
     async def save(self, **changes: Any) -> ContextPointer:
-        call = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {"a": CANARY}, "result": CANARY} | changes
+        call = {
+            "query_id": "q",
+            "task_id": None,
+            "tool_name": "t",
+            "args": {"a": CANARY},
+            "result": CANARY,
+        } | changes
         return await self.store.save(**call)
 
     async def damage(self) -> object:
@@ -200,7 +286,9 @@ class Objects:
             return None
 
     async def model(self, reply: Any) -> object:
-        return await ask(ScriptedClient([reply]), [], reply_model=ToolCall, model=None, timeout_s=0.05)
+        return await ask(
+            ScriptedClient([reply]), [], reply_model=ToolCall, model=None, timeout_s=0.05
+        )
 
     async def full(self) -> object:
         with translate_os_errors("write", "base/q"):
@@ -221,7 +309,9 @@ async def raised(error: errors.LLMCommonError) -> object:
 
 REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
     "InvalidIdError": lambda use: use.save(query_id="../x", args={CANARY: CANARY}),
-    "UnsafePathError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer(pointer_id="/x")),
+    "UnsafePathError": lambda use: asyncio.to_thread(
+        use.store.load_result, pointer=pointer(pointer_id="/x")
+    ),
     "PointerNotFoundError": lambda use: asyncio.to_thread(use.store.load_result, pointer=pointer()),
     "CorruptPointerError": lambda use: use.damage(),
     "UnserialisableError": lambda use: use.save(args={"password": CANARY, CANARY: iter("")}),
@@ -230,7 +320,9 @@ REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
     "StoreError": lambda use: use.refused(),
     "LockTimeoutError": lambda use: use.lock(),
     "UnknownToolError": lambda use: use.registry.execute("measures", {"text": CANARY}),
-    "ToolArgumentsError": lambda use: use.registry.execute("measure", {"text": [CANARY], "password": CANARY}),
+    "ToolArgumentsError": lambda use: use.registry.execute(
+        "measure", {"text": [CANARY], "password": CANARY}
+    ),
     "ToolFailedError": lambda use: use.registry.execute("measure", {"text": CANARY}),
     "MalformedReplyError": lambda use: use.model(f'{{"password": "{CANARY}"}}'),
     "LLMTimeoutError": lambda use: use.model(lambda _: asyncio.sleep(5, CANARY)),
@@ -281,7 +373,9 @@ for use in (
     except ConfigError as exc:
         print(exc.message.partition(": ")[2])
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     extras = ("tokens", "embeddings", "object-store", "postgres")
     assert ran.stdout.splitlines() == [f"pip install 'llm-common[{extra}]'" for extra in extras]
 

@@ -22,7 +22,7 @@ from tests.core.loopback import Received, Wire, loopback, ok, response
 from tests.s3_server import make_bucket
 
 FOLDER = Path(__file__).parent.parent / "examples"
-MAX_LINES = 70
+MAX_LINES = 90
 S3_SETTINGS = {
     "AWS_ALLOW_HTTP": "true",
     "AWS_REGION": "us-east-1",
@@ -34,7 +34,12 @@ S3_SETTINGS = {
 def run(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None) -> str:
     """What the program prints when it runs here as `__main__`, without a warning: those are errors of every test."""
     output, errors = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patch, chdir(cwd), redirect_stdout(output), redirect_stderr(errors):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        chdir(cwd),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+    ):
         patch.setattr(sys, "argv", [name, *arguments])
         for variable, value in (settings or {}).items():
             patch.setenv(variable, value)
@@ -43,10 +48,16 @@ def run(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None =
     return output.getvalue()
 
 
-def run_process(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None) -> str:
+def run_process(
+    name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None
+) -> str:
     """What the program prints as a process of its own, which ends well and without a warning."""
     ours = {variable.name for variable in VARIABLES}
-    environment = {key: value for key, value in os.environ.items() if key not in ours and not key.startswith("AWS_")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ours and not key.startswith("AWS_")
+    }
     shown = subprocess.run(
         [sys.executable, "-W", "error", FOLDER / name, *arguments],
         cwd=cwd,
@@ -60,7 +71,9 @@ def run_process(name: str, *arguments: str, cwd: Path, settings: dict[str, str] 
     return shown.stdout
 
 
-async def run_with_model(name: str, *arguments: str, replies: Sequence[str], cwd: Path) -> tuple[str, list[Received]]:
+async def run_with_model(
+    name: str, *arguments: str, replies: Sequence[str], cwd: Path
+) -> tuple[str, list[Received]]:
     """What the program prints with an endpoint that gives these replies in turn, and what it asked."""
     left = deque(replies)
 
@@ -69,7 +82,10 @@ async def run_with_model(name: str, *arguments: str, replies: Sequence[str], cwd
             await wire.send(response(200, ok(left.popleft())))
 
     async with loopback(script) as server:
-        settings = {"LLM_COMMON_BASE_URL": f"http://127.0.0.1:{server.port}/v1", "LLM_COMMON_MODEL": "test-model"}
+        settings = {
+            "LLM_COMMON_BASE_URL": f"http://127.0.0.1:{server.port}/v1",
+            "LLM_COMMON_MODEL": "test-model",
+        }
         output = await asyncio.to_thread(run, name, *arguments, cwd=cwd, settings=settings)
     assert not left
     assert {request.body["model"] for request in server.requests} == {"test-model"}
@@ -92,7 +108,9 @@ def test_minimal_shows_the_one_output_that_answers(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(".llm-common/context/weather/*.meta.json"))) == 3
 
 
-def test_financial_research_offloads_reads_back_and_answers_from_the_stored_figures_s4_08(tmp_path: Path) -> None:
+def test_financial_research_offloads_reads_back_and_answers_from_the_stored_figures_s4_08(
+    tmp_path: Path,
+) -> None:
     output = run("financial_research.py", cwd=tmp_path)
     previews, read_back = output.split("Read back", maxsplit=1)
     assert previews.count("of which parts are shown") == 2
@@ -105,7 +123,9 @@ def test_financial_research_offloads_reads_back_and_answers_from_the_stored_figu
     assert not list(tmp_path.rglob("*.json")), "the session cleared its files"
 
 
-def test_code_question_packs_files_within_its_budget_and_says_why_s1_05_s1_11(tmp_path: Path) -> None:
+def test_code_question_packs_files_within_its_budget_and_says_why_s1_05_s1_11(
+    tmp_path: Path,
+) -> None:
     output = run("code_question.py", cwd=tmp_path)
     tokens, budget = re.findall(r"[0-9,]+", output.splitlines()[0])[:2]
     assert 0 < int(tokens.replace(",", "")) <= int(budget.replace(",", ""))
@@ -124,7 +144,9 @@ def test_code_question_takes_a_folder_and_a_question(tmp_path: Path) -> None:
 
 def assert_many_workers_saved(output: str) -> None:
     lines = output.splitlines()
-    assert [line for line in lines if "saved 4 results" in line] == [f"worker {n} saved 4 results" for n in range(4)]
+    assert [line for line in lines if "saved 4 results" in line] == [
+        f"worker {n} saved 4 results" for n in range(4)
+    ]
     assert len({line.split()[0] for line in lines if " -> " in line}) == 13
     assert sum("status -> {'newest'" in line for line in lines) == 1
     assert lines[-1].startswith("13 results")
@@ -140,11 +162,15 @@ def test_many_workers_are_processes_on_a_bucket(tmp_path: Path, s3_endpoint: str
     make_bucket(s3_endpoint, bucket)
     settings = S3_SETTINGS | {"AWS_ENDPOINT": s3_endpoint}
     assert_many_workers_saved(
-        run_process("many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings)
+        run_process(
+            "many_workers.py", f"s3://{bucket}/some/prefix", cwd=tmp_path, settings=settings
+        )
     )
 
 
-def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_turn_s3_06(tmp_path: Path) -> None:
+def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_turn_s3_06(
+    tmp_path: Path,
+) -> None:
     output = run("long_conversation.py", cwd=tmp_path)
     assert output.startswith("60 turns")
     [share] = re.findall(r"([0-9.]+)% of the prompt bytes", output)
@@ -165,8 +191,12 @@ def test_a_chaining_agent_finds_what_depends_on_what_it_found(tmp_path: Path) ->
 
 
 async def test_minimal_with_a_model(tmp_path: Path) -> None:
-    lima = compute_pointer_id(tool_name="weather", args={"city": "Lima"}, query_id="weather", task_id=None)
-    output, _ = await run_with_model("minimal.py", replies=[json.dumps({"pointer_ids": [lima]})], cwd=tmp_path)
+    lima = compute_pointer_id(
+        tool_name="weather", args={"city": "Lima"}, query_id="weather", task_id=None
+    )
+    output, _ = await run_with_model(
+        "minimal.py", replies=[json.dumps({"pointer_ids": [lima]})], cwd=tmp_path
+    )
     assert output.startswith("1 of 3 outputs chosen (ok)")
     assert "Fog" in output
 
@@ -176,7 +206,9 @@ async def test_financial_research_with_a_model(tmp_path: Path) -> None:
         json.dumps({"calls": [{"tool": "income_statement", "args": {"ticker": ticker}}]})
         for ticker in ("ACME", "GLOBEX")
     ]
-    output, asked = await run_with_model("financial_research.py", replies=[*calls, "ACME had."], cwd=tmp_path)
+    output, asked = await run_with_model(
+        "financial_research.py", replies=[*calls, "ACME had."], cwd=tmp_path
+    )
     assert output.count("of which parts are shown") == 2
     assert output.endswith("ACME had.\n")
     prompt = str(asked[-1].body["messages"])
@@ -185,7 +217,9 @@ async def test_financial_research_with_a_model(tmp_path: Path) -> None:
 
 
 async def test_code_question_with_a_model(tmp_path: Path) -> None:
-    output, [asked] = await run_with_model("code_question.py", replies=["By a deadline."], cwd=tmp_path)
+    output, [asked] = await run_with_model(
+        "code_question.py", replies=["By a deadline."], cwd=tmp_path
+    )
     assert output.endswith("By a deadline.\n")
     assert "### http/openai_compatible.py" in str(asked.body["messages"])
 
@@ -194,5 +228,9 @@ async def test_long_conversation_with_a_model(tmp_path: Path) -> None:
     replies = ["In May.", "Weekly.", "Seldom."]
     output, asked = await run_with_model("long_conversation.py", "3", replies=replies, cwd=tmp_path)
     assert output.startswith("3 turns")
-    assert [message["role"] for message in asked[-1].body["messages"]] == ["system", *["user", "assistant"] * 2, "user"]
+    assert [message["role"] for message in asked[-1].body["messages"]] == [
+        "system",
+        *["user", "assistant"] * 2,
+        "user",
+    ]
     assert "Weekly." in str(asked[-1].body["messages"])

@@ -13,6 +13,8 @@ def test_a_call_can_be_followed_through_few_files(capsys: pytest.CaptureFixture[
     main(["--json"])
     entered = {walk["name"]: [*walk["entered"]] for walk in json.loads(capsys.readouterr().out)}
     too_far = {
-        name: (len(entered[name]), entered[name]) for name, most in MAX_FILES.items() if len(entered[name]) > most
+        name: (len(entered[name]), entered[name])
+        for name, most in MAX_FILES.items()
+        if len(entered[name]) > most
     }
     assert not too_far

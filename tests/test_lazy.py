@@ -26,11 +26,16 @@ import llm_common
         ("llm_common", "OpenAICompatibleClient", "llm_common.core"),
     ],
 )
-def test_the_import_error_of_a_name_says_where_it_is_u_b17(package: str, name: str, place: str) -> None:
+def test_the_import_error_of_a_name_says_where_it_is_u_b17(
+    package: str, name: str, place: str
+) -> None:
     with pytest.raises(ImportError) as caught:
         exec(f"from {package} import {name}")
     remedy = f"from {place} import {name}"
-    assert str(caught.value) == f"cannot import name {name!r} from {package!r}: it is in {place}; write {remedy}"
+    assert (
+        str(caught.value)
+        == f"cannot import name {name!r} from {package!r}: it is in {place}; write {remedy}"
+    )
     exec(remedy)
 
 
@@ -50,6 +55,8 @@ from llm_common import errors
 import llm_common
 print(hasattr(llm_common, "__wrapped__"), sorted(name for name in sys.modules if name.startswith("llm_common")))
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert ran.stdout == "False ['llm_common', 'llm_common._lazy', 'llm_common.errors']\n"
     assert llm_common.__version__

@@ -1,9 +1,9 @@
 """What users get wrong, and what they are told: what happened, where, and the way out.
 
-Each row is a mistake as a user would make it, the class of the error, and its whole text. `{at}` stands for the folder
-of the test; the link that pydantic adds to its texts is left out.
+Each row is a mistake as a user would make it, the class of the error, and its whole text. `{at}`
+stands for the folder of the test; the link that pydantic adds to its texts is left out.
 """
-# ruff: noqa: E501 - each text stands whole
+
 # mypy: disable-error-code="arg-type, call-arg, list-item"
 
 import importlib
@@ -40,7 +40,12 @@ from llm_common.agents import (
     fit,
     format_selected_contexts,
 )
-from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
+from llm_common.context import (
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    classify_intent,
+)
 from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
 from llm_common.decisions import HttpDecisionClient
 from llm_common.errors import (
@@ -98,7 +103,9 @@ def any_arguments(*args: str) -> str:
 
 
 async def closed_client() -> Any:
-    client = OpenAICompatibleClient(LLMConfig(base_url="https://models.example/v1", default_model="small"))
+    client = OpenAICompatibleClient(
+        LLMConfig(base_url="https://models.example/v1", default_model="small")
+    )
     await client.aclose()
     return await client.chat_completion([LLMMessage(role="user", content="Hello")])
 
@@ -116,7 +123,13 @@ def from_environment(name: str, value: str, read: Callable[[], Any]) -> Any:
 
 
 async def save(at: Path, **changes: Any) -> Any:
-    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {}, "result": 1}
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": None,
+        "tool_name": "t",
+        "args": {},
+        "result": 1,
+    }
     return await FileContextPointerStore(at / "store").save(**call | changes)
 
 
@@ -125,14 +138,19 @@ async def chosen(at: Path, **changes: Any) -> Any:
     return await selector.select(**{"query": "which?", "pointers": [await save(at)]} | changes)
 
 
-async def asked(at: Path, *messages: Any, status: int = 200, body: str = "{}", **config: Any) -> Any:
+async def asked(
+    at: Path, *messages: Any, status: int = 200, body: str = "{}", **config: Any
+) -> Any:
     """One call of a client whose endpoint gives this answer."""
     transport = httpx.MockTransport(lambda _: httpx.Response(status, text=body))
     settings = LLMConfig(
-        **{"base_url": "https://models.example/v1", "api_key": "sk-mine", "default_model": "small"} | config
+        **{"base_url": "https://models.example/v1", "api_key": "sk-mine", "default_model": "small"}
+        | config
     )
     async with OpenAICompatibleClient(settings, transport=transport) as client:
-        return await client.chat_completion([*messages] or [LLMMessage(role="user", content="Hello")])
+        return await client.chat_completion(
+            [*messages] or [LLMMessage(role="user", content="Hello")]
+        )
 
 
 async def remembered(at: Path, method: str, *args: Any, **named: Any) -> Any:
@@ -292,7 +310,9 @@ MISTAKES = [
     ),
     Mistake(
         "a pointer whose id is a path",
-        lambda at: FileContextPointerStore(at).load_result(pointer=POINTER.model_copy(update={"pointer_id": "../x"})),
+        lambda at: FileContextPointerStore(at).load_result(
+            pointer=POINTER.model_copy(update={"pointer_id": "../x"})
+        ),
         UnsafePathError,
         "'../x' is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits",
     ),
@@ -358,7 +378,9 @@ MISTAKES = [
     ),
     Mistake(
         "a text as the task",
-        lambda at: ToolSelector(ScriptedClient([])).select_tool_calls(task="Find it", tool_registry=registry()),
+        lambda at: ToolSelector(ScriptedClient([])).select_tool_calls(
+            task="Find it", tool_registry=registry()
+        ),
         TypeError,
         'task is of type str; pass PlannedTask(id=1, description="...")',
     ),
@@ -370,7 +392,9 @@ MISTAKES = [
     ),
     Mistake(
         "ids to render",
-        lambda at: format_selected_contexts(pointers=["abcdefabcdef"], store=FileContextPointerStore(at)),
+        lambda at: format_selected_contexts(
+            pointers=["abcdefabcdef"], store=FileContextPointerStore(at)
+        ),
         TypeError,
         "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
     ),
@@ -382,7 +406,9 @@ MISTAKES = [
     ),
     Mistake(
         "negative room",
-        lambda at: format_selected_contexts(pointers=[POINTER], store=FileContextPointerStore(at), max_chars=-1),
+        lambda at: format_selected_contexts(
+            pointers=[POINTER], store=FileContextPointerStore(at), max_chars=-1
+        ),
         ValueError,
         "max_chars is -1; it must be 0 or more",
     ),
@@ -442,13 +468,17 @@ MISTAKES = [
     ),
     Mistake(
         "an address that is none",
-        lambda at: OpenAICompatibleClient(LLMConfig(base_url="models.example", default_model="small")),
+        lambda at: OpenAICompatibleClient(
+            LLMConfig(base_url="models.example", default_model="small")
+        ),
         ConfigError,
         "base_url is no address like https://host/v1; give https:// or http://, and leave out user, query, fragment and `/chat/completions`",
     ),
     Mistake(
         "a setting of the client that is misspelt",
-        lambda at: LLMConfig(base_url="https://models.example/v1", default_model="small", modle="small"),
+        lambda at: LLMConfig(
+            base_url="https://models.example/v1", default_model="small", modle="small"
+        ),
         ValidationError,
         "1 validation error for LLMConfig\nmodle\n  Extra inputs are not permitted [type=extra_forbidden]",
     ),
@@ -466,7 +496,9 @@ MISTAKES = [
     ),
     Mistake(
         "a model that the endpoint lacks",
-        lambda at: asked(at, status=404, body='{"error": {"code": "model_not_found", "message": "no"}}'),
+        lambda at: asked(
+            at, status=404, body='{"error": {"code": "model_not_found", "message": "no"}}'
+        ),
         ModelNotFoundError,
         "model small at models.example: the endpoint knows no such model or path (404); check model and base_url; the model was named by LLM_COMMON_MODEL or default_model",
     ),
@@ -520,7 +552,9 @@ MISTAKES = [
     ),
     Mistake(
         "a blank session",
-        lambda at: remembered(at, "append_event", " ", Event(role="user", text="Hello", timestamp=NOW)),
+        lambda at: remembered(
+            at, "append_event", " ", Event(role="user", text="Hello", timestamp=NOW)
+        ),
         InvalidIdError,
         "the session id ' ' is not allowed; use 1 to 200 printable characters, not all blank",
     ),
@@ -542,11 +576,17 @@ MISTAKES = [
         TypeError,
         "k is a str; pass an int",
     ),
-    Mistake("a closed memory", closed_memory, StoreError, "this memory is closed; make another one"),
+    Mistake(
+        "a closed memory", closed_memory, StoreError, "this memory is closed; make another one"
+    ),
     Mistake(
         "a prompt larger than its budget",
         lambda at: fit(
-            PromptBundle(system="Be kind. " * 300, instructions="Why?", budget=TokenBudget(max_input_tokens=50))
+            PromptBundle(
+                system="Be kind. " * 300,
+                instructions="Why?",
+                budget=TokenBudget(max_input_tokens=50),
+            )
         ),
         TokenBudgetError,
         "system text, question and tool schemas, which are never cut, take 914 tokens of 50; shorten them, or raise max_input_tokens to 914",
@@ -631,7 +671,9 @@ MISTAKES = [
     ),
     Mistake(
         "a number in the environment that is none",
-        lambda at: from_environment("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many", ToolSelectionConfig.from_env),
+        lambda at: from_environment(
+            "LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many", ToolSelectionConfig.from_env
+        ),
         ConfigError,
         "LLM_COMMON_TOOL_SELECTION_MAX_CALLS is 'many'; set it to a whole number from 1 to 100, or unset it",
     ),
@@ -673,7 +715,9 @@ MISTAKES = [
     ),
     Mistake(
         "a definition as JSON in an index of tools",
-        lambda at: ToolIndex([{"name": "weather", "description": "The weather.", "parameters": {}}]),
+        lambda at: ToolIndex(
+            [{"name": "weather", "description": "The weather.", "parameters": {}}]
+        ),
         TypeError,
         "a dict is no tool; pass a Tool, or what has name, description, parameters; read_definitions of llm_common.tools makes that of JSON",
     ),
@@ -742,7 +786,9 @@ async def result_of(mistake: Mistake, at: Path) -> Any:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name.replace(" ", "-"))
-async def test_a_mistake_is_told_with_its_place_and_the_way_out(mistake: Mistake, tmp_path: Path) -> None:
+async def test_a_mistake_is_told_with_its_place_and_the_way_out(
+    mistake: Mistake, tmp_path: Path
+) -> None:
     with pytest.raises(mistake.error) as caught:
         await result_of(mistake, tmp_path)
     assert type(caught.value) is mistake.error

@@ -15,10 +15,14 @@ def test_every_mutant_fits_the_code_and_has_a_name_of_its_own() -> None:
     ("replace", "noticed"),
     [
         pytest.param("return hashlib.sha1", True, id="a-broken-promise"),
-        pytest.param("return  hashlib.sha256", False, id="a-changed-space", marks=pytest.mark.torture),
+        pytest.param(
+            "return  hashlib.sha256", False, id="a-changed-space", marks=pytest.mark.torture
+        ),
     ],
 )
-def test_a_broken_promise_is_noticed_and_a_changed_space_is_not(replace: str, noticed: bool) -> None:
+def test_a_broken_promise_is_noticed_and_a_changed_space_is_not(
+    replace: str, noticed: bool
+) -> None:
     mutant = Mutant(
         name="the digest of a text",
         file="llm_common/pointers/pointer.py",

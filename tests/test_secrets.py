@@ -1,4 +1,7 @@
-"""Secrets of every known shape go in where an agent puts them; none comes out where the library writes or speaks."""
+"""Secrets of every known shape go in where an agent puts them.
+
+None comes out where the library writes or speaks.
+"""
 
 import json
 import os
@@ -35,7 +38,9 @@ from tests.secret_samples import SAMPLES, Sample
 HAYSTACKS = 10  # samples share a query: a listing of all of them is one prompt
 
 
-@pytest.fixture(params=[pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.torture)])
+@pytest.fixture(
+    params=[pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.torture)]
+)
 def samples(request: pytest.FixtureRequest) -> tuple[Sample, ...]:
     """Samples of every kind; all of them at full size."""
     return SAMPLES[:: request.param]
@@ -47,15 +52,29 @@ def found_in(data: bytes | str, samples: tuple[Sample, ...] = SAMPLES) -> list[s
     return [
         sample.name
         for sample in samples
-        if any(form in text for secret in sample.secrets if secret for form in (secret, json.dumps(secret)[1:-1]))
+        if any(
+            form in text
+            for secret in sample.secrets
+            if secret
+            for form in (secret, json.dumps(secret)[1:-1])
+        )
     ]
 
 
 def call_of(sample: Sample) -> dict[str, Any]:
     text = sample.text
     return {
-        "args": {"query": text, "note": [text, {"deep": text}], "body": json.dumps({"inner": text})},
-        "result": {"text": text, "rows": [{"a": text}, text], "body": json.dumps({"inner": [text]}), text: 1},
+        "args": {
+            "query": text,
+            "note": [text, {"deep": text}],
+            "body": json.dumps({"inner": text}),
+        },
+        "result": {
+            "text": text,
+            "rows": [{"a": text}, text],
+            "body": json.dumps({"inner": [text]}),
+            text: 1,
+        },
         "source_urls": [f"https://h.example/x?note={text}", text],
     }
 
@@ -79,9 +98,13 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     monkeypatch.undo()
 
 
-async def save_all(store: FileContextPointerStore, samples: tuple[Sample, ...]) -> list[ContextPointer]:
+async def save_all(
+    store: FileContextPointerStore, samples: tuple[Sample, ...]
+) -> list[ContextPointer]:
     return [
-        await store.save(query_id=f"q{number % HAYSTACKS}", task_id=None, tool_name="fetch", **call_of(sample))
+        await store.save(
+            query_id=f"q{number % HAYSTACKS}", task_id=None, tool_name="fetch", **call_of(sample)
+        )
         for number, sample in enumerate(samples)
     ]
 
@@ -108,22 +131,33 @@ async def test_only_results_hold_secrets_when_they_are_not_redacted_f_046(
     store = FileContextPointerStore(tmp_path / "base", durability="rename")
     await save_all(store, samples)
     files = bytes_below(tmp_path)
-    assert found_in(b"\n".join(data for path, data in files.items() if not path.endswith(".result.json"))) == []
+    assert (
+        found_in(
+            b"\n".join(data for path, data in files.items() if not path.endswith(".result.json"))
+        )
+        == []
+    )
     results = b"\n".join(data for path, data in files.items() if path.endswith(".result.json"))
     assert len(found_in(results)) == len(samples)
 
 
-async def test_the_harness_finds_what_a_naive_store_writes(tmp_path: Path, samples: tuple[Sample, ...]) -> None:
+async def test_the_harness_finds_what_a_naive_store_writes(
+    tmp_path: Path, samples: tuple[Sample, ...]
+) -> None:
     for number, sample in enumerate(samples):
         (tmp_path / f"{number}.json").write_text(json.dumps(call_of(sample)), encoding="utf-8")
     assert len(found_in(b"\n".join(bytes_below(tmp_path).values()))) == len(samples)
 
 
-async def test_the_error_of_a_failed_tool_is_always_redacted(tmp_path: Path, samples: tuple[Sample, ...]) -> None:
+async def test_the_error_of_a_failed_tool_is_always_redacted(
+    tmp_path: Path, samples: tuple[Sample, ...]
+) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="rename")
     for sample in samples:
         failed = ToolResult(success=False, data={"status": 401}, error=f"refused: {sample.text}")
-        pointer = await store.save(query_id="q", task_id=None, tool_name="fetch", args={}, result=failed)
+        pointer = await store.save(
+            query_id="q", task_id=None, tool_name="fetch", args={}, result=failed
+        )
         assert store.load_result(pointer=pointer)["data"] == {"status": 401}
         assert found_in(b"\n".join(bytes_below(tmp_path).values())) == []
 
@@ -143,13 +177,17 @@ async def test_no_prompt_of_the_relevance_selector_holds_a_secret(
     for number in range(HAYSTACKS):
         pointers = store.list(query_id=f"q{number}")
         await selector.select(query="what came back?", pointers=pointers)
-        detailed = await LexicalRelevanceSelector().select_detailed(query="what came back?", pointers=pointers)
+        detailed = await LexicalRelevanceSelector().select_detailed(
+            query="what came back?", pointers=pointers
+        )
         assert found_in(detailed.model_dump_json()) == []
     assert len(client.calls) == HAYSTACKS
     assert found_in(prompts_of(client)) == []
 
 
-async def test_no_prompt_made_of_redacted_results_holds_a_secret(tmp_path: Path, samples: tuple[Sample, ...]) -> None:
+async def test_no_prompt_made_of_redacted_results_holds_a_secret(
+    tmp_path: Path, samples: tuple[Sample, ...]
+) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="rename", redact_results=True)
     await save_all(store, samples)
     manager = ToolContextManager(pointer_store=store)
@@ -165,9 +203,13 @@ async def test_no_prompt_made_of_redacted_results_holds_a_secret(tmp_path: Path,
         bundle = await ContextSelector().select(request, pool)
         assert found_in(repr(bundle)) == []
         context = {"outputs": [pointer.model_dump() for pointer in pointers]}
-        await ToolSelector(client).select_detailed(task=task, tool_registry=ToolRegistry([search]), context=context)
+        await ToolSelector(client).select_detailed(
+            task=task, tool_registry=ToolRegistry([search]), context=context
+        )
         for pointer in pointers:
-            reading = await read_context(pointer.pointer_id, load=manager.load_payload, limit_tokens=4_000)
+            reading = await read_context(
+                pointer.pointer_id, load=manager.load_payload, limit_tokens=4_000
+            )
             assert found_in(reading.rendered) == []
     assert len(client.calls) == HAYSTACKS
     assert found_in(prompts_of(client)) == []
@@ -187,15 +229,21 @@ class Unknown:
 
 
 async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
-    tmp_path: Path, samples: tuple[Sample, ...], caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+    tmp_path: Path,
+    samples: tuple[Sample, ...],
+    caplog: pytest.LogCaptureFixture,
+    exported: InMemorySpanExporter,
 ) -> None:
     caplog.set_level("DEBUG")
     store = FileContextPointerStore(tmp_path / "base", durability="rename", max_result_bytes=10_000)
     texts: list[str] = []
     for number, sample in enumerate(samples):
-        call = {"query_id": f"q{number}", "task_id": None, "tool_name": "fetch", "result": sample.text} | call_of(
-            sample
-        )
+        call = {
+            "query_id": f"q{number}",
+            "task_id": None,
+            "tool_name": "fetch",
+            "result": sample.text,
+        } | call_of(sample)
         for change in (
             {"query_id": f"../{sample.text}"},
             {"args": {"password": sample.text, sample.text: iter("")}},
@@ -205,7 +253,11 @@ async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
         ):
             with pytest.raises(LLMCommonError) as caught:
                 await store.save(**(call | change))
-            texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+            texts += [
+                str(caught.value),
+                repr(caught.value),
+                *traceback.format_exception(caught.value),
+            ]
         pointer = await store.save(**call)
         damage(Path(pointer.result_path), sample.text)
         with pytest.raises(LLMCommonError) as caught:
@@ -220,18 +272,30 @@ async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
 
 
 async def test_errors_logs_and_spans_of_a_tool_hold_no_secret(
-    tmp_path: Path, samples: tuple[Sample, ...], caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+    tmp_path: Path,
+    samples: tuple[Sample, ...],
+    caplog: pytest.LogCaptureFixture,
+    exported: InMemorySpanExporter,
 ) -> None:
     """The one exception is the cause of a tool's error, which is the tool's own and stays with it."""
     caplog.set_level("DEBUG")
     registry = ToolRegistry([search])
     texts: list[str] = []
     for sample in samples:
-        for name, args in (("search", {"query": sample.text}), ("search", {"query": [sample.text]})):
+        for name, args in (
+            ("search", {"query": sample.text}),
+            ("search", {"query": [sample.text]}),
+        ):
             with pytest.raises(LLMCommonError) as caught:
                 await registry.execute(name, args)
-            texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value, chain=False)]
-        client = ScriptedClient([json.dumps({"calls": [{"tool": "search", "args": {"query": sample.text}}]})])
+            texts += [
+                str(caught.value),
+                repr(caught.value),
+                *traceback.format_exception(caught.value, chain=False),
+            ]
+        client = ScriptedClient(
+            [json.dumps({"calls": [{"tool": "search", "args": {"query": sample.text}}]})]
+        )
         executor = AgenticExecutor(
             client,
             registry,

@@ -56,7 +56,9 @@ with span("outer"), span("inner"):
 inner, outer = exporter.get_finished_spans()
 print(inner.name, outer.name, inner.parent.span_id == outer.context.span_id)
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert ran.stdout == "inner outer True\n"
 
 
@@ -71,7 +73,9 @@ with operation("execute_tool", "tool", detached=True) as current, current.active
     current.fail("ToolError")
 print("done")
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert ran.stdout == "done\n"
 
 
@@ -83,6 +87,8 @@ from llm_common._telemetry import operation
 with operation("search_memory"):
     pass
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert '"name": "search_memory"' in ran.stdout
     assert '"name": "gen_ai.client.operation.duration"' in ran.stdout

@@ -128,5 +128,7 @@ def hang() -> None:
     threading.Event().wait()
 asyncio.run(main())
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=30)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=30
+    )
     assert ran.stdout == "given up\n"

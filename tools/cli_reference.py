@@ -36,7 +36,9 @@ def page() -> str:
     """The page as it should be."""
     command = typer.main.get_command(app)
     context: Any = command.make_context("llm-common", [], resilient_parsing=True)
-    shown = get_docs_for_click(obj=command, ctx=context, name="llm-common", title="Commands", indent=1)
+    shown = get_docs_for_click(
+        obj=command, ctx=context, name="llm-common", title="Commands", indent=1
+    )
     codes = "".join(f"| {code.value} | {code.meaning} |\n" for code in ExitCode)
     told = ", ".join(f"`{name}`" for name in documents())
     lines = (line.rstrip() for line in shown.replace(" INTEGER RANGE", "").splitlines())

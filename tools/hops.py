@@ -1,17 +1,18 @@
 """Prints how far a reader has to walk: files entered, functions entered, calls and moves between files.
 
-Each walk is one real call on a small session. The model answers from a script: in the process, or behind HTTP, where
-the library's own client is part of the walk. Everything runs once before it is counted, so that imports are left out.
-Run:
+Each walk is one real call on a small session. The model answers from a script: in the process, or
+behind HTTP, where the library's own client is part of the walk. Everything runs once before it is
+counted, so that imports are left out. Run:
 
     make hops                   # a table in Markdown
     make hops HOPS=--files      # and the files of each walk, with the functions entered
     make hops HOPS=--json
 
-What is counted, by `sys.setprofile` in every thread: calls of Python functions of the package, lambdas included.
-Comprehensions and generator expressions are part of the function that holds them (Python 3.12 inlines most of them).
-A coroutine or generator that goes on after an `await` or `yield` is not called again. The doubles in
-`llm_common/testing` stand for a model and are left out. A move is a call in another file than the call before it.
+What is counted, by `sys.setprofile` in every thread: calls of Python functions of the package,
+lambdas included. Comprehensions and generator expressions are part of the function that holds them
+(Python 3.12 inlines most of them). A coroutine or generator that goes on after an `await` or
+`yield` is not called again. The doubles in `llm_common/testing` stand for a model and are left out.
+A move is a call in another file than the call before it.
 """
 
 import argparse
@@ -125,7 +126,9 @@ class ScriptedEndpoint(BaseHTTPRequestHandler):
         message = {"role": "assistant", "content": next(self.replies)}
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        body = json.dumps({"id": "1", "model": "scripted", "choices": [choice], "usage": usage}).encode()
+        body = json.dumps(
+            {"id": "1", "model": "scripted", "choices": [choice], "usage": usage}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -145,14 +148,21 @@ async def in_process(*replies: str) -> AsyncIterator[LLMClient]:
 async def over_http(*replies: str) -> AsyncIterator[LLMClient]:
     handler = type("Handler", (ScriptedEndpoint,), {"replies": iter(replies)})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        config = LLMConfig(base_url=f"http://127.0.0.1:{server.server_port}/v1", default_model="scripted")
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+        config = LLMConfig(
+            base_url=f"http://127.0.0.1:{server.server_port}/v1", default_model="scripted"
+        )
         async with OpenAICompatibleClient(config) as client:
             yield client
         server.shutdown()
 
 
-MODELS: dict[str, Callable[..., AbstractAsyncContextManager[LLMClient]]] = {"": in_process, ", HTTP": over_http}
+MODELS: dict[str, Callable[..., AbstractAsyncContextManager[LLMClient]]] = {
+    "": in_process,
+    ", HTTP": over_http,
+}
 
 
 def new_registry() -> ToolRegistry:
@@ -167,7 +177,9 @@ def new_registry() -> ToolRegistry:
 
 
 async def save(store: FileContextPointerStore, city: str) -> None:
-    await store.save(query_id="q", task_id=None, tool_name="weather", args={"city": city}, result=REPORT)
+    await store.save(
+        query_id="q", task_id=None, tool_name="weather", args={"city": city}, result=REPORT
+    )
 
 
 async def walk_through_store(folder: Path, recorder: Recorder) -> list[ContextPointer]:
@@ -202,9 +214,13 @@ async def walk_through_all(folder: Path, recorder: Recorder) -> None:
         async with model(CALLS) as client:
             selector = ToolSelector(client)
             with recorder.walk(f"select tools{how}"):
-                assert await selector.select_tool_calls(task=task, tool_registry=registry, query=QUERY)
+                assert await selector.select_tool_calls(
+                    task=task, tool_registry=registry, query=QUERY
+                )
         async with model(CALLS, "It snows.") as client:
-            executor = AgenticExecutor(client, registry, ToolContextManager(folder / f"session{how}"))
+            executor = AgenticExecutor(
+                client, registry, ToolContextManager(folder / f"session{how}")
+            )
             with recorder.walk(f"run{how}"):
                 assert (await executor.run(QUERY)).text == "It snows."
 
@@ -227,7 +243,10 @@ def measure() -> list[Walk]:
 
 def table(walks: list[Walk]) -> str:
     lines = ["| walk | files | functions | calls | moves |", "|---|---|---|---|---|"]
-    lines += [f"| {walk.name} | {walk.files} | {walk.functions} | {walk.calls} | {walk.moves} |" for walk in walks]
+    lines += [
+        f"| {walk.name} | {walk.files} | {walk.functions} | {walk.calls} | {walk.moves} |"
+        for walk in walks
+    ]
     return "\n".join(lines)
 
 

@@ -1,14 +1,14 @@
 """Breaks the package in small ways, one at a time, and looks whether the tests notice.
 
-A mutant is a line of code changed so that a promise breaks. The files of `mutants/` hold them: the promise, the file,
-what is replaced by what, and the tests that should notice. Run:
+A mutant is a line of code changed so that a promise breaks. The files of `mutants/` hold them: the
+promise, the file, what is replaced by what, and the tests that should notice. Run:
 
     make mutants                      # all, with a line for each and the share that was noticed
     make mutants MUTANTS="s0_18 m08"  # those whose name holds one of the words
     make mutants MUTANTS=--list
 
-Each worker changes a copy of the package in a temporary folder; the checkout is never touched. Ends with 1 when less
-than 95 % are noticed, and with 2 when a mutant no longer fits the code.
+Each worker changes a copy of the package in a temporary folder; the checkout is never touched. Ends
+with 1 when less than 95 % are noticed, and with 2 when a mutant no longer fits the code.
 """
 
 import argparse
@@ -64,7 +64,9 @@ class Mutant:
         code = path.read_text(encoding="utf-8")
         if (count := code.count(self.find)) != 1:
             return f"{self.find!r} stands {count} times in {self.file}"
-        if missing := [test for test in self.tests if not (ROOT / test.partition("::")[0]).exists()]:
+        if missing := [
+            test for test in self.tests if not (ROOT / test.partition("::")[0]).exists()
+        ]:
             return f"there are no tests {', '.join(missing)}"
         try:
             ast.parse(self.mutated(code))
@@ -79,8 +81,14 @@ class Mutant:
 
 def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
     """The mutants of all files, in the order of their names."""
-    files = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))]
-    return [Mutant(**{**table, "tests": tuple(table["tests"])}) for file in files for table in file["mutant"]]
+    files = [
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))
+    ]
+    return [
+        Mutant(**{**table, "tests": tuple(table["tests"])})
+        for file in files
+        for table in file["mutant"]
+    ]
 
 
 @contextmanager
@@ -115,7 +123,18 @@ def run_tests(tests: tuple[str, ...], place: Path) -> int:
     """
     # Without bytecode: two mutants of one size within a second would share it.
     environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *tests,
+    ]
     if any(test.startswith("tests/apps/gateway/") for test in tests):
         command += ["-m", ""]  # with the marked ones
     with subprocess.Popen(
@@ -150,7 +169,10 @@ def run(mutants: list[Mutant], workers: int) -> list[Mutant]:
             places.put(place)
         if not noticed:
             survivors.append(mutant)
-        print(f"{'noticed ' if noticed else 'SURVIVED'} {time.monotonic() - started:5.0f} s  {mutant.name}", flush=True)
+        print(
+            f"{'noticed ' if noticed else 'SURVIVED'} {time.monotonic() - started:5.0f} s  {mutant.name}",
+            flush=True,
+        )
 
     with workplace() as first, workplace() as second, ThreadPoolExecutor(workers) as threads:
         for place in (first, second)[:workers]:
@@ -160,17 +182,35 @@ def run(mutants: list[Mutant], workers: int) -> list[Mutant]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("words", nargs="*", help="only mutants whose name holds one of these")
     parser.add_argument("--list", action="store_true", help="print the names and run nothing")
-    parser.add_argument("--workers", type=int, choices=(1, 2), default=2, help="copies at work at a time (default 2)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        choices=(1, 2),
+        default=2,
+        help="copies at work at a time (default 2)",
+    )
     options = parser.parse_args()
-    mutants = [one for one in read_mutants() if not options.words or any(word in one.name for word in options.words)]
+    mutants = [
+        one
+        for one in read_mutants()
+        if not options.words or any(word in one.name for word in options.words)
+    ]
     if misfits := [f"{one.name}: {problem}" for one in mutants if (problem := one.problem())]:
         print(*misfits, sep="\n", file=sys.stderr)
         sys.exit(2)
     if options.list:
-        print(*(one.name + (f" (equivalent: {one.equivalent})" if one.equivalent else "") for one in mutants), sep="\n")
+        print(
+            *(
+                one.name + (f" (equivalent: {one.equivalent})" if one.equivalent else "")
+                for one in mutants
+            ),
+            sep="\n",
+        )
         return
     tried = [one for one in mutants if not one.equivalent]
     survivors = run(tried, options.workers)

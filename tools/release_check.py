@@ -2,8 +2,9 @@
 
     python tools/release_check.py dist
 
-Run by `make release-check`. Installs the wheel into empty environments, as pipx would, and runs the command in an
-empty folder. Writes `dist/llm_common-VERSION.cdx.json`, a CycloneDX list of the packages that the wheel installs.
+Run by `make release-check`. Installs the wheel into empty environments, as pipx would, and runs the
+command in an empty folder. Writes `dist/llm_common-VERSION.cdx.json`, a CycloneDX list of the
+packages that the wheel installs.
 """
 
 import email
@@ -25,10 +26,18 @@ DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
 def run(*command: str | Path, cwd: Path) -> str:
     """What a command prints; ends the check if it ends otherwise than it should."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LLM_COMMON_"))}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PYTHON", "LLM_COMMON_"))
+    }
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        sys.exit(
+            f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
     return done.stdout + done.stderr
 
 
@@ -48,8 +57,19 @@ def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[st
     for name in package:
         if Path(name).suffix not in OWN_FILES and name not in notice:
             yield f"{name} is data that NOTICE does not name; say who made it and under which licence"
-    yield from (f"{name} does not belong into a wheel" for name in names if name.startswith(DEVELOPERS_FILES))
-    for field in ("License-Expression", "License-File", "Classifier", "Requires-Python", "Summary", "Keywords"):
+    yield from (
+        f"{name} does not belong into a wheel"
+        for name in names
+        if name.startswith(DEVELOPERS_FILES)
+    )
+    for field in (
+        "License-Expression",
+        "License-File",
+        "Classifier",
+        "Requires-Python",
+        "Summary",
+        "Keywords",
+    ):
         if not metadata.get_all(field):
             yield f"the metadata has no {field}"
     if metadata["Description-Content-Type"] != "text/markdown":
@@ -59,11 +79,19 @@ def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[st
 def check_contents(wheel: Path, source: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        read = {Path(name).name: archive.read(name).decode() for name in names if ".dist-info/" in name}
-    found = [*problems_of(names, email.message_from_string(read["METADATA"]), read.get("NOTICE", ""))]
+        read = {
+            Path(name).name: archive.read(name).decode() for name in names if ".dist-info/" in name
+        }
+    found = [
+        *problems_of(names, email.message_from_string(read["METADATA"]), read.get("NOTICE", ""))
+    ]
     with tarfile.open(source) as archive_of_source:
         packed = {name.partition("/")[2] for name in archive_of_source.getnames()}
-    found += [f"{name} is not in {source.name}" for name in ("LICENSE", "NOTICE", "README.md") if name not in packed]
+    found += [
+        f"{name} is not in {source.name}"
+        for name in ("LICENSE", "NOTICE", "README.md")
+        if name not in packed
+    ]
     if found:
         sys.exit("\n".join(found))
 
@@ -76,7 +104,17 @@ def check_install(wheel: Path, work: Path, report: Path) -> None:
     run(commands / "llm-common", "--help", cwd=empty)
     run(commands / "llm-common", "demo", cwd=empty)
     sbom = Path(sys.executable).with_name("cyclonedx-py")
-    run(sbom, "environment", "--output-reproducible", "--of", "JSON", "-o", report, commands / "python", cwd=work)
+    run(
+        sbom,
+        "environment",
+        "--output-reproducible",
+        "--of",
+        "JSON",
+        "-o",
+        report,
+        commands / "python",
+        cwd=work,
+    )
 
 
 def main(folder: Path) -> None:

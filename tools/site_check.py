@@ -12,7 +12,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 LOADING = {"src", "srcset", "poster", "data", "action"}
-LOADS_BY_LINK = {"stylesheet", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "icon", "manifest"}
+LOADS_BY_LINK = {
+    "stylesheet",
+    "preload",
+    "prefetch",
+    "preconnect",
+    "dns-prefetch",
+    "modulepreload",
+    "icon",
+    "manifest",
+}
 REMOTE = re.compile(r"\s*(?:https?:)?//", re.IGNORECASE)
 REMOTE_STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?\s*(?:https?:)?//[^\"')\s]*", re.IGNORECASE)
 # What the theme fetches from elsewhere for a page that has such an element.
@@ -51,7 +60,9 @@ def problems(folder: Path) -> Iterator[str]:
     for path in sorted(folder.rglob("*.html")):
         yield from (f"{path}: {load}" for load in foreign_loads(path.read_text(encoding="utf-8")))
     for path in sorted(folder.rglob("*.css")):
-        yield from (f"{path}: {load}" for load in REMOTE_STYLE.findall(path.read_text(encoding="utf-8")))
+        yield from (
+            f"{path}: {load}" for load in REMOTE_STYLE.findall(path.read_text(encoding="utf-8"))
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Public exports: stores, selectors, tools, prompts, and the executor above them.
 
-A name's module is imported on first use. `llm_common.context` and `llm_common.memory` export their own names.
-`ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
+A name's module is imported on first use. `llm_common.context` and `llm_common.memory` export their
+own names. `ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
 """
 
 from typing import TYPE_CHECKING

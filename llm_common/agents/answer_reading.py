@@ -1,7 +1,8 @@
 """The model calls of one answer, and what the model reads back between them.
 
-A model asks for a part of a stored output by a native tool call, or by a reply that is the call as JSON. The call and
-its result are added to the conversation together, so neither is ever without the other.
+A model asks for a part of a stored output by a native tool call, or by a reply that is the call as
+JSON. The call and its result are added to the conversation together, so neither is ever without the
+other.
 """
 
 import asyncio
@@ -114,7 +115,9 @@ class ReadOffer:
         described = signature(tool.name, tool.description, tool.parameters)
         return _JSON_FORM.format(max_reads=self.max_reads, name=self.name, signature=described)
 
-    def added_to(self, bundle: PromptBundle, unread: "Unread", *, reserve_tokens: int) -> PromptBundle:
+    def added_to(
+        self, bundle: PromptBundle, unread: "Unread", *, reserve_tokens: int
+    ) -> PromptBundle:
         """The bundle with the offer, in a budget that leaves room to read."""
         limit = max(bundle.budget.max_input_tokens - reserve_tokens, 0)
         update = {
@@ -129,9 +132,16 @@ class ReadOffer:
         """The calls of a turn, of which the first has that number; none if it is the answer."""
         if self.native:
             read = read_native_calls(list(turn.calls))["calls"]
-            ids = [call.get("id") or f"call_{place}" for place, call in enumerate(turn.calls, start=number)]
+            ids = [
+                call.get("id") or f"call_{place}"
+                for place, call in enumerate(turn.calls, start=number)
+            ]
             return [
-                _ReadCall(str(each), str(facts["tool"]), facts["args"] if isinstance(facts["args"], dict) else None)
+                _ReadCall(
+                    str(each),
+                    str(facts["tool"]),
+                    facts["args"] if isinstance(facts["args"], dict) else None,
+                )
                 for each, facts in zip(ids, read, strict=True)
             ]
         if not turn.text.startswith(("{", _FENCE)):
@@ -140,8 +150,13 @@ class ReadOffer:
             found: dict[str, Any] = extract_json(turn.text)
         except MalformedReplyError:
             return [_ReadCall("", self.name, None)] if f'"{self.name}"' in turn.text else []
-        named, args = found.get("tool", found.get("name")), found.get("args", found.get("arguments"))
-        return [_ReadCall("", self.name, args if isinstance(args, dict) else None)] * (named == self.name)
+        named, args = (
+            found.get("tool", found.get("name")),
+            found.get("args", found.get("arguments")),
+        )
+        return [_ReadCall("", self.name, args if isinstance(args, dict) else None)] * (
+            named == self.name
+        )
 
     def holds_back(self, text: str) -> bool:
         """Whether the beginning of a turn may still belong to a call."""
@@ -188,13 +203,19 @@ class Unread:
     def of(cls, context: ContextBundle, manager: ToolContextManager) -> Self:
         """Those of a session, without the ones that cannot be loaded."""
         accounts = [each for each in (*context.kept, *context.dropped) if each.kind == "output"]
-        forms = {each.id: "lost" if each.reason == "unavailable" else each.form for each in accounts}
+        forms = {
+            each.id: "lost" if each.reason == "unavailable" else each.form for each in accounts
+        }
         known = {pointer.pointer_id: pointer for pointer in manager.get_all_pointers()}
         ids = [each for each in dict.fromkeys([*forms, *reversed(known)]) if each in known]
         ids = [each for each in ids if forms.get(each) not in {"whole", "lost"}]
         lines = []
         for each in ids[:_MAX_LISTED]:
-            shown = "not shown" if forms.get(each, "left_out") in {"left_out", "pointer"} else "shown in part"
+            shown = (
+                "not shown"
+                if forms.get(each, "left_out") in {"left_out", "pointer"}
+                else "shown in part"
+            )
             summary = one_line(known[each].summary, max_chars=_LISTED_CHARS)
             lines.append(f"- {each} {summary}: {known[each].result_bytes or 0:,} bytes, {shown}")
         return cls(tuple(ids[:_MAX_LISTED]), tuple(lines), max(len(ids) - _MAX_LISTED, 0))
@@ -281,8 +302,8 @@ class AnswerRun:
     async def text(self, messages: Sequence[LLMMessage], offer: ReadOffer | None = None) -> str:
         """The answer, after at most `offer.max_reads` reads, in at most two calls more than reads.
 
-        After the last read the model is told to answer. If it calls again, nothing is read, and the tool is not offered
-        any more.
+        After the last read the model is told to answer. If it calls again, nothing is read, and the
+        tool is not offered any more.
 
         Raises:
             LLMError: A call failed, the time is over, or the model goes on calling.
@@ -295,7 +316,9 @@ class AnswerRun:
             if offer is None or not calls:
                 return "\n\n".join([*beginning, turn.text])
             if not may_call:
-                self.attempts[-1] = replace(self.attempts[-1], error="malformed", reason="reads_again")
+                self.attempts[-1] = replace(
+                    self.attempts[-1], error="malformed", reason="reads_again"
+                )
                 text = "The model asked to read again instead of answering; allow more reads, or use another model"
                 raise MalformedReplyError(text, reason="reads_again")
             if was_shown and self._on_text is not None:
@@ -311,7 +334,10 @@ class AnswerRun:
         if len(self.attempts) != 1:
             return False
         if isinstance(error, LLMStatusError):
-            return not isinstance(error, LLMAuthError | LLMRateLimitError) and "tool" in error.body.lower()
+            return (
+                not isinstance(error, LLMAuthError | LLMRateLimitError)
+                and "tool" in error.body.lower()
+            )
         return isinstance(error.__cause__, NotImplementedError)
 
     async def _turn(
@@ -363,7 +389,9 @@ class AnswerRun:
                 exchange[number] = offer.result(call, _NO_READS_LEFT)
                 continue
             text, problem = await self._read(call, offer, room())
-            exchange[number] = offer.result(call, f"{text}\n{_NO_READS_LEFT}" if number == left else text)
+            exchange[number] = offer.result(
+                call, f"{text}\n{_NO_READS_LEFT}" if number == left else text
+            )
             if room() < 0:  # a problem's text may be long
                 text = problem = _NO_ROOM
                 exchange[number] = offer.result(call, nothing)
@@ -380,7 +408,9 @@ class AnswerRun:
             return _NO_ROOM, _NO_ROOM
         else:
             limit = min(DEFAULT_LIMIT_TOKENS, room)
-            tool = ReadBackTool(offer.load, name=offer.name, limit_tokens=limit, counter=self._counter)
+            tool = ReadBackTool(
+                offer.load, name=offer.name, limit_tokens=limit, counter=self._counter
+            )
             try:
                 async with asyncio.timeout(self._left_s()):
                     return (await tool.run(call.args)).rendered, ""
@@ -393,7 +423,9 @@ class AnswerRun:
     def _record(self, call: _ReadCall, problem: str, *, tokens: int) -> ContextRead:
         named = (call.args or {}).get("pointer_id")
         pointer_id = one_line(named, max_chars=_MAX_ID_CHARS) if isinstance(named, str) else ""
-        return ContextRead(pointer_id=pointer_id, args=call.args or {}, tokens=tokens, problem=problem)
+        return ContextRead(
+            pointer_id=pointer_id, args=call.args or {}, tokens=tokens, problem=problem
+        )
 
     def _tokens(self, messages: Iterable[LLMMessage], tools: Sequence[dict[str, Any]]) -> int:
         described = count_tokens(self._counter, stable_json(list(tools))) if tools else 0

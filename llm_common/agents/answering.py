@@ -10,9 +10,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.agents.answer_reading import AnswerRun, ContextRead, ReadOffer, Unread, takes_tools
-from llm_common.agents.context_pointers import ContextPointer, ContextRelevanceSelector, LexicalRelevanceSelector
+from llm_common.agents.context_pointers import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    LexicalRelevanceSelector,
+)
 from llm_common.agents.session import ToolContextManager
-from llm_common.context import ContextBundle, ContextSelectionRequest, ContextSelector, classify_intent
+from llm_common.context import (
+    ContextBundle,
+    ContextSelectionRequest,
+    ContextSelector,
+    classify_intent,
+)
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.core.decision import FailureStatus, status_of
 from llm_common.core.models import LLMMessage, LLMUsage, MessageRole
@@ -22,7 +31,14 @@ from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.pointers.reading import READER_NAME
-from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, count_prompt_tokens, fit
+from llm_common.prompt import (
+    ContextBuilder,
+    PromptBundle,
+    TokenBudget,
+    TriggerInput,
+    count_prompt_tokens,
+    fit,
+)
 from llm_common.selection.results import RelevanceSelection
 from llm_common.text.display import one_line
 from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS
@@ -35,7 +51,8 @@ Answer the user's question from the context that you are given. The context is d
 Name what each statement rests on. What is left out of an output you have not read. If the context does not hold the \
 answer, say so. What a failed tool would have returned is unknown: never conclude that there is none, say that it \
 could not be looked up."""
-_CONTEXT_SHARE = 4, 5  # of the input; the rest is for the question, the history and what memory adds
+# of the input; the rest is for the question, the history and what memory adds
+_CONTEXT_SHARE = 4, 5
 _READING_SHARE = 4  # reading back gets at most a fourth of the input
 _MIN_READING_TOKENS = 300  # the smallest piece of an output, with the call
 _LOST = "unavailable"
@@ -50,17 +67,20 @@ class Answer(BaseModel):
 
     Attributes:
         text: The answer; None unless the status is `ok`.
-        status: `ok`; `timeout`, `invalid`, `error`: the model gave no answer, or the outputs to show could not be
-            chosen; `no_data`: a task failed and nothing was gathered, so no model was asked.
-        problem: What went wrong, without text of a user or model; of a tool the class and the redacted text of its
-            error. Else "".
-        failures: What failed, was refused or cannot be loaded, one text each; the model was told, in up to ten lines.
-            So an answer of the status `ok` may rest on less than the plan asked for.
+        status: `ok`; `timeout`, `invalid`, `error`: the model gave no answer, or the outputs to
+            show could not be chosen; `no_data`: a task failed and nothing was gathered, so no model
+            was asked.
+        problem: What went wrong, without text of a user or model; of a tool the class and the
+            redacted text of its error. Else "".
+        failures: What failed, was refused or cannot be loaded, one text each; the model was told,
+            in up to ten lines. So an answer of the status `ok` may rest on less than the plan asked
+            for.
         results: The results of the tasks.
         context: The outputs that the model was shown, with the reasons.
         reads: What the model read back before it answered, in order.
         prompt_tokens: Tokens of the largest prompt, as the counter counts; 0 if nothing was sent.
-        attempts: One record for each model call: those that chose the outputs to show, then those for the answer.
+        attempts: One record for each model call: those that chose the outputs to show, then those
+            for the answer.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
@@ -94,21 +114,28 @@ class Answering(BaseModel):
         budget: Tokens of each prompt, never exceeded, and of each turn of the model.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds for all model calls and reads of the answer together.
-        counter: Counts tokens. A `CalibratedCounter` learns from the usage that each answer reports.
-        selector: Packs the session's outputs; None makes a `ContextSelector` over the session. A relevance selector
-            chooses first which of them are packed; if choosing fails, no output is shown and no answer is asked for.
-        max_reads: How often the model may read stored outputs back before it answers. Reading is offered where the
-            prompt does not show every output whole, and costs one more model call each time. 0 never offers it.
+        counter: Counts tokens. A `CalibratedCounter` learns from the usage that each answer
+            reports.
+        selector: Packs the session's outputs; None makes a `ContextSelector` over the session. A
+            relevance selector chooses first which of them are packed; if choosing fails, no output
+            is shown and no answer is asked for.
+        max_reads: How often the model may read stored outputs back before it answers. Reading is
+            offered where the prompt does not show every output whole, and costs one more model call
+            each time. 0 never offers it.
         reader_name: The name under which reading is offered.
-        native_tools: Whether the model reads by native tool calls; else by a reply that is the call as JSON. None takes
-            native ones if the client takes `tools`, and JSON if its endpoint refuses them: False saves that request.
-        memory: Stores and recalls the conversation under the context manager's session; None for none.
-        history: How many of the session's newest events in the memory the prompt may hold as conversation. Many: `fit`
-            cuts to the budget in large steps, while a window that moves by one event a turn would invalidate the
-            provider's prefix cache each time.
+        native_tools: Whether the model reads by native tool calls; else by a reply that is the call
+            as JSON. None takes native ones if the client takes `tools`, and JSON if its endpoint
+            refuses them: False saves that request.
+        memory: Stores and recalls the conversation under the context manager's session; None for
+            none.
+        history: How many of the session's newest events in the memory the prompt may hold as
+            conversation. Many: `fit` cuts to the budget in large steps, while a window that moves
+            by one event a turn would invalidate the provider's prefix cache each time.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, defer_build=True, extra="forbid", arbitrary_types_allowed=True
+    )
 
     system: str = _SYSTEM
     budget: TokenBudget = TokenBudget(max_input_tokens=16_000, max_output_tokens=1_000)
@@ -123,19 +150,26 @@ class Answering(BaseModel):
     history: int = Field(default=200, ge=0)
 
     async def answer(
-        self, client: SupportsChat, manager: ToolContextManager, *, query: str, results: Sequence[SubTaskResult] = ()
+        self,
+        client: SupportsChat,
+        manager: ToolContextManager,
+        *,
+        query: str,
+        results: Sequence[SubTaskResult] = (),
     ) -> Answer:
         """The model's answer from the session's stored outputs: one model call, and one for each turn that reads.
 
-        Question and answer are added to the memory, if there is one; a failure of the memory does not fail the answer.
+        Question and answer are added to the memory, if there is one; a failure of the memory does
+        not fail the answer.
 
         Args:
             client: What answers.
-            manager: The session whose outputs may be shown and read: those that it saved itself, or that its `resume`
-                took from the store.
+            manager: The session whose outputs may be shown and read: those that it saved itself, or
+                that its `resume` took from the store.
             query: The user's question.
-            results: The results of the tasks. What failed is told to the model, so that it does not take missing data
-                for none. If a task failed and no call of any task succeeded, no model is asked.
+            results: The results of the tasks. What failed is told to the model, so that it does not
+                take missing data for none. If a task failed and no call of any task succeeded, no
+                model is asked.
 
         Returns:
             The answer; a failure is its `status`.
@@ -151,11 +185,13 @@ class Answering(BaseModel):
         results: Sequence[SubTaskResult] = (),
         deltas: bool = True,
     ) -> AsyncGenerator[str | Answer, None]:
-        """The text of the answer as it is written, then the whole `Answer`; arguments as for `answer`.
+        """The text of the answer as it is written, then the whole `Answer`.
 
-        Of a client without an async generator `stream` there is only the `Answer`. Thinking is not shown, nor a remark
-        of up to 200 characters before a read. The texts, joined, are the answer's text; if its status is not `ok`, they
-        are no answer. Closing the generator, as `contextlib.aclosing` does, ends the model's call and its connection.
+        Arguments as for `answer`.
+        Of a client without an async generator `stream` there is only the `Answer`. Thinking is not
+        shown, nor a remark of up to 200 characters before a read. The texts, joined, are the
+        answer's text; if its status is not `ok`, they are no answer. Closing the generator, as
+        `contextlib.aclosing` does, ends the model's call and its connection.
 
         Args:
             client: As for `answer`, as are `manager`, `query` and `results`.
@@ -192,14 +228,21 @@ class Answering(BaseModel):
         answer = Answer(status="error", results=tuple(results), failures=failures)
         failed = [result for result in results if not result.success]
         if failed and not any(map(_has_output, results)):
-            return answer.model_copy(update={"status": "no_data", "problem": _failures_of(failed)[0]})
+            return answer.model_copy(
+                update={"status": "no_data", "problem": _failures_of(failed)[0]}
+            )
         chosen, selection = await self._choose(manager, query)
         attempts = selection.attempts if selection else ()
         if selection and selection.failed:
             problem = f"the outputs to show could not be chosen: {selection.problem}"
             failures = (*failures, problem)
             if not chosen:
-                update = {"status": selection.status, "problem": problem, "failures": failures, "attempts": attempts}
+                update = {
+                    "status": selection.status,
+                    "problem": problem,
+                    "failures": failures,
+                    "attempts": attempts,
+                }
                 return answer.model_copy(update=update)
         run = AnswerRun(
             client,
@@ -211,7 +254,9 @@ class Answering(BaseModel):
         )
         facts: dict[str, Any] = {}
         try:
-            question = _Question(query, chosen, failures, await self._base(manager.session_id, query))
+            question = _Question(
+                query, chosen, failures, await self._base(manager.session_id, query)
+            )
             native = takes_tools(client) if self.native_tools is None else self.native_tools
             for form in (True, False) if native else (False,):
                 prompt = await self._prompt(manager, question, native=form)
@@ -227,7 +272,9 @@ class Answering(BaseModel):
             facts |= {"status": status_of(exc), "problem": str(exc)}
         else:
             if isinstance(self.counter, CalibratedCounter) and (usage := run.attempts[-1].usage):
-                self.counter.observe(counted_tokens=run.last_prompt_tokens, reported_tokens=usage.prompt_tokens)
+                self.counter.observe(
+                    counted_tokens=run.last_prompt_tokens, reported_tokens=usage.prompt_tokens
+                )
             await self._remember(manager.session_id, query, facts["text"])
         facts |= {"reads": tuple(run.reads), "prompt_tokens": run.prompt_tokens}
         return answer.model_copy(update=facts | {"attempts": (*attempts, *run.attempts)})
@@ -244,35 +291,60 @@ class Answering(BaseModel):
     async def _base(self, session_id: str, query: str) -> PromptBundle:
         """The prompt without outputs and failures."""
         history = await self._conversation(session_id)
-        # With the history in the prompt, a summary of it would add nothing and change the bytes every turn.
+        # With the history in the prompt, a summary of it would add nothing and change the bytes
+        # every turn.
         builder = ContextBuilder(None if history else self.memory, self.memory, system=self.system)
-        return await builder.build(TriggerInput(session_id=session_id, goal=query, budget=self.budget), history=history)
+        return await builder.build(
+            TriggerInput(session_id=session_id, goal=query, budget=self.budget), history=history
+        )
 
-    async def _prompt(self, manager: ToolContextManager, question: "_Question", *, native: bool) -> "_Prompt":
-        """The prompt within the budget; it offers to read where it does not show every output whole."""
+    async def _prompt(
+        self, manager: ToolContextManager, question: "_Question", *, native: bool
+    ) -> "_Prompt":
+        """The prompt within the budget.
+
+        It offers to read where it does not show every output whole.
+        """
         budget, (part, of) = self.budget.max_input_tokens, _CONTEXT_SHARE
         limit = min(
-            budget * part // of, self._room_in(_with_documents(question.uncut, _failures_text(question.failures)))
+            budget * part // of,
+            self._room_in(_with_documents(question.uncut, _failures_text(question.failures))),
         )
         context = await self._pack(manager, question, limit)
-        lost = [f"the stored output {each.id} cannot be loaded" for each in context.dropped if each.reason == _LOST]
+        lost = [
+            f"the stored output {each.id} cannot be loaded"
+            for each in context.dropped
+            if each.reason == _LOST
+        ]
         failures = (*question.failures, *lost)
         told = _with_documents(question.base, _failures_text(failures))
         reserve = min(self.max_reads * DEFAULT_LIMIT_TOKENS, budget // _READING_SHARE)
-        reads = reserve >= _MIN_READING_TOKENS and hasattr(manager, "load_payload")  # managers of others have none
+        # managers of others have none
+        reads = reserve >= _MIN_READING_TOKENS and hasattr(manager, "load_payload")
         unread = Unread.of(context, manager)
         if reads and unread.ids:
-            offer = ReadOffer(manager.load_payload, name=self.reader_name, max_reads=self.max_reads, native=native)
+            offer = ReadOffer(
+                manager.load_payload, name=self.reader_name, max_reads=self.max_reads, native=native
+            )
 
             def offering(bundle: PromptBundle, unread: Unread) -> PromptBundle:
-                return _with_documents(offer.added_to(bundle, unread, reserve_tokens=reserve), _failures_text(failures))
+                return _with_documents(
+                    offer.added_to(bundle, unread, reserve_tokens=reserve), _failures_text(failures)
+                )
 
             room = min(limit - reserve, self._room_in(offering(question.uncut, unread)))
-            shown = context if context.metadata.total_tokens <= room else await self._pack(manager, question, room)
+            shown = (
+                context
+                if context.metadata.total_tokens <= room
+                else await self._pack(manager, question, room)
+            )
             unread = Unread.of(shown, manager)
             with suppress(TokenBudgetError):
                 fitted = fit(
-                    offering(question.base, unread).model_copy(update={"background": shown.render()}), self.counter
+                    offering(question.base, unread).model_copy(
+                        update={"background": shown.render()}
+                    ),
+                    self.counter,
                 )
                 if unread.is_named_in(fitted.context_docs):
                     return _Prompt(shown, failures, fitted.to_messages(), offer)
@@ -282,16 +354,23 @@ class Answering(BaseModel):
     def _room_in(self, bundle: PromptBundle) -> int:
         return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)
 
-    async def _pack(self, manager: ToolContextManager, question: "_Question", limit_tokens: int) -> ContextBundle:
+    async def _pack(
+        self, manager: ToolContextManager, question: "_Question", limit_tokens: int
+    ) -> ContextBundle:
         packs = self.selector is None or isinstance(self.selector, ContextSelector)
         request = ContextSelectionRequest(
             intent=classify_intent(question.query),
             token_budget=max(limit_tokens, 1),
-            min_relevance=None if packs else 0.0,  # what was chosen already is shown, whatever its words are
+            # what was chosen already is shown, whatever its words are
+            min_relevance=None if packs else 0.0,
             counter=self.counter,
         )
         # The manager holds small results in memory.
-        selector = self.selector if isinstance(self.selector, ContextSelector) else ContextSelector(store=manager)
+        selector = (
+            self.selector
+            if isinstance(self.selector, ContextSelector)
+            else ContextSelector(store=manager)
+        )
         return await selector.select(request, DataPoolSnapshot(tool_outputs=tuple(question.chosen)))
 
     async def _conversation(self, session_id: str) -> list[LLMMessage]:
@@ -303,7 +382,11 @@ class Answering(BaseModel):
         except ToolFailedError as exc:
             _log.warning("the conversation so far is left out: %s", type(exc.__cause__).__name__)
             return []
-        return [LLMMessage(role=event.role, content=event.text) for event in events if event.role in _SPEAKERS]
+        return [
+            LLMMessage(role=event.role, content=event.text)
+            for event in events
+            if event.role in _SPEAKERS
+        ]
 
     async def _remember(self, session_id: str, query: str, text: str) -> None:
         if self.memory is None:
@@ -311,7 +394,9 @@ class Answering(BaseModel):
         try:
             with third_party_code("the memory"):
                 await self.memory.append_event(session_id, Event(role=MessageRole.USER, text=query))
-                await self.memory.append_event(session_id, Event(role=MessageRole.ASSISTANT, text=text))
+                await self.memory.append_event(
+                    session_id, Event(role=MessageRole.ASSISTANT, text=text)
+                )
         except ToolFailedError as exc:
             _log.warning("an answer was not remembered: %s", type(exc.__cause__).__name__)
 
@@ -348,12 +433,18 @@ class _Prompt:
 
 def _with_documents(bundle: PromptBundle, first: str) -> PromptBundle:
     """The bundle with a document before its own, since `fit` drops the last ones first."""
-    return bundle.model_copy(update={"context_docs": [*filter(None, [first]), *bundle.context_docs]})
+    return bundle.model_copy(
+        update={"context_docs": [*filter(None, [first]), *bundle.context_docs]}
+    )
 
 
 def _failures_of(results: Sequence[SubTaskResult]) -> list[str]:
     """What failed in each task, as its result says; a task without failures adds nothing."""
-    failed = [f"task {each.task_id} failed: {each.error or 'no reason given'}" for each in results if not each.success]
+    failed = [
+        f"task {each.task_id} failed: {each.error or 'no reason given'}"
+        for each in results
+        if not each.success
+    ]
     return failed + [result.error for result in results if result.success and result.error]
 
 
@@ -365,6 +456,8 @@ def _has_output(result: SubTaskResult) -> bool:
 
 def _failures_text(failures: Sequence[str]) -> str:
     """The failures for a prompt, the first ten in a line each; "" without."""
-    lines = [f"- {one_line(text, max_chars=_MAX_FAILURE_CHARS)}" for text in failures[:_MAX_FAILURES]]
+    lines = [
+        f"- {one_line(text, max_chars=_MAX_FAILURE_CHARS)}" for text in failures[:_MAX_FAILURES]
+    ]
     more = [f"and {len(failures) - _MAX_FAILURES} more"] if len(failures) > _MAX_FAILURES else []
     return "\n".join([_FAILED_TITLE, *lines, *more]) if lines else ""

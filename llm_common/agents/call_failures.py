@@ -1,7 +1,8 @@
 """What a run says of a tool call that failed or was refused: one line, for events, results, logs and models.
 
-A line holds the class and the text of what the tool raised, after two replacements: the redactor takes the secrets
-out, and a text that was an argument of the call, and so may be the user's, becomes the argument's name in brackets.
+A line holds the class and the text of what the tool raised, after two replacements: the redactor
+takes the secrets out, and a text that was an argument of the call, and so may be the user's,
+becomes the argument's name in brackets.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,8 @@ _MAX_NAME_CHARS = 64
 _MIN_ARGUMENT_CHARS = 8  # shorter ones are words such as `read`, which a message needs
 _MAX_ARGUMENT_DEPTH = 8
 
-# Refused for these reasons, a call leaves data missing; else it is a repeat, one too many, or a guess of the library.
+# Refused for these reasons, a call leaves data missing; else it is a repeat, one too many, or a
+# guess of the library.
 LOSING_REASONS = frozenset({"malformed", "unknown_tool", "invalid_args"})
 
 
@@ -29,7 +31,8 @@ def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -
 
     Args:
         call: The call.
-        error: What the call raised, also as the `ToolFailedError` of a registry, of `third_party_code`, or of both.
+        error: What the call raised, also as the `ToolFailedError` of a registry, of
+            `third_party_code`, or of both.
         redactor: The store's.
     """
     name = _name(call.tool, redactor)
@@ -67,9 +70,12 @@ def _name(tool: str, redactor: Redactor) -> str:
 
 def _line(text: str, call: ToolCall, redactor: Redactor) -> str:
     for name, value in call.args.items():
-        for part in sorted(_texts(value), key=len, reverse=True):  # a longer one may hold a shorter one
+        # a longer one may hold a shorter one
+        for part in sorted(_texts(value), key=len, reverse=True):
             text = text.replace(part, f"[{name[:_MAX_NAME_CHARS]}]")
-    return one_line(redactor.beginning(text, max_chars=MAX_REASON_CHARS), max_chars=MAX_REASON_CHARS)
+    return one_line(
+        redactor.beginning(text, max_chars=MAX_REASON_CHARS), max_chars=MAX_REASON_CHARS
+    )
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:

@@ -12,7 +12,12 @@ from llm_common.pointers.format import (
     render_selected_contexts,
 )
 from llm_common.pointers.maintenance import GcReport, StoreFinding, StoreReport
-from llm_common.pointers.pointer import KEY_ARGS, ContextPointer, compute_pointer_id, deterministic_summary
+from llm_common.pointers.pointer import (
+    KEY_ARGS,
+    ContextPointer,
+    compute_pointer_id,
+    deterministic_summary,
+)
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector

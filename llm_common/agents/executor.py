@@ -24,7 +24,13 @@ from llm_common.agents.call_failures import (
 )
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
-from llm_common.agents.run_state import DEFAULT_OUTPUTS_TOKENS, ObservedRun, RunLimits, RunState, TaskRecord
+from llm_common.agents.run_state import (
+    DEFAULT_OUTPUTS_TOKENS,
+    ObservedRun,
+    RunLimits,
+    RunState,
+    TaskRecord,
+)
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
@@ -64,44 +70,51 @@ class StreamEvent(BaseModel):
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
-    type: Literal["thinking", "tool_call", "tool_result", "text", "sources", "error", "answer_delta", "answer"]
+    type: Literal[
+        "thinking", "tool_call", "tool_result", "text", "sources", "error", "answer_delta", "answer"
+    ]
     data: Any
 
 
 class AgenticExecutor:
     """Runs the tasks of a plan in order, and the tool calls of a task concurrently.
 
-    Choosing the calls of a task sees what the session has stored and what failed before: the relevant outputs first,
-    small ones whole. A task takes another round, with its own outputs and failures in view, if the model asks for one,
-    up to `max_rounds`; a call is made once in a task.
+    Choosing the calls of a task sees what the session has stored and what failed before: the
+    relevant outputs first, small ones whole. A task takes another round, with its own outputs and
+    failures in view, if the model asks for one, up to `max_rounds`; a call is made once in a task.
 
-    Every output is saved through the context manager. A task fails, and ends the run, if its tools could not be chosen
-    or all of them failed. If only some failed, the task succeeds and its `error` lists them, with the calls that were
-    refused. The error of a tool is its class and its text, in one line, without secrets and without the texts of the
-    call's arguments; it is also logged. Cancelling a run, or closing its stream, cancels the running tools and waits
-    for them; a save that has begun goes on. One executor may serve several runs at once.
+    Every output is saved through the context manager. A task fails, and ends the run, if its tools
+    could not be chosen or all of them failed. If only some failed, the task succeeds and its
+    `error` lists them, with the calls that were refused. The error of a tool is its class and its
+    text, in one line, without secrets and without the texts of the call's arguments; it is also
+    logged. Cancelling a run, or closing its stream, cancels the running tools and waits for them; a
+    save that has begun goes on. One executor may serve several runs at once.
 
     Args:
         client: Asked by the default selector; may be None when `selector` is given.
-        tool_registry: Has `get_tools_schema()` and an async `execute`, called as `execute(name, args)` when it takes
-            two positionals, else as `execute(name, **args)`. The signature is inspected once, here.
+        tool_registry: Has `get_tools_schema()` and an async `execute`, called as `execute(name,
+            args)` when it takes two positionals, else as `execute(name, **args)`. The signature is
+            inspected once, here.
         context_manager: Keeps the outputs.
         selector: Chooses the calls of a task; None takes `ToolSelector(client)`.
         max_parallel: Most calls of one task that run at the same time.
-        offload: Which saved outputs are replaced by an `Offloaded` with a preview; one task is one turn. None leaves
-            every output whole.
-        read_back: Adds a tool that reads this session's outputs, under the name `read_context`, or under the one that
-            is given; previews name it. What it returns is not saved. Offered to the selector once its context shows
-            the id of an output, so never with `outputs_tokens` 0.
+        offload: Which saved outputs are replaced by an `Offloaded` with a preview; one task is one
+            turn. None leaves every output whole.
+        read_back: Adds a tool that reads this session's outputs, under the name `read_context`, or
+            under the one that is given; previews name it. What it returns is not saved. Offered to
+            the selector once its context shows the id of an output, so never with `outputs_tokens`
+            0.
         pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
-        max_rounds: Most rounds of a task: choose, run, look. A selector without the parameter `rounds_left` has one.
+        max_rounds: Most rounds of a task: choose, run, look. A selector without the parameter
+            `rounds_left` has one.
         limits: Where a run ends, however many tasks are left.
         outputs_tokens: Most tokens of the stored outputs that choosing sees; 0 shows none.
 
     Raises:
         TypeError: The registry has no `execute`, or the context manager no `save_context`.
         ValueError: Neither a client nor a selector, or a number is too small.
-        ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see `session_registry`.
+        ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see
+            `session_registry`.
     """
 
     def __init__(
@@ -132,10 +145,14 @@ class AgenticExecutor:
             selector = ToolSelector(client)
         if not callable(getattr(tool_registry, "execute", None)):
             kind = type(tool_registry).__name__
-            raise TypeError(f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry")
+            raise TypeError(
+                f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry"
+            )
         if not callable(getattr(context_manager, "save_context", None)):
             kind = type(context_manager).__name__
-            raise TypeError(f"context_manager is a {kind}; pass ToolContextManager(folder) or (pointer_store=...)")
+            raise TypeError(
+                f"context_manager is a {kind}; pass ToolContextManager(folder) or (pointer_store=...)"
+            )
         self.client = client
         self.registry = session_registry(
             tool_registry,
@@ -147,14 +164,22 @@ class AgenticExecutor:
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
-        self._passes_query = "query" in inspect.signature(self._resolve_tools).parameters  # a subclass may do without
+        # a subclass may do without
+        self._passes_query = "query" in inspect.signature(self._resolve_tools).parameters
         self._tells_rounds = "rounds_left" in inspect.signature(selector.select_detailed).parameters
         self._max_rounds = max_rounds if self._tells_rounds else 1
         self._limits = limits or RunLimits()
         self._outputs_tokens = outputs_tokens
-        self._reader_name = read_back if isinstance(read_back, str) else READER_NAME if read_back else None
-        self._offload = replace(offload, reader_name=self._reader_name) if offload and self._reader_name else offload
-        known = isinstance(context_manager, ToolContextManager)  # other managers have no redactor, nor results to show
+        self._reader_name = (
+            read_back if isinstance(read_back, str) else READER_NAME if read_back else None
+        )
+        self._offload = (
+            replace(offload, reader_name=self._reader_name)
+            if offload and self._reader_name
+            else offload
+        )
+        # other managers have no redactor, nor results to show
+        known = isinstance(context_manager, ToolContextManager)
         self._session = context_manager if known else None
         self._redactor = context_manager.redactor if known else DEFAULT_REDACTOR
 
@@ -163,14 +188,16 @@ class AgenticExecutor:
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run; results of parallel calls come in the order they finish.
 
-        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the running tools at once.
+        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the running tools
+        at once.
 
         Args:
             plan: Tasks in the order in which they run; a list of tasks or descriptions will do.
             query_id: The query that the outputs are stored under; an id that the store allows.
             query: The user's question, for the selector.
-            resume: Takes up a run of this plan that ended early, in this process or another: outputs that the store has
-                of the query count as this run's, and a call that has one is not made again.
+            resume: Takes up a run of this plan that ended early, in this process or another:
+                outputs that the store has of the query count as this run's, and a call that has one
+                is not made again.
 
         Yields:
             Events. Failures of tools, of choosing and of saving are `error` events, never raised.
@@ -195,15 +222,17 @@ class AgenticExecutor:
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run for the query, then one `answer` event with the `Answer`.
 
-        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the model's call too.
+        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the model's call
+        too.
 
         Args:
             query: The user's question.
             plan: How to get the data; None makes the query the only task.
-            answering: Settings of the answer; None takes `Answering()`, with the name of this executor's reader.
+            answering: Settings of the answer; None takes `Answering()`, with the name of this
+                executor's reader.
             resume: As for `run_stream`.
-            deltas: Whether `answer_delta` events come before the `answer`, as from `Answering.stream`; only of a client
-                that streams.
+            deltas: Whether `answer_delta` events come before the `answer`, as from
+                `Answering.stream`; only of a client that streams.
 
         Raises:
             ValueError: The executor has no client.
@@ -214,10 +243,13 @@ class AgenticExecutor:
             raise ValueError("an answer needs a client; give the executor one")
         plan = query if plan is None else plan
         manager = self.context_manager
-        query_id = getattr(manager, "query_id_of", manager.hash_query)(query)  # other managers have only the latter
+        # other managers have only the latter
+        query_id = getattr(manager, "query_id_of", manager.hash_query)(query)
         results: list[SubTaskResult] = []
         with ObservedRun.of(query_id, query, self.context_manager) as observed:
-            async with aclosing(self._run_plan(plan, query_id, query, resume=resume, observed=observed)) as items:
+            async with aclosing(
+                self._run_plan(plan, query_id, query, resume=resume, observed=observed)
+            ) as items:
                 async for item in items:
                     if isinstance(item, StreamEvent):
                         yield item
@@ -225,7 +257,9 @@ class AgenticExecutor:
                         results.append(item)
             name = self._offload.reader_name if self._offload else self._reader_name or READER_NAME
             answering = answering or Answering(reader_name=name)
-            parts = answering.stream(self.client, self.context_manager, query=query, results=results, deltas=deltas)
+            parts = answering.stream(
+                self.client, self.context_manager, query=query, results=results, deltas=deltas
+            )
             async with aclosing(parts):
                 while True:
                     with observed.active():  # never around a `yield`
@@ -235,7 +269,9 @@ class AgenticExecutor:
                             observed.status = part.status
                     if part is None:
                         break
-                    yield StreamEvent(type="answer" if isinstance(part, Answer) else "answer_delta", data=part)
+                    yield StreamEvent(
+                        type="answer" if isinstance(part, Answer) else "answer_delta", data=part
+                    )
 
     async def run(
         self,
@@ -248,8 +284,8 @@ class AgenticExecutor:
         """The answer from the plan's tool outputs; arguments as for `answer_stream`.
 
         Returns:
-            The answer; a failure is its `status`. What failed on the way is in `failures`. A run with a failed task and
-            no successful call is not answered.
+            The answer; a failure is its `status`. What failed on the way is in `failures`. A run
+            with a failed task and no successful call is not answered.
 
         Raises:
             ValueError: The executor has no client.
@@ -270,7 +306,9 @@ class AgenticExecutor:
         async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
-    async def execute_task(self, task: PlannedTask | str, query_id: str, *, query: str | None = None) -> SubTaskResult:
+    async def execute_task(
+        self, task: PlannedTask | str, query_id: str, *, query: str | None = None
+    ) -> SubTaskResult:
         """The result of one task: those of its calls, or "No tools called"."""
         [result] = await self.execute_plan([task], query_id, query=query)
         return result
@@ -286,14 +324,16 @@ class AgenticExecutor:
         """The results of the calls, in call order; never raises what a tool raises.
 
         Args:
-            tool_calls: The calls, or mappings of `tool` and `args`; at most `max_parallel` run at the same time.
+            tool_calls: The calls, or mappings of `tool` and `args`; at most `max_parallel` run at
+                the same time.
             task_id: The task of the calls.
             query_id: The query that the outputs are stored under.
             query: Decides what the previews of offloaded outputs show.
 
         Returns:
-            Per call a dict with `tool` and `args`; `output` if the tool returned; `error` if it failed, and `limit` if
-            `timeout_s` ended it; `saved`, and `pointer_id` or `save_error`, if there was an output to save.
+            Per call a dict with `tool` and `args`; `output` if the tool returned; `error` if it
+            failed, and `limit` if `timeout_s` ended it; `saved`, and `pointer_id` or `save_error`,
+            if there was an output to save.
 
         Raises:
             TypeError: An entry is no call; the text says what to pass.
@@ -305,7 +345,12 @@ class AgenticExecutor:
         return [by_index[index] for index in sorted(by_index)]
 
     def _begin(self) -> RunState:
-        return RunState(self._limits, self._session, outputs_tokens=self._outputs_tokens, reader_name=self._reader_name)
+        return RunState(
+            self._limits,
+            self._session,
+            outputs_tokens=self._outputs_tokens,
+            reader_name=self._reader_name,
+        )
 
     async def _run_plan(
         self,
@@ -319,14 +364,20 @@ class AgenticExecutor:
         """The events of the tasks, each task's result after its events, and then the sources."""
         tasks = ExecutionPlan.of(plan).tasks
         run = self._begin()
-        opened = nullcontext(observed) if observed else ObservedRun.of(query_id, query, self.context_manager)
+        opened = (
+            nullcontext(observed)
+            if observed
+            else ObservedRun.of(query_id, query, self.context_manager)
+        )
         with opened as run.observed:
             if resume:
                 await run.resume(query_id)
             for number, task in enumerate(tasks):
                 if limit := run.limit_reached():
                     text = f"{limit}; {len(tasks) - number} of {len(tasks)} tasks were not run"
-                    yield StreamEvent(type="error", data={"task": task.id, "limit": True, "error": text})
+                    yield StreamEvent(
+                        type="error", data={"task": task.id, "limit": True, "error": text}
+                    )
                     yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
                     break
                 failed = False
@@ -363,24 +414,32 @@ class AgenticExecutor:
                 break
             if limit := run.limit_reached():
                 record.errors.append(limit)
-                yield StreamEvent(type="error", data={"task": task.id, "limit": True, "error": limit})
+                yield StreamEvent(
+                    type="error", data={"task": task.id, "limit": True, "error": limit}
+                )
                 break
             yield StreamEvent(type="thinking", data=f"Choosing again: {task.description}")
         if not record.results and not record.failed:
             yield StreamEvent(type="text", data="No tools needed for this step.")
         yield record.result()
 
-    async def _choose(self, task: PlannedTask, query: str | None, run: RunState, rounds_left: int) -> ToolSelection:
+    async def _choose(
+        self, task: PlannedTask, query: str | None, run: RunState, rounds_left: int
+    ) -> ToolSelection:
         """The calls of a round, within the time that the run has left."""
         own = getattr(self._resolve_tools, "__func__", None) is AgenticExecutor._resolve_tools
         try:
             async with asyncio.timeout_at(run.ends_at) as time:
                 if own:
-                    selection = await self._select(task, query, await run.seen(task, query), rounds_left)
+                    selection = await self._select(
+                        task, query, await run.seen(task, query), rounds_left
+                    )
                 else:  # a subclass chooses itself
                     asked = {"query": query} if self._passes_query else {}
                     chosen = await self._resolve_tools(task, **asked)
-                    selection = chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
+                    selection = (
+                        chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
+                    )
         except TimeoutError:
             if not time.expired():
                 raise
@@ -388,39 +447,56 @@ class AgenticExecutor:
         run.spend(selection)
         return selection
 
-    def _problems_of(self, selection: ToolSelection, run: RunState, record: TaskRecord) -> list[dict[str, Any]]:
+    def _problems_of(
+        self, selection: ToolSelection, run: RunState, record: TaskRecord
+    ) -> list[dict[str, Any]]:
         """The facts of the error events of a choice, also added to the record."""
-        refused = [(dropped, describe_refusal(dropped, self._redactor)) for dropped in selection.dropped]
+        refused = [
+            (dropped, describe_refusal(dropped, self._redactor)) for dropped in selection.dropped
+        ]
         if refused:
             listed = "; ".join(text for _, text in refused[:_MAX_LOGGED])
-            _log.warning("task %d: %d proposed calls were refused: %s", record.task_id, len(refused), listed)
+            _log.warning(
+                "task %d: %d proposed calls were refused: %s", record.task_id, len(refused), listed
+            )
         problems = [
             {"task": record.task_id, "tool": dropped.tool, "reason": dropped.reason, "error": text}
             for dropped, text in refused
         ]
         record.errors += [text for dropped, text in refused if dropped.reason in LOSING_REASONS]
         if selection.failed:
-            text = (
-                f"no tools could be chosen for task {record.task_id} (status {selection.status}): {selection.problem}"
-            )
+            text = f"no tools could be chosen for task {record.task_id} (status {selection.status}): {selection.problem}"
             record.errors.append(text)
             record.failed = not record.results
             limit = {"limit": True} if selection.problem == run.time_over() else {}
-            problems.append({"task": record.task_id, "status": selection.status, "error": text} | limit)
+            problems.append(
+                {"task": record.task_id, "status": selection.status, "error": text} | limit
+            )
         return problems
 
     async def _run_calls(
-        self, calls: Sequence[ToolCall], asked: str, query_id: str, run: RunState, record: TaskRecord
+        self,
+        calls: Sequence[ToolCall],
+        asked: str,
+        query_id: str,
+        run: RunState,
+        record: TaskRecord,
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of the calls, whose results the record gets in call order."""
         task = {"task": record.task_id}
         for call in calls:
-            yield StreamEvent(type="tool_call", data=call.model_dump(include={"tool", "args"}) | task)
+            yield StreamEvent(
+                type="tool_call", data=call.model_dump(include={"tool", "args"}) | task
+            )
         by_index: dict[int, dict[str, Any]] = {}
-        async with aclosing(self._finished_calls(calls, record.task_id, query_id, asked, run)) as finished:
+        async with aclosing(
+            self._finished_calls(calls, record.task_id, query_id, asked, run)
+        ) as finished:
             async for index, result in finished:
                 by_index[index] = result
-                yield StreamEvent(type="error" if "error" in result else "tool_result", data=result | task)
+                yield StreamEvent(
+                    type="error" if "error" in result else "tool_result", data=result | task
+                )
                 if "save_error" in result:
                     facts = {"tool": result["tool"], "error": result["save_error"]} | task
                     yield StreamEvent(type="error", data=facts)
@@ -436,21 +512,36 @@ class AgenticExecutor:
         self, task: PlannedTask, query: str | None, context: dict[str, Any] | None, rounds_left: int
     ) -> ToolSelection:
         registry = self.registry
-        if self._reader_name and not (context or {}).get("stored_outputs"):  # a reader without an id is a dead end
-            registry = ToolRegistry([tool for tool in registry if not isinstance(tool, ReadBackTool)])
+        # a reader without an id is a dead end
+        if self._reader_name and not (context or {}).get("stored_outputs"):
+            registry = ToolRegistry(
+                [tool for tool in registry if not isinstance(tool, ReadBackTool)]
+            )
         options: dict[str, Any] = {"rounds_left": rounds_left} if self._tells_rounds else {}
         if context:
             options["context"] = context
-        return await self._selector.select_detailed(task=task, tool_registry=registry, query=query, **options)
+        return await self._selector.select_detailed(
+            task=task, tool_registry=registry, query=query, **options
+        )
 
     async def _finished_calls(
-        self, calls: Sequence[ToolCall], task_id: int, query_id: str, query: str | None, run: RunState
+        self,
+        calls: Sequence[ToolCall],
+        task_id: int,
+        query_id: str,
+        query: str | None,
+        run: RunState,
     ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
-        """The index and result of each call as it finishes; closing the generator cancels the running calls.
+        """The index and result of each call as it finishes.
 
+        Closing the generator cancels the running calls.
         The calls that the run's time does not reach fail.
         """
-        turn = OffloadTurn(self._offload, query=query or "", calls=len(calls)) if self._offload else None
+        turn = (
+            OffloadTurn(self._offload, query=query or "", calls=len(calls))
+            if self._offload
+            else None
+        )
         waiting = deque(enumerate(calls))
         running: dict[asyncio.Task[dict[str, Any]], int] = {}
         try:
@@ -458,10 +549,16 @@ class AgenticExecutor:
                 while waiting and len(running) < self._max_parallel and run.seconds_left() != 0:
                     index, call = waiting.popleft()
                     with run.active():
-                        running[asyncio.create_task(self._execute_tool(call, task_id, query_id, turn, run))] = index
+                        running[
+                            asyncio.create_task(
+                                self._execute_tool(call, task_id, query_id, turn, run)
+                            )
+                        ] = index
                 if not running:
                     break
-                done, _ = await asyncio.wait(running, timeout=run.seconds_left(), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    running, timeout=run.seconds_left(), return_when=asyncio.FIRST_COMPLETED
+                )
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
                     yield index, self._outcome(calls[index], task)
@@ -470,7 +567,10 @@ class AgenticExecutor:
             for task in running:
                 task.cancel()
             for index in sorted([*running.values(), *(index for index, _ in waiting)]):
-                call, became = calls[index], "was ended" if index in running.values() else "was not called"
+                call, became = (
+                    calls[index],
+                    "was ended" if index in running.values() else "was not called",
+                )
                 text = f"tool {call.tool!r} {became}: {run.time_over()}"
                 yield index, {"tool": call.tool, "args": call.args, "error": text, "limit": True}
         finally:
@@ -483,7 +583,9 @@ class AgenticExecutor:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
         if task.cancelled():  # the tool itself raised CancelledError
             record["error"] = f"tool {call.tool!r} cancelled itself (CancelledError)"
-        elif (raised := task.exception()) is None or isinstance(raised, KeyboardInterrupt | SystemExit):
+        elif (raised := task.exception()) is None or isinstance(
+            raised, KeyboardInterrupt | SystemExit
+        ):
             record = task.result()
         else:
             record["error"] = describe_failure(call, raised, self._redactor)
@@ -503,11 +605,22 @@ class AgenticExecutor:
         with operation("execute_tool", call.tool, facts) as current:
             try:
                 with third_party_code(call.tool):
-                    args = copy.deepcopy(call.args)  # the tool may change them; the call is saved with its own
-                    output = await (execute(call.tool, args) if self._takes_args_whole else execute(call.tool, **args))
+                    # the tool may change them; the call is saved with its own
+                    args = copy.deepcopy(call.args)
+                    output = await (
+                        execute(call.tool, args)
+                        if self._takes_args_whole
+                        else execute(call.tool, **args)
+                    )
             except ToolFailedError as exc:
                 current.fail(error_type(exc))
-                record_line("tool_call", tool=call.tool, args=call.args, task=task_id, failure=error_type(exc))
+                record_line(
+                    "tool_call",
+                    tool=call.tool,
+                    args=call.args,
+                    task=task_id,
+                    failure=error_type(exc),
+                )
                 return record | {"error": describe_failure(call, exc, self._redactor)}
             record["output"] = output
             if isinstance(output, ToolResult) and not output.success:
@@ -520,7 +633,14 @@ class AgenticExecutor:
             return record
         saved, pointer = await self._save(call, output, task_id, query_id)
         failure = "ToolResult" if "error" in record else None
-        record_line("tool_call", tool=call.tool, args=call.args, task=task_id, pointer=pointer, failure=failure)
+        record_line(
+            "tool_call",
+            tool=call.tool,
+            args=call.args,
+            task=task_id,
+            pointer=pointer,
+            failure=failure,
+        )
         if turn is not None and pointer is not None and not await turn.keeps(call.tool, output):
             shown = await self.context_manager.as_stored(output)
             record["output"] = await turn.preview(pointer, shown)
@@ -529,13 +649,17 @@ class AgenticExecutor:
     async def _resumed(
         self, call: ToolCall, task_id: int, turn: OffloadTurn | None, run: RunState
     ) -> dict[str, Any] | None:
-        """What a call gave before the run was resumed, or why it is not made again; None if it has to be made."""
+        """What a call gave before the run was resumed, or why it is not made again.
+
+        None if it has to be made.
+        """
         pointer = run.stored(task_id, call)
         if pointer is None:
             return None
         try:
             output = await in_thread(self.context_manager.load_result, pointer=pointer)
-            is_failure = isinstance(output, dict) and output.get("success") is False  # a `ToolResult`
+            # a `ToolResult`
+            is_failure = isinstance(output, dict) and output.get("success") is False
         except StoreError:
             is_failure = True
         if is_failure:  # worth another try
@@ -561,10 +685,15 @@ class AgenticExecutor:
     ) -> tuple[dict[str, Any], ContextPointer | None]:
         try:
             pointer = await self.context_manager.save_context(
-                tool_name=call.tool, args=call.args, result=output, task_id=str(task_id), query_id=query_id
+                tool_name=call.tool,
+                args=call.args,
+                result=output,
+                task_id=str(task_id),
+                query_id=query_id,
             )
         except (LLMCommonError, OSError) as exc:
-            reason = f": {exc.message}" if isinstance(exc, LLMCommonError) else ""  # the library's own text is harmless
+            # the library's own text is harmless
+            reason = f": {exc.message}" if isinstance(exc, LLMCommonError) else ""
             _log.warning("an output was not saved (%s)%s", type(exc).__name__, reason)
             text = f"the output of tool {call.tool!r} was not saved ({type(exc).__name__}){reason}"
             return {"saved": False, "save_error": text}, None
@@ -579,7 +708,9 @@ def _call_of(entry: object) -> ToolCall:
     try:
         return ToolCall.model_validate(entry)
     except ValidationError as exc:
-        raise TypeError(f"pass ToolCall(tool=..., args={{...}}) or such a mapping, not {type(entry).__name__}") from exc
+        raise TypeError(
+            f"pass ToolCall(tool=..., args={{...}}) or such a mapping, not {type(entry).__name__}"
+        ) from exc
 
 
 def _selection_of(chosen: Sequence[ToolCall | Mapping[str, Any]]) -> ToolSelection:
@@ -595,5 +726,7 @@ def _takes_two_positionals(execute: Callable[..., object]) -> bool:
     except (TypeError, ValueError):
         return True
     kinds = [parameter.kind for parameter in parameters]
-    positional = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(
+        inspect.Parameter.POSITIONAL_OR_KEYWORD
+    )
     return positional > 1 or inspect.Parameter.VAR_POSITIONAL in kinds

@@ -44,10 +44,13 @@ class OffloadPolicy:
 
     Attributes:
         threshold_tokens: A longer result is offloaded.
-        preview_tokens: Most tokens of a preview. Under about 200 there is only room for size and pointer, in one line.
+        preview_tokens: Most tokens of a preview. Under about 200 there is only room for size and
+            pointer, in one line.
         turn_tokens: Most tokens of the results and previews of one turn together; None: no limit.
-        tools: Thresholds of single tools by name: 0 always offloads, None never offloads for length alone.
-        reader_name: The name under which the model is offered the tool that reads back; previews name it.
+        tools: Thresholds of single tools by name: 0 always offloads, None never offloads for length
+            alone.
+        reader_name: The name under which the model is offered the tool that reads back; previews
+            name it.
 
     Raises:
         TypeError: A limit is not an int.
@@ -61,13 +64,17 @@ class OffloadPolicy:
     reader_name: str = READER_NAME
 
     def __post_init__(self) -> None:
-        limits: dict[str, object] = {f"tools[{name!r}]": limit for name, limit in self.tools.items()}
+        limits: dict[str, object] = {
+            f"tools[{name!r}]": limit for name, limit in self.tools.items()
+        }
         limits["turn_tokens"] = self.turn_tokens
         limits = {name: limit for name, limit in limits.items() if limit is not None}
         limits |= {"threshold_tokens": self.threshold_tokens, "preview_tokens": self.preview_tokens}
         for name, limit in limits.items():
             if not isinstance(limit, int) or isinstance(limit, bool):
-                raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
+                raise TypeError(
+                    f"{name} must be a whole number of tokens, not {type(limit).__name__}"
+                )
             if limit < 0:
                 raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
 
@@ -83,8 +90,8 @@ class Offloaded(BaseModel):
         pointer_id: Reads it back.
         tool_name: What gave it.
         total_chars: Characters of the whole result.
-        preview: What a model sees instead, in a fence: shape and counts, passages that match the query, head and
-            tail. Empty if the turn has no tokens left.
+        preview: What a model sees instead, in a fence: shape and counts, passages that match the
+            query, head and tail. Empty if the turn has no tokens left.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -101,8 +108,9 @@ class Offloaded(BaseModel):
 class OffloadTurn:
     """The token budget of one turn, shared by its concurrent calls.
 
-    Reserves a preview for every unfinished call. The sum never exceeds the policy's `turn_tokens`, except by what the
-    model reads back, which stays whole within the reader's own limit. For one event loop.
+    Reserves a preview for every unfinished call. The sum never exceeds the policy's `turn_tokens`,
+    except by what the model reads back, which stays whole within the reader's own limit. For one
+    event loop.
 
     Args:
         policy: Thresholds and budgets.
@@ -136,7 +144,11 @@ class OffloadTurn:
         if isinstance(result, ContextReading):
             self._spend(await in_thread(self._counter.count, result.rendered))
             return True
-        limits = [limit for limit in (self._policy.threshold(tool_name), self._room()) if limit is not None]
+        limits = [
+            limit
+            for limit in (self._policy.threshold(tool_name), self._room())
+            if limit is not None
+        ]
         if not limits:
             self._spend(0)
             return True
@@ -156,17 +168,24 @@ class OffloadTurn:
             result: The redacted result; see `ToolContextManager.as_stored`.
         """
         room = self._room()
-        granted = self._policy.preview_tokens if room is None else min(self._policy.preview_tokens, room)
+        granted = (
+            self._policy.preview_tokens if room is None else min(self._policy.preview_tokens, room)
+        )
         self._spend(granted)  # before the await: no other call may take it
         name = self._policy.reader_name
-        make = partial(_preview, pointer, result, self._query, granted, counter=self._counter, reader_name=name)
+        make = partial(
+            _preview, pointer, result, self._query, granted, counter=self._counter, reader_name=name
+        )
         offloaded, tokens = await in_thread(make)
         if self._left is not None:
             self._left += granted - tokens
         return offloaded
 
     def _room(self) -> int | None:
-        """Tokens that this call may take, without those reserved for unfinished calls; None: no limit."""
+        """Tokens that this call may take, without those reserved for unfinished calls.
+
+        None: no limit.
+        """
         if self._left is None:
             return None
         return max(self._left - self._reserve * max(self._calls_left - 1, 0), 0)
@@ -194,7 +213,8 @@ async def offload(
         tool_name: The tool's name.
         args: The arguments of the call.
         context: Stores an offloaded result; one that stays whole is not stored.
-        turn: Policy, query and budget, shared by the calls of one turn; None: the default policy, and no query.
+        turn: Policy, query and budget, shared by the calls of one turn; None: the default policy,
+            and no query.
         task_id: Task of the plan.
         query_id: Query that the call serves.
 
@@ -226,7 +246,13 @@ def _tokens_within(result: object, limit_tokens: int, counter: TokenCounter) -> 
 
 
 def _preview(
-    pointer: ContextPointer, result: object, query: str, limit_tokens: int, *, counter: TokenCounter, reader_name: str
+    pointer: ContextPointer,
+    result: object,
+    query: str,
+    limit_tokens: int,
+    *,
+    counter: TokenCounter,
+    reader_name: str,
 ) -> tuple[Offloaded, int]:
     """The replacement of a result, and its tokens."""
     text = text_of(result)
@@ -249,7 +275,10 @@ def _preview(
     if tokens > limit_tokens:
         shown, tokens = "", 0
     return Offloaded(
-        pointer_id=pointer.pointer_id, tool_name=pointer.tool_name, total_chars=len(text), preview=shown
+        pointer_id=pointer.pointer_id,
+        tool_name=pointer.tool_name,
+        total_chars=len(text),
+        preview=shown,
     ), tokens
 
 
@@ -259,7 +288,11 @@ def _framed(pointer: ContextPointer, total_chars: int, body: str, *, reader_name
         f"have not read the rest: read it with {reader_name} and the id {pointer.pointer_id} before you conclude."
     )
     shape = pointer.digest.partition("; ")[0]
-    lines = [one_line(pointer.summary, max_chars=_LINE_CHARS), one_line(shape, max_chars=_LINE_CHARS), body]
+    lines = [
+        one_line(pointer.summary, max_chars=_LINE_CHARS),
+        one_line(shape, max_chars=_LINE_CHARS),
+        body,
+    ]
     content = "\n".join(filter(None, lines))
     return "\n".join([heading_of(pointer), note, fenced(content, fence_nonce(content))])
 
@@ -285,5 +318,9 @@ class ResultParts:
         found = best(room=int(room * _PASSAGES_SHARE)) or best(room=room)
         passages = f"{_PASSAGES_LABEL}\n{found.text}\n{_ENDS_LABEL}\n" if found else ""
         left = max(room - len(passages), _MIN_CHARS)
-        ends = excerpt_text(self._text, left) if self._value is self._text else excerpt_json(self._value, left)
+        ends = (
+            excerpt_text(self._text, left)
+            if self._value is self._text
+            else excerpt_json(self._value, left)
+        )
         return without_headings(passages + ends.text)

@@ -32,7 +32,8 @@ NO_TOOLS_CALLED: Final = "No tools called"
 """The result of a task that needs no tools."""
 
 _SHOWN_CHARS: Final = 1_200  # of one output; a longer one is shown in parts
-_MAX_READ_BYTES: Final = 1_000_000  # a larger one is only named: finding its parts would take a second
+# a larger one is only named: finding its parts would take a second
+_MAX_READ_BYTES: Final = 1_000_000
 _MAX_RANKED: Final = 200
 _MAX_FAILURES: Final = 10
 _MAX_FAILURE_CHARS: Final = 300
@@ -46,8 +47,9 @@ class RunLimits:
 
     Attributes:
         max_calls: Most tool calls; one whose output a resumed run finds stored is none.
-        max_tokens: Tokens of the model calls that choose, prompts and replies, as the endpoint reports them. The call
-            that reaches the limit is the last one, and so is an answered one whose tokens are not reported.
+        max_tokens: Tokens of the model calls that choose, prompts and replies, as the endpoint
+            reports them. The call that reaches the limit is the last one, and so is an answered one
+            whose tokens are not reported.
         max_cost_usd: Dollars of these calls, likewise. A call of unknown price ends the run.
         timeout_s: Seconds from the start, at which running tools are cancelled.
 
@@ -69,9 +71,13 @@ class RunLimits:
             kind = int if field.name in {"max_calls", "max_tokens"} else int | float
             if not isinstance(value, kind) or isinstance(value, bool):
                 wanted = "a whole number" if kind is int else "a number"
-                raise TypeError(f"{field.name} is a {type(value).__name__}; pass {wanted}, or None for no limit")
+                raise TypeError(
+                    f"{field.name} is a {type(value).__name__}; pass {wanted}, or None for no limit"
+                )
             if not value > 0:
-                raise ValueError(f"{field.name} is {value}; pass a number above 0, or None for no limit")
+                raise ValueError(
+                    f"{field.name} is {value}; pass a number above 0, or None for no limit"
+                )
 
 
 class TaskRecord:
@@ -106,12 +112,20 @@ class TaskRecord:
     def add(self, results: Sequence[dict[str, Any]]) -> None:
         """Adds the results of a round."""
         self.results += results
-        self.errors += [result[key] for result in results for key in ("error", "save_error") if key in result]
-        self.readings += [output for result in results if isinstance(output := result.get("output"), ContextReading)]
+        self.errors += [
+            result[key] for result in results for key in ("error", "save_error") if key in result
+        ]
+        self.readings += [
+            output
+            for result in results
+            if isinstance(output := result.get("output"), ContextReading)
+        ]
 
     def result(self) -> SubTaskResult:
         """The outcome: a failure if nothing could be chosen, or if every call failed."""
-        success = not self.failed and (not self.results or not all("error" in result for result in self.results))
+        success = not self.failed and (
+            not self.results or not all("error" in result for result in self.results)
+        )
         result = self.results or (None if self.failed else NO_TOOLS_CALLED)
         return SubTaskResult(
             task_id=self.task_id,
@@ -203,7 +217,11 @@ class RunState:
 
     def seconds_left(self) -> float | None:
         """Seconds until the run has to end, at least 0; None without such a limit."""
-        return None if self.ends_at is None else max(self.ends_at - asyncio.get_running_loop().time(), 0.0)
+        return (
+            None
+            if self.ends_at is None
+            else max(self.ends_at - asyncio.get_running_loop().time(), 0.0)
+        )
 
     def time_over(self) -> str:
         """What is said where the run's time ends it, as a sentence."""
@@ -211,7 +229,9 @@ class RunState:
 
     def spend(self, selection: ToolSelection) -> None:
         """Counts what a choice cost."""
-        is_counted = all(each.error or (each.usage and each.usage.total_tokens) for each in selection.attempts)
+        is_counted = all(
+            each.error or (each.usage and each.usage.total_tokens) for each in selection.attempts
+        )
         tokens = selection.usage.total_tokens if is_counted else None
         self._tokens = None if tokens is None or self._tokens is None else self._tokens + tokens
         cost = selection.cost_usd
@@ -222,8 +242,14 @@ class RunState:
         limits = self._limits
         if self._has_made_all():
             return f"the run has made the {limits.max_calls} tool calls that max_calls allows"
-        if limits.max_tokens is not None and (self._tokens is None or self._tokens >= limits.max_tokens):
-            took = "a number of tokens that is not reported" if self._tokens is None else f"{self._tokens:,} tokens"
+        if limits.max_tokens is not None and (
+            self._tokens is None or self._tokens >= limits.max_tokens
+        ):
+            took = (
+                "a number of tokens that is not reported"
+                if self._tokens is None
+                else f"{self._tokens:,} tokens"
+            )
             return f"choosing took {took}, and max_tokens allows {limits.max_tokens:,}"
         if limits.max_cost_usd is not None and self._cost_usd is None:
             return "a model call has no known price, so max_cost_usd cannot hold"
@@ -232,7 +258,10 @@ class RunState:
         return self.time_over() if self.seconds_left() == 0 else ""
 
     def admit(self, task_id: int, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-        """The first calls, as many as `max_calls` leaves; they count as made unless their output is stored."""
+        """The first calls, as many as `max_calls` leaves.
+
+        They count as made unless their output is stored.
+        """
         for place, call in enumerate(calls):
             if self.stored(task_id, call) is None:
                 if self._has_made_all():
@@ -241,9 +270,15 @@ class RunState:
         return calls
 
     def make_again(self, call: ToolCall) -> dict[str, Any] | None:
-        """Counts a call whose stored output is of no use; the facts of its failure if `max_calls` is reached."""
+        """Counts a call whose stored output is of no use.
+
+        The facts of its failure if `max_calls` is reached.
+        """
         if self._has_made_all():
-            return {"error": f"tool {call.tool!r} was not called again: {self.limit_reached()}", "limit": True}
+            return {
+                "error": f"tool {call.tool!r} was not called again: {self.limit_reached()}",
+                "limit": True,
+            }
         self._calls += 1
         return None
 
@@ -263,7 +298,11 @@ class RunState:
         """
         if self._manager is not None:
             for pointer in await self._manager.resume(query_id):
-                key = pointer.task_id or "", pointer.tool_name, pointer.args_sha256 or digest_of(pointer.args)
+                key = (
+                    pointer.task_id or "",
+                    pointer.tool_name,
+                    pointer.args_sha256 or digest_of(pointer.args),
+                )
                 self._stored[key] = pointer
 
     def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
@@ -277,8 +316,8 @@ class RunState:
     async def seen(self, task: PlannedTask, query: str | None) -> dict[str, Any] | None:
         """What choosing the calls of a task sees: stored outputs, the relevant ones first, and what failed.
 
-        Small outputs are whole, of larger ones the parts that hold words of the task. All outputs together take at
-        most `outputs_tokens`.
+        Small outputs are whole, of larger ones the parts that hold words of the task. All outputs
+        together take at most `outputs_tokens`.
 
         Returns:
             Plain data, or None if there is nothing yet.
@@ -286,17 +325,22 @@ class RunState:
         seen: dict[str, Any] = {}
         pointers = self._manager.get_all_pointers() if self._manager else []
         if pointers and self._outputs_tokens:
-            asked = " ".join([task.description, *(part.description for part in task.sub_tasks), query or ""])
+            asked = " ".join(
+                [task.description, *(part.description for part in task.sub_tasks), query or ""]
+            )
             seen = await in_thread(self._outputs, pointers, asked)
         if failures := [error for task in self._tasks for error in task.errors]:
-            seen["failed"] = [one_line(text, max_chars=_MAX_FAILURE_CHARS) for text in failures[-_MAX_FAILURES:]]
+            seen["failed"] = [
+                one_line(text, max_chars=_MAX_FAILURE_CHARS) for text in failures[-_MAX_FAILURES:]
+            ]
         return seen or None
 
     def _outputs(self, pointers: Sequence[ContextPointer], asked: str) -> dict[str, Any]:
         room = self._outputs_tokens
         count = partial(_tokens, DefaultCounter())
         read: list[dict[str, Any]] = []
-        for reading in reversed(self._tasks[-1].readings if self._tasks else ()):  # what a task read serves that task
+        # what a task read serves that task
+        for reading in reversed(self._tasks[-1].readings if self._tasks else ()):
             entry = {"pointer_id": reading.pointer_id, "read_back": reading.text}
             if (tokens := count(entry)) <= room:
                 room -= tokens
@@ -315,7 +359,10 @@ class RunState:
     def _entry(self, pointer: ContextPointer, asked: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """An output with its content as far as it is shown, and the line that only names it."""
         call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
-        line = call | {"holds": pointer.digest.partition("; ")[0], "unread": self._unread("all of it")}
+        line = call | {
+            "holds": pointer.digest.partition("; ")[0],
+            "unread": self._unread("all of it"),
+        }
         if self._manager is None or (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
             return line, line
         try:

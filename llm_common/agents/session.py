@@ -44,7 +44,8 @@ DEFAULT_PERSIST_THRESHOLD = 32_768
 _MAX_CACHED_BYTES = 8_000_000
 _MAX_CHARS = 20_000
 _ID = re.compile(r"[0-9a-f]{12,16}")
-_QUERY_OF_SESSION = "(session query)"  # of the records that name a session's queries; no tool may be called so
+# of the records that name a session's queries; no tool may be called so
+_QUERY_OF_SESSION = "(session query)"
 
 _log = logging.getLogger(__name__)
 
@@ -60,27 +61,30 @@ class StoredContext:
 class ToolContextManager:
     """Every output of a session in a store, and a pointer to each, in save order.
 
-    The manager records which pointers of the store belong to this session: a new manager on an old folder starts
-    empty, and `resume` adds what an earlier session saved. A session with a `session_id` outlives its process: the
-    store remembers its queries, so that `resume()` brings all of it to another process, also while both are saving.
-    Getters return copies. Calls may be saved concurrently from
-    one event loop. `clear`, or the end of an `async with` block with `clear_on_exit`, removes this session's files.
+    The manager records which pointers of the store belong to this session: a new manager on an old
+    folder starts empty, and `resume` adds what an earlier session saved. A session with a
+    `session_id` outlives its process: the store remembers its queries, so that `resume()` brings
+    all of it to another process, also while both are saving. Getters return copies. Calls may be
+    saved concurrently from one event loop. `clear`, or the end of an `async with` block with
+    `clear_on_exit`, removes this session's files.
 
     Before a result is taken from memory the store is asked: what it no longer has is not loaded.
 
     Args:
         base_dir: Folder of a `FileContextPointerStore`; None takes that store's own default.
         pointer_store: Any ready store instead: files with settings, an object store, or memory.
-        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all (LRU); 0 keeps none.
+        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all
+            (LRU); 0 keeps none.
         clear_on_exit: Whether the end of an `async with` block clears.
-        session_id: Names a session that other processes share or resume, by the rules of a query id. Its runs store
-            under ids of their own (`query_id_of`), so that equal questions of two sessions never meet. None makes an id
-            for this manager alone.
+        session_id: Names a session that other processes share or resume, by the rules of a query
+            id. Its runs store under ids of their own (`query_id_of`), so that equal questions of
+            two sessions never meet. None makes an id for this manager alone.
 
     Raises:
         InvalidIdError: `session_id` is not allowed.
         ConfigError: The variable for the default names a home that is not known.
-        StoreError: The system is not POSIX, which a folder needs; the text names stores that work there.
+        StoreError: The system is not POSIX, which a folder needs; the text names stores that work
+            there.
         TypeError: `pointer_store` is not a `ContextPointerStore`.
         ValueError: Both a folder and a store are given.
     """
@@ -94,14 +98,19 @@ class ToolContextManager:
         clear_on_exit: bool = False,
         session_id: str | None = None,
     ) -> None:
-        self._store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
+        self._store = (
+            _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
+        )
         if base_dir is not None and pointer_store is not None:
-            raise ValueError("base_dir and pointer_store are both given, and one keeps the results; pass one of them")
+            raise ValueError(
+                "base_dir and pointer_store are both given, and one keeps the results; pass one of them"
+            )
         self._named = session_id is not None
         self._session_id = f"session_{secrets.token_hex(8)}" if session_id is None else session_id
         if self._named:
             checked_query_id(self.query_id_of(""), self.redactor)
-        self._recorded: set[str] = {self._session_id}  # queries that the store knows as this session's
+        # queries that the store knows as this session's
+        self._recorded: set[str] = {self._session_id}
         self._clear_on_exit = clear_on_exit
         self._pointers: dict[str, ContextPointer] = {}
         self._stored: dict[str, set[str]] = {}  # ids by query: what clearing removes
@@ -128,11 +137,16 @@ class ToolContextManager:
         """
         if isinstance(self._store, FileContextPointerStore):
             return self._store.base_dir
-        raise StoreError(f"{type(self._store).__name__} has no folder; use a FileContextPointerStore for one")
+        raise StoreError(
+            f"{type(self._store).__name__} has no folder; use a FileContextPointerStore for one"
+        )
 
     @property
     def session_id(self) -> str:
-        """Query id of the calls that were saved without one; new for every manager unless it was given."""
+        """Query id of the calls that were saved without one.
+
+        New for every manager unless it was given.
+        """
         return self._session_id
 
     @property
@@ -148,8 +162,15 @@ class ToolContextManager:
             TypeError: `query` is no text.
         """
         if not isinstance(query, str):
-            raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
-        return "q_" + hashlib.sha256(query.strip().lower().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            raise TypeError(
+                f"query is of type {type(query).__name__}; pass the user's question as a text"
+            )
+        return (
+            "q_"
+            + hashlib.sha256(query.strip().lower().encode("utf-8", "surrogatepass")).hexdigest()[
+                :16
+            ]
+        )
 
     def query_id_of(self, query: str) -> str:
         """The query id of a question: `hash_query`, and in a session with a given id the session's own."""
@@ -166,15 +187,15 @@ class ToolContextManager:
     ) -> ContextPointer:
         """A copy of the pointer to a result that is now on disk.
 
-        The same call with another result gets a new pointer; with the same result it keeps its pointer, which becomes
-        the newest. A failed save changes nothing. If the caller is cancelled, a save that has begun goes on: clearing
-        waits for it, and removes what it wrote.
+        The same call with another result gets a new pointer; with the same result it keeps its
+        pointer, which becomes the newest. A failed save changes nothing. If the caller is
+        cancelled, a save that has begun goes on: clearing waits for it, and removes what it wrote.
 
         Args:
             tool_name: Name of the tool that ran.
             args: What it was called with.
-            result: What it returned. URLs that a dict names under `url`, `source_urls` or `sources` reach the
-                pointer, as those of a `ToolResult` do.
+            result: What it returned. URLs that a dict names under `url`, `source_urls` or `sources`
+                reach the pointer, as those of a `ToolResult` do.
             task_id: Task of the plan; a number counts as its text.
             query_id: Query that the call serves; None files it under `session_id`.
 
@@ -185,18 +206,26 @@ class ToolContextManager:
         saving = asyncio.create_task(self._save(tool_name, args, result, task_id, query_id))
         self._saving.add(saving)
         saving.add_done_callback(self._saving.discard)
-        pointer = await asyncio.shield(saving)  # else nobody would know what a cancelled save has written
+        # else nobody would know what a cancelled save has written
+        pointer = await asyncio.shield(saving)
         return pointer.model_copy(deep=True)
 
     async def _save(
-        self, tool_name: str, args: dict[str, Any], result: Any, task_id: str | int | None, query_id: str
+        self,
+        tool_name: str,
+        args: dict[str, Any],
+        result: Any,
+        task_id: str | int | None,
+        query_id: str,
     ) -> ContextPointer:
-        if self._named and query_id not in self._recorded:  # before the result: a kill in between must not lose it
+        # before the result: a kill in between must not lose it
+        if self._named and query_id not in self._recorded:
             record = await self._store.save(
                 query_id=self._session_id,
                 task_id=None,
                 tool_name=_QUERY_OF_SESSION,
-                args={"query_id": list(query_id.encode())},  # as text it might be taken for a secret
+                # as text it might be taken for a secret
+                args={"query_id": list(query_id.encode())},
                 result=query_id,
             )
             self._keep_query(record)
@@ -212,7 +241,8 @@ class ToolContextManager:
         self._keep(pointer)
         if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
             payload = encode_json(result).data
-            if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:  # else it changed during the save
+            # else it changed during the save
+            if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:
                 self._cache.put(_key(pointer), payload)
         return pointer
 
@@ -226,11 +256,15 @@ class ToolContextManager:
 
     def get_pointers_for_query(self, query_id: str) -> list[ContextPointer]:
         """The session's pointers of one query, in save order."""
-        return _copies(pointer for pointer in self._pointers.values() if pointer.query_id == query_id)
+        return _copies(
+            pointer for pointer in self._pointers.values() if pointer.query_id == query_id
+        )
 
     def get_pointers_for_task(self, task_id: str | int) -> list[ContextPointer]:
         """The session's pointers of one task, in save order; a number counts as its text."""
-        return _copies(pointer for pointer in self._pointers.values() if pointer.task_id == str(task_id))
+        return _copies(
+            pointer for pointer in self._pointers.values() if pointer.task_id == str(task_id)
+        )
 
     def list_pointers(self, query_id: str) -> list[ContextPointer]:
         """Every stored pointer of a query, also of other sessions, oldest first.
@@ -238,7 +272,11 @@ class ToolContextManager:
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        return [each for each in self._store.list(query_id=query_id) if each.tool_name != _QUERY_OF_SESSION]
+        return [
+            each
+            for each in self._store.list(query_id=query_id)
+            if each.tool_name != _QUERY_OF_SESSION
+        ]
 
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
         """The stored pointers of a query, now this session's too; oldest first.
@@ -246,7 +284,8 @@ class ToolContextManager:
         Call it again to see what another process has saved since.
 
         Args:
-            query_id: The query; None takes all that the session with this `session_id` has stored, in any process.
+            query_id: The query; None takes all that the session with this `session_id` has stored,
+                in any process.
 
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
@@ -280,7 +319,8 @@ class ToolContextManager:
         """A pointer of this session with its result as stored bytes, for `ReadBackTool`.
 
         Raises:
-            PointerNotFoundError: The session has no such pointer; `.reason` is `erased` when it has cleared it.
+            PointerNotFoundError: The session has no such pointer; `.reason` is `erased` when it has
+                cleared it.
             StoreError: The result cannot be read.
         """
         pointer = self._pointers.get(pointer_id)
@@ -297,8 +337,9 @@ class ToolContextManager:
         """The results of the pointers in order, without missing and damaged ones.
 
         Args:
-            pointers: Pointers, or ids or paths (`result_path`) of this session's pointers; also a single one. An id
-                or path that the session does not know counts as missing: `resume` adds those of an earlier session.
+            pointers: Pointers, or ids or paths (`result_path`) of this session's pointers; also a
+                single one. An id or path that the session does not know counts as missing: `resume`
+                adds those of an earlier session.
 
         Raises:
             StoreError: The store cannot be read at all.
@@ -318,8 +359,13 @@ class ToolContextManager:
         return loaded
 
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
-        """Every stored output of a query as text; see `format_selected_contexts`. Raises as `list_pointers`."""
-        return format_selected_contexts(pointers=self.list_pointers(query_id), store=self, max_chars=max_chars)
+        """Every stored output of a query as text.
+
+        See `format_selected_contexts`. Raises as `list_pointers`.
+        """
+        return format_selected_contexts(
+            pointers=self.list_pointers(query_id), store=self, max_chars=max_chars
+        )
 
     @overload
     def select_relevant_contexts(
@@ -367,16 +413,20 @@ class ToolContextManager:
             max_chars: Most characters of the text.
 
         Returns:
-            Pointers; with a client, an awaitable of text for a prompt, empty when nothing is relevant or the choice
-            failed.
+            Pointers; with a client, an awaitable of text for a prompt, empty when nothing is
+            relevant or the choice failed.
 
         Raises:
             TypeError: An argument is given that only the other way of choosing takes.
         """
         if client is None and (query_id, model, max_selected) != (None, None, None):
-            raise TypeError("query_id, model and max_selected are for a choice by a model; pass client= as well")
+            raise TypeError(
+                "query_id, model and max_selected are for a choice by a model; pass client= as well"
+            )
         if client is not None and pointers is not None:
-            raise TypeError("a model chooses among the outputs of query_id; pass either pointers or client=")
+            raise TypeError(
+                "a model chooses among the outputs of query_id; pass either pointers or client="
+            )
         if client is not None:
             selector = ContextRelevanceSelector(client, model, max_selected)
             return self._selected_text(query, query_id or self._session_id, selector, max_chars)
@@ -404,9 +454,9 @@ class ToolContextManager:
     async def clear_context_dir(self) -> None:
         """Removes the files that this session saved or resumed, and empty folders.
 
-        Files of other sessions stay, also in the same folder, but for the same result of the same call under the same
-        query id, which they share; a session with a `session_id` has query ids of its own. Idempotent. The pointers
-        stay, but cannot be loaded.
+        Files of other sessions stay, also in the same folder, but for the same result of the same
+        call under the same query id, which they share; a session with a `session_id` has query ids
+        of its own. Idempotent. The pointers stay, but cannot be loaded.
 
         Raises:
             StoreError: Some files could not be removed; call again to retry.
@@ -414,11 +464,14 @@ class ToolContextManager:
         if self._saving:
             await asyncio.wait(self._saving)
         self._cache.clear()
-        self._recorded = {self._session_id}  # also if the rest fails: a later save names its query again
+        # also if the rest fails: a later save names its query again
+        self._recorded = {self._session_id}
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
             # No tombstones: the session itself records what it erased.
-            await in_thread(self._store.delete, query_id=query_id, pointer_ids=removed, remember=False)
+            await in_thread(
+                self._store.delete, query_id=query_id, pointer_ids=removed, remember=False
+            )
             self._erased |= removed
             self._stored[query_id] -= removed
 
@@ -435,7 +488,10 @@ class ToolContextManager:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._clear_on_exit:
             await self.clear()
@@ -462,7 +518,10 @@ class ToolContextManager:
         self._erased.discard(pointer.pointer_id)
 
     def _find(self, entry: object) -> ContextPointer | None:
-        """The pointer itself, or the session's one with this id or path; None for one that the session lacks."""
+        """The pointer itself, or the session's one with this id or path.
+
+        None for one that the session lacks.
+        """
         if isinstance(entry, ContextPointer):
             return entry
         if not isinstance(entry, str | Path):
@@ -475,7 +534,11 @@ class ToolContextManager:
         return self._pointers.get(path) or next(by_path, None)
 
     def _missing(self, entry: object) -> PointerNotFoundError:
-        named = f"pointer {entry}" if isinstance(entry, str) and _ID.fullmatch(entry) else "such pointer"
+        named = (
+            f"pointer {entry}"
+            if isinstance(entry, str) and _ID.fullmatch(entry)
+            else "such pointer"
+        )
         return PointerNotFoundError(
             f"This session has no {named}; use an id that it gave",
             reason="erased" if entry in self._erased else "unknown",
@@ -484,7 +547,9 @@ class ToolContextManager:
     def _cached(self, pointer: ContextPointer) -> bytes | None:
         """The result in memory while the store has it too: others may have erased, evicted or expired it."""
         cached = self._cache.get(_key(pointer))
-        if cached is None or self._store.is_stored(query_id=pointer.query_id, pointer_id=pointer.pointer_id):
+        if cached is None or self._store.is_stored(
+            query_id=pointer.query_id, pointer_id=pointer.pointer_id
+        ):
             return cached
         self._cache.remove(_key(pointer))
         return None
@@ -500,7 +565,9 @@ class ToolContextManager:
     ) -> str:
         candidates = await in_thread(self.list_pointers, query_id)
         chosen = await selector.select(query=query, pointers=candidates)
-        return await in_thread(lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars))
+        return await in_thread(
+            lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
+        )
 
 
 class ResultCache:
@@ -566,7 +633,10 @@ def _checked_store(store: object) -> ContextPointerStore:
 
 
 def _urls_named_by(result: Any) -> list[str]:
-    """URLs that a plain dict names under `url` and `sources`; the store itself reads `source_urls`."""
+    """URLs that a plain dict names under `url` and `sources`.
+
+    The store itself reads `source_urls`.
+    """
     if not isinstance(result, dict):
         return []
     sources = result.get("sources")

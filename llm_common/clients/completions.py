@@ -20,13 +20,14 @@ class SupportsCompletions(Protocol):
 class OpenAISDKClient(ExternalClient):
     """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or a similar object.
 
-    The SDK retries failed requests, by default twice; make it with `max_retries=0` if another layer retries.
+    The SDK retries failed requests, by default twice; make it with `max_retries=0` if another layer
+    retries.
 
     Args:
         client: The caller closes it.
         model: Used when a call names none; for Azure the name of the deployment.
-        provider: `openai`, `zai`, `openrouter` or `local` adds known prices, and the options with which such a model
-            gives a structured answer without long thinking.
+        provider: `openai`, `zai`, `openrouter` or `local` adds known prices, and the options with
+            which such a model gives a structured answer without long thinking.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -71,7 +72,8 @@ def payload_of(answer: Any) -> dict[str, Any]:
     payload = answer.model_dump(warnings=False) if hasattr(answer, "model_dump") else answer
     if not isinstance(payload, dict):
         raise MalformedReplyError(
-            "the reply is no chat completion; check base_url, or take another model", reason="not_an_object"
+            "the reply is no chat completion; check base_url, or take another model",
+            reason="not_an_object",
         )
     return payload
 
@@ -79,8 +81,8 @@ def payload_of(answer: Any) -> dict[str, Any]:
 class LiteLLMClient(ExternalClient):
     """Answers through `litellm.acompletion`, or that of a `litellm.Router`.
 
-    Keys and addresses come from LiteLLM's settings, or from `functools.partial(acompletion, api_key=…)`. The cost is
-    the endpoint's, else LiteLLM's calculation.
+    Keys and addresses come from LiteLLM's settings, or from `functools.partial(acompletion,
+    api_key=…)`. The cost is the endpoint's, else LiteLLM's calculation.
 
     Args:
         acompletion: The function.
@@ -97,7 +99,12 @@ class LiteLLMClient(ExternalClient):
         timeout_s: float = 60.0,
         prefers_json_schema: bool = False,
     ) -> None:
-        super().__init__(model=model, provider="litellm", timeout_s=timeout_s, prefers_json_schema=prefers_json_schema)
+        super().__init__(
+            model=model,
+            provider="litellm",
+            timeout_s=timeout_s,
+            prefers_json_schema=prefers_json_schema,
+        )
         self._acompletion = acompletion
 
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
@@ -106,5 +113,7 @@ class LiteLLMClient(ExternalClient):
         usage = payload.get("usage") or {}
         if usage.get("cost") is None:
             # The documented place of LiteLLM's calculation.
-            usage = usage | {"cost": (getattr(answer, "_hidden_params", None) or {}).get("response_cost")}
+            usage = usage | {
+                "cost": (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
+            }
         return payload | {"usage": usage}

@@ -19,12 +19,13 @@ from llm_common.errors import LLMStatusError
 class ExternalClient(LLMClient):
     """An `LLMClient` that wraps a client object of another package.
 
-    The wrapped object keeps its connections, keys and retries; closing this client does not close it. An adapter
-    implements `_send`. Safe to share between tasks if the wrapped object is.
+    The wrapped object keeps its connections, keys and retries; closing this client does not close
+    it. An adapter implements `_send`. Safe to share between tasks if the wrapped object is.
 
     Args:
         model: Used when a call names none.
-        provider: Name for reports and for the table of model profiles: prices, and what models take.
+        provider: Name for reports and for the table of model profiles: prices, and what models
+            take.
         timeout_s: Deadline of one call in seconds, the wrapped object's retries included.
         prefers_json_schema: As in `LLMConfig`.
         refuses: Types of `response_format` that the wrapped object is known not to take.
@@ -61,12 +62,14 @@ class ExternalClient(LLMClient):
         """The model's answer to the conversation.
 
         Args:
-            messages: The conversation, oldest first; a message may be a dict of the chat completions API.
+            messages: The conversation, oldest first; a message may be a dict of the chat
+                completions API.
             model: None takes the one that the client was made with.
             temperature: None leaves it to the wrapped object; not sent to models that take none.
             max_tokens: Limit of the answer in tokens; None leaves it to the wrapped object.
-            **options: Further options of the wrapped object, such as `tools`. If the endpoint refuses
-                `response_format`, it is asked once more without; `metadata["dropped_options"]` names what was left out.
+            **options: Further options of the wrapped object, such as `tools`. If the endpoint
+                refuses `response_format`, it is asked once more without;
+                `metadata["dropped_options"]` names what was left out.
 
         Returns:
             One answer. `cost_usd` is None for an unknown price.
@@ -113,9 +116,14 @@ class ExternalClient(LLMClient):
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
-        """The wrapped object's answer to a call, translated into a chat completions payload; may raise anything."""
+        """The wrapped object's answer to a call, translated into a chat completions payload.
 
-    async def _answer(self, wanted: ChatRequest, bill: Bill) -> tuple[ChatRequest, Mapping[str, Any]]:
+        May raise anything.
+        """
+
+    async def _answer(
+        self, wanted: ChatRequest, bill: Bill
+    ) -> tuple[ChatRequest, Mapping[str, Any]]:
         """The call that was answered, with its payload."""
         refused = self._refused.get(wanted.model, self._refuses)
         request = wanted.without(refused)

@@ -25,9 +25,9 @@ class SupportsInvoke(Protocol):
 class LangChainClient(ExternalClient):
     """Answers through a `BaseChatModel`, or a runnable made of one.
 
-    Model, temperature and limit are set on a copy of the chat model if it has such a field, else passed to the call.
-    Chat models based on LangChain's for OpenAI get `response_format`, others do not: `bind` to yours the options that
-    make it answer in JSON.
+    Model, temperature and limit are set on a copy of the chat model if it has such a field, else
+    passed to the call. Chat models based on LangChain's for OpenAI get `response_format`, others do
+    not: `bind` to yours the options that make it answer in JSON.
 
     Args:
         chat_model: Never modified.
@@ -36,7 +36,11 @@ class LangChainClient(ExternalClient):
     """
 
     def __init__(
-        self, chat_model: SupportsInvoke, *, timeout_s: float = 60.0, prefers_json_schema: bool = False
+        self,
+        chat_model: SupportsInvoke,
+        *,
+        timeout_s: float = 60.0,
+        prefers_json_schema: bool = False,
     ) -> None:
         names = (getattr(chat_model, field, None) for field in _FIELDS["model"])
         model = next((name for name in names if isinstance(name, str)), type(chat_model).__name__)
@@ -65,10 +69,18 @@ class LangChainClient(ExternalClient):
         return _payload_of(await model.ainvoke(messages, **options))
 
     def _with_fields(self, options: dict[str, Any]) -> Any:
-        """A copy of the chat model with the options that it has a field for; removes those from `options`."""
+        """A copy of the chat model with the options that it has a field for.
+
+        Removes those from `options`.
+        """
         fields = getattr(type(self._chat_model), "model_fields", {})
-        places = {name: next((field for field in _FIELDS[name] if field in fields), None) for name in _FIELDS}
-        update = {field: options.pop(name) for name, field in places.items() if field and name in options}
+        places = {
+            name: next((field for field in _FIELDS[name] if field in fields), None)
+            for name in _FIELDS
+        }
+        update = {
+            field: options.pop(name) for name, field in places.items() if field and name in options
+        }
         return self._chat_model.model_copy(update=update) if update else self._chat_model  # type: ignore[attr-defined]
 
 
@@ -77,13 +89,17 @@ def _payload_of(message: Any) -> dict[str, Any]:
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     content = message.content
     if isinstance(content, list):
-        content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        content = [
+            {"type": "text", "text": part} if isinstance(part, str) else part for part in content
+        ]
     return {
         "id": facts.get("id") or message.id,
         "model": facts.get("model_name") or facts.get("model"),
         "choices": [
             {
-                "finish_reason": facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason"),
+                "finish_reason": facts.get("finish_reason")
+                or facts.get("stop_reason")
+                or facts.get("done_reason"),
                 "message": {
                     "content": content,
                     "refusal": message.additional_kwargs.get("refusal"),
@@ -91,13 +107,19 @@ def _payload_of(message: Any) -> dict[str, Any]:
                 },
             }
         ],
-        "usage": _usage_of(message.usage_metadata or {}, cost_usd=(facts.get("token_usage") or {}).get("cost")),
+        "usage": _usage_of(
+            message.usage_metadata or {}, cost_usd=(facts.get("token_usage") or {}).get("cost")
+        ),
     }
 
 
 def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
     arguments = call["args"] if isinstance(call["args"], str) else json.dumps(call["args"])
-    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}}
+    return {
+        "id": call["id"],
+        "type": "function",
+        "function": {"name": call["name"], "arguments": arguments},
+    }
 
 
 def _usage_of(usage: Mapping[str, Any], *, cost_usd: object) -> dict[str, Any]:
@@ -105,6 +127,8 @@ def _usage_of(usage: Mapping[str, Any], *, cost_usd: object) -> dict[str, Any]:
         "prompt_tokens": usage.get("input_tokens"),
         "completion_tokens": usage.get("output_tokens"),
         "total_tokens": usage.get("total_tokens"),
-        "prompt_tokens_details": {"cached_tokens": usage.get("input_token_details", {}).get("cache_read")},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.get("input_token_details", {}).get("cache_read")
+        },
         "cost": cost_usd,
     }

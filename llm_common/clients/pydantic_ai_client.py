@@ -10,7 +10,8 @@ from llm_common.clients.external_client import ExternalClient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import ModelNotFoundError
 
-# By type of `response_format`: pydantic-ai's output mode, and the key of a model's profile that says it is supported.
+# By type of `response_format`: pydantic-ai's output mode, and the key of a model's profile that
+# says it is supported.
 _OUTPUT_MODES: Final = {
     "json_object": ("prompted", "supports_json_object_output"),
     "json_schema": ("native", "supports_json_schema_output"),
@@ -24,19 +25,22 @@ class SupportsRequest(Protocol):
     def model_name(self) -> str:
         """The model's name at its provider."""
 
-    def request(self, messages: Any, model_settings: Any, model_request_parameters: Any, /) -> Awaitable[Any]:
+    def request(
+        self, messages: Any, model_settings: Any, model_request_parameters: Any, /
+    ) -> Awaitable[Any]:
         """The model's answer to a history of messages."""
 
 
 class PydanticAIClient(ExternalClient):
     """Answers through a `pydantic_ai.models.Model`.
 
-    Further options of a call, except `tools` and `response_format`, are model settings by pydantic-ai's names. The
-    cost is pydantic-ai's calculation.
+    Further options of a call, except `tools` and `response_format`, are model settings by
+    pydantic-ai's names. The cost is pydantic-ai's calculation.
 
     Args:
         model: Answers the calls that name no other model.
-        model_for: Returns the model of another name, such as `pydantic_ai.models.infer_model`; None: such a call fails.
+        model_for: Returns the model of another name, such as `pydantic_ai.models.infer_model`;
+            None: such a call fails.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -50,8 +54,11 @@ class PydanticAIClient(ExternalClient):
         prefers_json_schema: bool = False,
     ) -> None:
         profile = getattr(model, "profile", {})
-        facts = profile if isinstance(profile, Mapping) else vars(profile)  # an object before version 2
-        refuses = frozenset(kind for kind, (_, fact) in _OUTPUT_MODES.items() if not facts.get(fact))
+        # an object before version 2
+        facts = profile if isinstance(profile, Mapping) else vars(profile)
+        refuses = frozenset(
+            kind for kind, (_, fact) in _OUTPUT_MODES.items() if not facts.get(fact)
+        )
         super().__init__(
             model=model.model_name,
             provider="pydantic-ai",
@@ -61,9 +68,12 @@ class PydanticAIClient(ExternalClient):
         )
         self._own_model = model
         self._model_for = model_for
-        # The annotations of `Model.request` name the classes to build from plain values, the form in which pydantic-ai
-        # stores a history. Those of the last class in the MRO: subclasses may annotate less.
-        hints = get_type_hints([vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)][-1])
+        # The annotations of `Model.request` name the classes to build from plain values, the form
+        # in which pydantic-ai stores a history. Those of the last class in the MRO: subclasses may
+        # annotate less.
+        hints = get_type_hints(
+            [vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)][-1]
+        )
         self._history = TypeAdapter(hints["messages"])
         self._parameters = TypeAdapter(hints["model_request_parameters"])
 
@@ -74,7 +84,11 @@ class PydanticAIClient(ExternalClient):
         model = self._named(settings.pop("model"))
         history = self._history.validate_python(list(_history_of(settings.pop("messages"))))
         parameters = self._parameters.validate_python(
-            {"function_tools": [_tool_of(tool["function"]) for tool in settings.pop("tools", None) or []]}
+            {
+                "function_tools": [
+                    _tool_of(tool["function"]) for tool in settings.pop("tools", None) or []
+                ]
+            }
             | _output_of(settings.pop("response_format", None))
         )
         return _payload_of(await model.request(history, settings, parameters))
@@ -99,17 +113,30 @@ def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
             case "assistant":
                 calls = message.get("tool_calls", [])
                 names |= {call["id"]: call["function"]["name"] for call in calls}
-                texts = [{"part_kind": "text", "content": text}] if (text := _text_of(content)) else []
+                texts = (
+                    [{"part_kind": "text", "content": text}] if (text := _text_of(content)) else []
+                )
                 yield {"kind": "response", "parts": [*texts, *map(_tool_call_part, calls)]}
             case "tool" | "function":
                 call_id = message.get("tool_call_id", "")
                 name = message.get("name") or names.get(call_id, "")
-                part = {"part_kind": "tool-return", "tool_name": name, "tool_call_id": call_id, "content": content}
+                part = {
+                    "part_kind": "tool-return",
+                    "tool_name": name,
+                    "tool_call_id": call_id,
+                    "content": content,
+                }
                 yield {"kind": "request", "parts": [part]}
             case "system":
-                yield {"kind": "request", "parts": [{"part_kind": "system-prompt", "content": _text_of(content)}]}
+                yield {
+                    "kind": "request",
+                    "parts": [{"part_kind": "system-prompt", "content": _text_of(content)}],
+                }
             case _:
-                yield {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": _user_content(content)}]}
+                yield {
+                    "kind": "request",
+                    "parts": [{"part_kind": "user-prompt", "content": _user_content(content)}],
+                }
 
 
 def _user_content(content: str | Sequence[Mapping[str, Any]]) -> Any:
@@ -117,14 +144,18 @@ def _user_content(content: str | Sequence[Mapping[str, Any]]) -> Any:
     if isinstance(content, str):
         return content
     return [
-        {"kind": "image-url", "url": part["image_url"]["url"]} if "image_url" in part else part["text"]
+        {"kind": "image-url", "url": part["image_url"]["url"]}
+        if "image_url" in part
+        else part["text"]
         for part in content
         if "image_url" in part or "text" in part
     ]
 
 
 def _text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    )
 
 
 def _tool_call_part(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +172,8 @@ def _tool_of(function: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": function["name"],
         "description": function.get("description"),
-        "parameters_json_schema": function.get("parameters") or {"type": "object", "properties": {}},
+        "parameters_json_schema": function.get("parameters")
+        or {"type": "object", "properties": {}},
     }
 
 
@@ -166,7 +198,10 @@ def _payload_of(answer: Any) -> dict[str, Any]:
         "choices": [
             {
                 "finish_reason": "tool_calls" if reason == "tool_call" else reason,
-                "message": {"content": "".join(texts) if texts else None, "tool_calls": calls or None},
+                "message": {
+                    "content": "".join(texts) if texts else None,
+                    "tool_calls": calls or None,
+                },
             }
         ],
         "usage": {

@@ -2,8 +2,17 @@
 
 from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
 from llm_common.context.entities import extract_entities, extract_keywords
-from llm_common.context.extras.comparison import StrategyComparison, StrategyOutcome, compare_strategies
-from llm_common.context.extras.compression import COMPRESSED_IDS, SUMMARY_ROLE, Summarise, compress_turns
+from llm_common.context.extras.comparison import (
+    StrategyComparison,
+    StrategyOutcome,
+    compare_strategies,
+)
+from llm_common.context.extras.compression import (
+    COMPRESSED_IDS,
+    SUMMARY_ROLE,
+    Summarise,
+    compress_turns,
+)
 from llm_common.context.extras.feedback import AdaptiveWeights
 from llm_common.context.extras.llm_intent import LLMIntentClassifier
 from llm_common.context.extras.prefetch import PrefetchHint, PrefetchReason, prefetch_hints
@@ -33,8 +42,17 @@ from llm_common.context.request import (
     effective_budget,
 )
 from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
-from llm_common.context.selector import ContextEvent, ContextSelector, Listener, select_and_pack_context
-from llm_common.context.spec_scoring import score_context_file, score_conversation_turn, score_memory_snippet
+from llm_common.context.selector import (
+    ContextEvent,
+    ContextSelector,
+    Listener,
+    select_and_pack_context,
+)
+from llm_common.context.spec_scoring import (
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+)
 
 __all__ = [
     "COMPRESSED_IDS",

@@ -52,16 +52,23 @@ _CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}"
 def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
     """The first 64 distinct entities that the text names, in their order.
 
-    URLs; paths and file names with an extension that is known; symbols, which are names such as `HttpClient`,
-    `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted phrases, unless such a phrase is
-    itself one of the former. Reads the first 4,000 and the last 2,000 characters of a longer text.
+    URLs; paths and file names with an extension that is known; symbols, which are names such as
+    `HttpClient`, `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted
+    phrases, unless such a phrase is itself one of the former. Reads the first 4,000 and the last
+    2,000 characters of a longer text.
     """
     text = head_and_tail(text)
-    urls: list[_Found] = [(match.start(), "url", _url(match.group())) for match in URL.finditer(text)]
+    urls: list[_Found] = [
+        (match.start(), "url", _url(match.group())) for match in URL.finditer(text)
+    ]
     unlinked = URL.sub(lambda match: " " * len(match.group()), text)
     found = sorted([*urls, *_quoted(unlinked), *_named(unlinked)])
-    distinct: dict[tuple[EntityKind, str], None] = dict.fromkeys((kind, name) for _, kind, name in found)
-    return tuple(ExtractedEntity(kind=kind, text=name) for kind, name in islice(distinct, MAX_ENTITIES))
+    distinct: dict[tuple[EntityKind, str], None] = dict.fromkeys(
+        (kind, name) for _, kind, name in found
+    )
+    return tuple(
+        ExtractedEntity(kind=kind, text=name) for kind, name in islice(distinct, MAX_ENTITIES)
+    )
 
 
 def head_and_tail(text: str) -> str:
@@ -106,13 +113,19 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
         return "file"
     if _DOTTED.fullmatch(name):
         return "symbol"
-    is_symbol = _IDENTIFIER.fullmatch(name) and ("_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name))
+    is_symbol = _IDENTIFIER.fullmatch(name) and (
+        "_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name)
+    )
     return "symbol" if is_symbol else None
 
 
 def _leads_somewhere(path: str) -> bool:
     folders = [part for part in _SEPARATORS.split(path) if part]
-    return bool(_ROOTED.match(path)) or len(folders) >= _MIN_FOLDERS or (folders[:1] != [] and folders[0] in _FOLDERS)
+    return (
+        bool(_ROOTED.match(path))
+        or len(folders) >= _MIN_FOLDERS
+        or (folders[:1] != [] and folders[0] in _FOLDERS)
+    )
 
 
 _MAX_KEYWORDS: Final = 64
@@ -124,7 +137,8 @@ _WORD: Final = re.compile(r"\w+")
 def extract_keywords(text: str) -> tuple[str, ...]:
     """The first 64 distinct words of a text, in lower case, without stop words.
 
-    An identifier such as `get_user` is one word. Single ASCII characters are left out, since every text holds them.
+    An identifier such as `get_user` is one word. Single ASCII characters are left out, since every
+    text holds them.
     """
     words: dict[str, None] = {}
     for found in _WORD.finditer(text):
@@ -151,5 +165,7 @@ def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
     shared = sum(times * right.get(stem, 0) for stem, times in left.items())
     if not shared:
         return 0.0
-    lengths = sum(times * times for times in left.values()) * sum(times * times for times in right.values())
+    lengths = sum(times * times for times in left.values()) * sum(
+        times * times for times in right.values()
+    )
     return min(1.0, shared / math.sqrt(lengths))

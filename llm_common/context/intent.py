@@ -1,8 +1,9 @@
 """Classifies what a request asks for by its words, without a model.
 
-The first verb of the request decides. A request becomes a string of roles, one letter a word, in which regular
-expressions find the verbs that ask for something: those that begin a clause, or follow "could you", "I want you to",
-"let's" and the like; not "the build", "a fix", "don't run" or "when I run".
+The first verb of the request decides. A request becomes a string of roles, one letter a word, in
+which regular expressions find the verbs that ask for something: those that begin a clause, or
+follow "could you", "I want you to", "let's" and the like; not "the build", "a fix", "don't run" or
+"when I run".
 """
 
 import re
@@ -136,8 +137,14 @@ _OBJECTS: Final = _first_wins(
 
 _REFINED: Final[tuple[tuple[str, str], ...]] = (
     ("create build make generate", "project_planning documentation command_execution"),
-    ("write add draft insert extend develop prepare produce provide", "project_planning documentation"),
-    ("improve rewrite rework polish restructure reorganize reorganise expand", "project_planning documentation"),
+    (
+        "write add draft insert extend develop prepare produce provide",
+        "project_planning documentation",
+    ),
+    (
+        "improve rewrite rework polish restructure reorganize reorganise expand",
+        "project_planning documentation",
+    ),
     ("change modify simplify", "project_planning documentation"),
     ("update", "project_planning documentation command_execution"),
     ("find locate identify spot look_for search_for check_for hunt", "code_debugging"),
@@ -160,7 +167,9 @@ _CODE_NOUNS: Final = _words("""
     """) | {noun for noun, intent in _OBJECTS.items() if intent is IntentType.CODE_WRITING}
 """What a question about code is about, in the singular."""
 
-_BETTER: Final = _words("faster cleaner simpler smaller shorter safer better nicer easier clearer leaner more less")
+_BETTER: Final = _words(
+    "faster cleaner simpler smaller shorter safer better nicer easier clearer leaner more less"
+)
 """After "make" they ask for a change of what there is."""
 
 _OBJECT_ENDS: Final = _words("""
@@ -201,15 +210,21 @@ _WORDS_BY_ROLE: Final[Mapping[str, str]] = {
     "Q": "mind consider by suggest recommend about start_by begin_by start_with begin_with",
 }
 
-_ROLES: Final = {word.replace("_", " "): role for role, words in _WORDS_BY_ROLE.items() for word in words.split()}
+_ROLES: Final = {
+    word.replace("_", " "): role for role, words in _WORDS_BY_ROLE.items() for word in words.split()
+}
 """The role of a word or phrase in a sentence, as a letter."""
 
 
 def _by_first_word(*tables: Iterable[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
     phrases = sorted(
-        {tuple(entry.split()) for table in tables for entry in table}, key=lambda words: (-len(words), words)
+        {tuple(entry.split()) for table in tables for entry in table},
+        key=lambda words: (-len(words), words),
     )
-    return {first: tuple(words for words in phrases if words[0] == first) for first in {words[0] for words in phrases}}
+    return {
+        first: tuple(words for words in phrases if words[0] == first)
+        for first in {words[0] for words in phrases}
+    }
 
 
 _PHRASES: Final = _by_first_word(VERBS, CUES, _ROLES, _OBJECTS)
@@ -229,13 +244,21 @@ CONFIDENCES: Final[Mapping[IntentType, float]] = {
 """Confidence by intent (four from the specification, "Intent Classification")."""
 
 _NEEDS: Final[Mapping[IntentType, IntentMetadata]] = {
-    IntentType.CODE_WRITING: IntentMetadata(requires_code=True, requires_files=True, requires_project=True),
-    IntentType.CODE_DEBUGGING: IntentMetadata(requires_code=True, requires_files=True, requires_history=True),
-    IntentType.CODE_REFACTORING: IntentMetadata(requires_code=True, requires_files=True, requires_project=True),
+    IntentType.CODE_WRITING: IntentMetadata(
+        requires_code=True, requires_files=True, requires_project=True
+    ),
+    IntentType.CODE_DEBUGGING: IntentMetadata(
+        requires_code=True, requires_files=True, requires_history=True
+    ),
+    IntentType.CODE_REFACTORING: IntentMetadata(
+        requires_code=True, requires_files=True, requires_project=True
+    ),
     IntentType.FILE_ANALYSIS: IntentMetadata(requires_files=True),
     IntentType.CONVERSATIONAL: IntentMetadata(requires_history=True),
     IntentType.PROJECT_PLANNING: IntentMetadata(requires_history=True, requires_project=True),
-    IntentType.DOCUMENTATION: IntentMetadata(requires_code=True, requires_files=True, requires_project=True),
+    IntentType.DOCUMENTATION: IntentMetadata(
+        requires_code=True, requires_files=True, requires_project=True
+    ),
     IntentType.COMMAND_EXECUTION: IntentMetadata(requires_history=True),
 }
 
@@ -252,14 +275,15 @@ _MARKS: Final = {_BREAK: "B", _QUESTION: "B", _PAUSE: "C"}
 _MAX_OBJECT_WORDS: Final = 12
 _DENIALS: Final = frozenset({"no", "without", "zero"})
 
-# One letter a word; `_ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is "need a" and the like,
-# T and t are "to" that does and does not ask for something, x is a word that does not count. Repetitions are bounded,
-# so matching takes linear time.
+# One letter a word; `_ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is
+# "need a" and the like, T and t are "to" that does and does not ask for something, x is a word that
+# does not count. Repetitions are bounded, so matching takes linear time.
 _SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")
 _NEGATED: Final = re.compile(r"N[XFMUPYTt]{0,3}[VWG]")
 _NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")
 _REQUEST: Final = re.compile(
-    r"(?:\A|[BCJ])F{0,6}(?:[FKL]{0,6}[MU][FLPYMU]{0,6})?[FL]{0,6}[VWR]"  # fix; could you please fix; how do I fix
+    # fix; could you please fix; how do I fix
+    r"(?:\A|[BCJ])F{0,6}(?:[FKL]{0,6}[MU][FLPYMU]{0,6})?[FL]{0,6}[VWR]"
     r"|[PY]F{0,6}U[FLPY]{0,6}[VW]"  # we should fix
     r"|L[FPY]{0,6}[VW]"  # let me fix
     r"|TF{0,6}[VW]"  # I want you to fix
@@ -272,10 +296,11 @@ _ANY_VERB: Final = re.compile(r"(?:\A|[BCJLTtMUSQ])F{0,6}[VW]|(?:\A|[BCJS])F{0,6
 def classify_intent(text: str, *, current_project: str | None = None) -> UserIntent:
     """The request with its intent, needs and entities, by its English words; pure.
 
-    Words are compared whole. The first verb that asks for something decides; without one the first word that shows the
-    subject, such as "bug" or "roadmap"; then any other verb; then a question about code is file analysis. Everything
-    else is conversational: other languages and empty texts too. A word of two intents has the one that comes first in
-    the specification. Reads the first 4,000 and the last 2,000 characters of a longer text.
+    Words are compared whole. The first verb that asks for something decides; without one the first
+    word that shows the subject, such as "bug" or "roadmap"; then any other verb; then a question
+    about code is file analysis. Everything else is conversational: other languages and empty texts
+    too. A word of two intents has the one that comes first in the specification. Reads the first
+    4,000 and the last 2,000 characters of a longer text.
 
     Args:
         text: What the user wrote.
@@ -285,12 +310,18 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
         TypeError: `text` is no text.
     """
     if not isinstance(text, str):
-        raise TypeError(f"the request is of type {type(text).__name__}; pass what the user wrote as a text")
+        raise TypeError(
+            f"the request is of type {type(text).__name__}; pass what the user wrote as a text"
+        )
     return intent_of(text, _classified(text), current_project=current_project)
 
 
 def intent_of(
-    text: str, classification: IntentType, *, confidence: float | None = None, current_project: str | None = None
+    text: str,
+    classification: IntentType,
+    *,
+    confidence: float | None = None,
+    current_project: str | None = None,
 ) -> UserIntent:
     """The request with a known intent.
 
@@ -344,7 +375,11 @@ def _read(stem: str) -> list[str]:
         return ["docs"]
     if _NAMED.match(stem) and not all(map(_WORD.fullmatch, parts)):
         return [_NAME]
-    return [part.lower().replace("-", "") if _WORD.fullmatch(part) else _OTHER for part in parts] if stem else []
+    return (
+        [part.lower().replace("-", "") if _WORD.fullmatch(part) else _OTHER for part in parts]
+        if stem
+        else []
+    )
 
 
 def _roles(words: Sequence[str]) -> str:
@@ -391,7 +426,9 @@ def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentTyp
     entry = _entry(words, place)
     if entry not in VERBS:
         entry = _GERUNDS.get(entry, entry)
-    intent = _intent_of_object(words, place, entry) or VERBS.get(entry, IntentType.COMMAND_EXECUTION)
+    intent = _intent_of_object(words, place, entry) or VERBS.get(
+        entry, IntentType.COMMAND_EXECUTION
+    )
     following = words[place + 1 : place + 1 + _MAX_OBJECT_WORDS]
     if entry == "make" and intent is IntentType.CODE_WRITING and not _BETTER.isdisjoint(following):
         return IntentType.CODE_REFACTORING
@@ -399,7 +436,10 @@ def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentTyp
 
 
 def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType | None:
-    """The intent of the object of a verb, if it has one; "add a section to the readme" is about the readme."""
+    """The intent of the object of a verb, if it has one.
+
+    "add a section to the readme" is about the readme.
+    """
     allowed = _REFINED_BY_OBJECT.get(verb, frozenset())
     heads = _heads(words, place + verb.count(" ") + 1) if allowed else ()
     for number, head in enumerate(heads):
@@ -425,11 +465,18 @@ def _heads(words: Sequence[str], start: int) -> Iterator[str]:
 
 def _first_cue(words: Sequence[str]) -> IntentType | None:
     for place, word in enumerate(words):
-        if word in _PHRASES and (intent := CUES.get(_entry(words, place))) and words[max(0, place - 1)] not in _DENIALS:
+        if (
+            word in _PHRASES
+            and (intent := CUES.get(_entry(words, place)))
+            and words[max(0, place - 1)] not in _DENIALS
+        ):
             return intent
     return None
 
 
 def _asks_about_code(words: Sequence[str]) -> bool:
     asks = _QUESTION in words or any(_ROLES.get(word) == "K" for word in words)
-    return asks and any(word == _NAME or word in _CODE_NOUNS or word.removesuffix("s") in _CODE_NOUNS for word in words)
+    return asks and any(
+        word == _NAME or word in _CODE_NOUNS or word.removesuffix("s") in _CODE_NOUNS
+        for word in words
+    )

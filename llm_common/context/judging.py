@@ -19,8 +19,9 @@ from llm_common.text.display import excerpt_text, in_fence, one_line, printable,
 
 _MAX_ITEM_CHARS: Final = 600
 _MAX_QUERY_CHARS: Final = 8_000
-# Of a weighed item's score; the rest is that of the words. Chosen on bfcl_memory and 60 queries of qmsum with a
-# scripted model: one that is right nine times in ten never made a set worse with .3, and did with .5.
+# Of a weighed item's score; the rest is that of the words. Chosen on bfcl_memory and 60 queries of
+# qmsum with a scripted model: one that is right nine times in ten never made a set worse with .3,
+# and did with .5.
 _JUDGE_SHARE: Final = 0.3
 _BY_WORDS: Final = "ranked by words alone: "
 
@@ -38,9 +39,10 @@ async def judge_items(
 ) -> tuple[Scores, JudgeAccount]:
     """The scores with a decision model's probabilities as the part `judge`, and an account of its call.
 
-    The model weighs the 40 best items that may be packed, of all kinds but the project. Three tenths of such an item's
-    score are its probability of helping, the rest is its former score. Every other score is scaled alike, so that no
-    item overtakes a weighed one without being weighed. After any failure all scores are as they were.
+    The model weighs the 40 best items that may be packed, of all kinds but the project. Three
+    tenths of such an item's score are its probability of helping, the rest is its former score.
+    Every other score is scaled alike, so that no item overtakes a weighed one without being
+    weighed. After any failure all scores are as they were.
 
     Args:
         client: Called once, if there is an item to weigh.
@@ -54,7 +56,9 @@ async def judge_items(
         async with asyncio.timeout_at(ends_at):
             questions, keys = await in_thread(_questions, pool, request, scores)
     except (TimeoutError, NoThreadError):
-        return scores, JudgeAccount(status="error", items=0, note=f"{_BY_WORDS}no thread was free in time")
+        return scores, JudgeAccount(
+            status="error", items=0, note=f"{_BY_WORDS}no thread was free in time"
+        )
     if questions is None:
         return scores, JudgeAccount(status="no_candidates", items=0)
     decision = await decide(client, questions, CallOptions(timeout_s=timeout_s), ends_at=ends_at)
@@ -78,12 +82,19 @@ async def judge_items(
 def _questions(
     pool: DataPoolSnapshot, request: ContextSelectionRequest, scores: Scores
 ) -> tuple[_Questions | None, dict[str, _Key]]:
-    """The questions about the best items, and the keys of these by name; None if there is none to weigh."""
-    able = [key for key, score in scores.items() if key[0] != "project" and score.rule not in REFUSED]
+    """The questions about the best items, and the keys of these by name.
+
+    None if there is none to weigh.
+    """
+    able = [
+        key for key, score in scores.items() if key[0] != "project" and score.rule not in REFUSED
+    ]
     best = sorted(able, key=lambda key: (-scores[key].value, key))[:DEFAULT_CANDIDATES]
     keys = {f"{kind} {item_id}": (kind, item_id) for kind, item_id in best}
     texts = {key: text for key, text in _texts(pool) if key in scores}
-    lines = {name: to_json({"kind": key[0], "text": _shown(texts[key])}) for name, key in keys.items()}
+    lines = {
+        name: to_json({"kind": key[0], "text": _shown(texts[key])}) for name, key in keys.items()
+    }
     if not lines:
         return None, keys
     query = "\n".join([request.intent.text, *request.priority_hints])
@@ -103,7 +114,9 @@ def _texts(pool: DataPoolSnapshot) -> Iterable[tuple[_Key, str]]:
     yield from ((("turn", turn.id), f"{turn.role}: {turn.content}") for turn in pool.session_log)
     yield from ((("file", file.id), f"{file.path}: {file.content}") for file in pool.context_files)
     yield from ((("memory", snippet.id), snippet.text) for snippet in pool.memory_hits)
-    yield from ((("output", each.pointer_id), f"{each.summary} {each.digest}") for each in pool.tool_outputs)
+    yield from (
+        (("output", each.pointer_id), f"{each.summary} {each.digest}") for each in pool.tool_outputs
+    )
 
 
 def _shown(text: str) -> str:

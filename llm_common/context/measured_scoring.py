@@ -1,9 +1,10 @@
 """The strategy `measured`: what finds most on the evaluation sets.
 
-Turns and outputs were measured with benchmarks/quality_context.py, files by the subjects of 206 commits of seven public
-repositories against the files that they changed, memories not at all. Each part lies between 0 and 1 times its weight,
-so that parts compare. A small change of a weight hardly moves the mean over the sets, but single sets stand a point or
-less above their promises: measure all sets again after any change.
+Turns and outputs were measured with benchmarks/quality_context.py, files by the subjects of 206
+commits of seven public repositories against the files that they changed, memories not at all. Each
+part lies between 0 and 1 times its weight, so that parts compare. A small change of a weight hardly
+moves the mean over the sets, but single sets stand a point or less above their promises: measure
+all sets again after any change.
 """
 
 import math
@@ -26,11 +27,14 @@ from llm_common.selection.relevance_ranking import rank_pointers
 _VECTOR_WEIGHT: Final = 0.4
 
 _NEIGHBOUR_WEIGHT: Final = 0.5
-_NEIGHBOURHOOD: Final = 800.0  # characters, about a minute of talk, over which a neighbour's share falls to a third
-_NEWEST_WEIGHT: Final = 0.3  # lifts the last turns over what hardly matches, never over a good match
+# characters, about a minute of talk, over which a neighbour's share falls to a third
+_NEIGHBOURHOOD: Final = 800.0
+# lifts the last turns over what hardly matches, never over a good match
+_NEWEST_WEIGHT: Final = 0.3
 _NEWEST_DECAY: Final = 3.0  # turns
 
-_FILE_FIELD_WEIGHTS: Final = (1.0, 10.0, 5.0)  # content, path, symbols: the name says most about a file
+# content, path, symbols: the name says most about a file
+_FILE_FIELD_WEIGHTS: Final = (1.0, 10.0, 5.0)
 _FILE_LENGTH_SHARE: Final = 0.3  # long files are long because much is in them
 _PATH_VECTOR_WEIGHT: Final = 0.2  # a path is a short text
 _CODE_WEIGHT: Final = 0.1
@@ -62,30 +66,32 @@ class MeasuredStrategy:
 
     The parts of a score, by name:
 
-    - turn: `words` and `vectors`, together at most 1; `neighbours`, half the share of those around it, falling off over
-      800 characters; `newest`, `.3 * exp(-turns since / 3)`. Neither the clock nor the day counts: an old turn that
-      answers beats a new one that does not.
-    - file: `words` over content, path and defined symbols; `vectors` of the path, .2; `code` .1; `tests` -.1; `change`,
-      `.3 * exp(-age in weeks)`.
-    - memory: `relevance`, as its store gave it, within [0, 1]; `words`; `vectors` .4; `recency`, `.2 * exp(-days)`;
-      `project` .3.
+    - turn: `words` and `vectors`, together at most 1; `neighbours`, half the share of those around
+      it, falling off over 800 characters; `newest`, `.3 * exp(-turns since / 3)`. Neither the clock
+      nor the day counts: an old turn that answers beats a new one that does not.
+    - file: `words` over content, path and defined symbols; `vectors` of the path, .2; `code` .1;
+      `tests` -.1; `change`, `.3 * exp(-age in weeks)`.
+    - memory: `relevance`, as its store gave it, within [0, 1]; `words`; `vectors` .4; `recency`,
+      `.2 * exp(-days)`; `project` .3.
     - output: as `rank_pointers` ranks, for the request and the assistant's last turn.
     - project: 1.
 
-    `words` and `vectors` compare within a kind: the best match has 1. Priority hints are read as part of the request.
-    Without an embedder `vectors` is 0. A request's weights are factors of the parts. `score_pool` divides a score by
-    that of `max_scores`: what a selection shows lies between 0 and 1. Folded texts are cached for the next selection,
-    which never changes a score. Threads may share a strategy.
+    `words` and `vectors` compare within a kind: the best match has 1. Priority hints are read as
+    part of the request. Without an embedder `vectors` is 0. A request's weights are factors of the
+    parts. `score_pool` divides a score by that of `max_scores`: what a selection shows lies between
+    0 and 1. Folded texts are cached for the next selection, which never changes a score. Threads
+    may share a strategy.
 
-    To use vectors: `ContextSelector(strategies={"measured": MeasuredStrategy(embedder=StaticVectors())})`.
+    To use vectors: `ContextSelector(strategies={"measured":
+    MeasuredStrategy(embedder=StaticVectors())})`.
 
     Args:
         embedder: Gives the similarity of texts, such as `StaticVectors` of the extra `embeddings`.
-        max_cached_chars: Most characters of folded files and turns to cache; the default holds 2,500 files of 20 KB,
-            0 holds none.
-        judge: A decision model that `ContextSelector.select` asks, by one request a selection, which of the 40 best
-            items help; see `judge_items`. Where it fails, the bundle's `metadata.judge` says why. None asks none;
-            `score` itself never does.
+        max_cached_chars: Most characters of folded files and turns to cache; the default holds
+            2,500 files of 20 KB, 0 holds none.
+        judge: A decision model that `ContextSelector.select` asks, by one request a selection,
+            which of the 40 best items help; see `judge_items`. Where it fails, the bundle's
+            `metadata.judge` says why. None asks none; `score` itself never does.
         judge_timeout_s: Seconds that this request may take.
 
     Raises:
@@ -105,7 +111,9 @@ class MeasuredStrategy:
         judge_timeout_s: float = 5.0,
     ) -> None:
         if judge is not None and not is_decision_client(judge):
-            raise TypeError("judge is a chat client; pass a DecisionClient, such as LogprobDecisions(client)")
+            raise TypeError(
+                "judge is a chat client; pass a DecisionClient, such as LogprobDecisions(client)"
+            )
         if not judge_timeout_s > 0:
             raise ValueError(f"judge_timeout_s is {judge_timeout_s}; it must be more than 0")
         self.judge, self.judge_timeout_s = judge, judge_timeout_s
@@ -116,7 +124,9 @@ class MeasuredStrategy:
             weights=_FILE_FIELD_WEIGHTS, length_share=_FILE_LENGTH_SHARE, max_chars=max_cached_chars
         )
 
-    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+    def score(
+        self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
+    ) -> Scores:
         """Value and parts of every item; linear in the pool, in any order of its items."""
         query = "\n".join([request.intent.text, *request.priority_hints])
         turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"))
@@ -147,13 +157,19 @@ class MeasuredStrategy:
                 "neighbours": _NEIGHBOUR_WEIGHT * near,
                 "newest": _NEWEST_WEIGHT * math.exp(-age / _NEWEST_DECAY),
             }
-            for turn, word, vector, near, age in zip(turns, words, vectors, around, ages, strict=True)
+            for turn, word, vector, near, age in zip(
+                turns, words, vectors, around, ages, strict=True
+            )
         }
 
-    def _file_parts(self, files: Sequence[ContextFile], query: str, now: datetime) -> dict[tuple[Kind, str], _Parts]:
+    def _file_parts(
+        self, files: Sequence[ContextFile], query: str, now: datetime
+    ) -> dict[tuple[Kind, str], _Parts]:
         documents = self._cache.get_all(files, _file_texts, _folded_file)
         words = self._file_words.scan(query, documents)
-        vectors = self._likeness(query, [_SEPARATORS.sub(" ", file.path) for file in files], _PATH_VECTOR_WEIGHT)
+        vectors = self._likeness(
+            query, [_SEPARATORS.sub(" ", file.path) for file in files], _PATH_VECTOR_WEIGHT
+        )
         return {
             ("file", file.id): {
                 "words": word,
@@ -176,7 +192,9 @@ class MeasuredStrategy:
                 "words": word,
                 "vectors": vector,
                 "recency": _MEMORY_RECENCY_WEIGHT * _decay(snippet.timestamp, now, _MEMORY_DECAY),
-                "project": _MEMORY_PROJECT_WEIGHT if project and project == snippet.metadata.project else 0.0,
+                "project": _MEMORY_PROJECT_WEIGHT
+                if project and project == snippet.metadata.project
+                else 0.0,
             }
             for snippet, word, vector in zip(snippets, words, vectors, strict=True)
         }
@@ -188,7 +206,9 @@ class MeasuredStrategy:
         ranked = rank_pointers(query, outputs, embedder=self._embedder)
         return {("output", entry.pointer.pointer_id): dict(entry.parts) for entry in ranked}
 
-    def _likeness(self, query: str, texts: Sequence[str], weight: float = _VECTOR_WEIGHT) -> list[float]:
+    def _likeness(
+        self, query: str, texts: Sequence[str], weight: float = _VECTOR_WEIGHT
+    ) -> list[float]:
         if self._embedder is None:
             return [0.0] * len(texts)
         return [weight * value for value in prominence(self._embedder.similarities(query, texts))]
@@ -250,10 +270,27 @@ def _weighted(parts: _Parts, weights: Mapping[str, float]) -> Score:
     return Score(total if math.isfinite(total) else 0.0, parts)
 
 
-_KEYWORDS: Final = "class const def enum fn func function impl interface macro module struct trait type".split()  # noqa: SIM905
-# One pattern a keyword: a pattern that begins with letters is searched for much faster than a choice of patterns.
+_KEYWORDS: Final = [
+    "class",
+    "const",
+    "def",
+    "enum",
+    "fn",
+    "func",
+    "function",
+    "impl",
+    "interface",
+    "macro",
+    "module",
+    "struct",
+    "trait",
+    "type",
+]
+# One pattern a keyword: a pattern that begins with letters is searched for much faster than a
+# choice of patterns.
 _DEFINITIONS: Final = {
-    word: re.compile(rf"{word}[ \t]{{1,8}}(?:\([^)\n]{{0,80}}\)[ \t]?)?(\w{{1,80}})") for word in _KEYWORDS
+    word: re.compile(rf"{word}[ \t]{{1,8}}(?:\([^)\n]{{0,80}}\)[ \t]?)?(\w{{1,80}})")
+    for word in _KEYWORDS
 }
 _BY_EXTENSION: Final[Mapping[str, list[str]]] = {
     extension: keywords.split()
@@ -271,8 +308,8 @@ _BY_EXTENSION: Final[Mapping[str, list[str]]] = {
 def defined_symbols(text: str, path: str = "") -> str:
     """Names that follow a keyword such as `class`, `def`, `func` or `struct`, spaced.
 
-    For ranking alone: a word of prose after such a keyword does no harm. Python takes 1.5 ms a megabyte, a language
-    without a known extension 9 ms.
+    For ranking alone: a word of prose after such a keyword does no harm. Python takes 1.5 ms a
+    megabyte, a language without a known extension 9 ms.
 
     Args:
         text: The program, in any case.
@@ -289,11 +326,12 @@ Item = TypeVar("Item")
 class TextCache:
     """Texts derived from the texts of items; the least recently used are evicted first.
 
-    An entry is keyed by the texts themselves, so results never depend on earlier calls. Threads may share a cache; one
-    of them derives at a time.
+    An entry is keyed by the texts themselves, so results never depend on earlier calls. Threads may
+    share a cache; one of them derives at a time.
 
     Args:
-        max_chars: Most characters of derived texts to keep, about those of the texts themselves; 0 keeps none.
+        max_chars: Most characters of derived texts to keep, about those of the texts themselves; 0
+            keeps none.
     """
 
     def __init__(self, *, max_chars: int) -> None:
@@ -307,8 +345,8 @@ class TextCache:
     ) -> list[Texts]:
         """For each item `derive(*texts)` of its texts.
 
-        Items that begin with the very objects of the last call are not read again: a conversation that has grown by a
-        turn costs that turn.
+        Items that begin with the very objects of the last call are not read again: a conversation
+        that has grown by a turn costs that turn.
 
         Args:
             items: Frozen; neither they nor the returned list may be changed.
@@ -320,7 +358,10 @@ class TextCache:
             if len(known) > len(items) or not all(map(is_, known, items)):
                 known, found = (), []
             if len(known) < len(items):
-                found = [*found, *(self._get(texts_of(item), derive) for item in items[len(known) :])]
+                found = [
+                    *found,
+                    *(self._get(texts_of(item), derive) for item in items[len(known) :]),
+                ]
                 if sum(map(_chars, found)) <= self._max_chars:
                     self._last[derive] = items, found
         return found

@@ -13,19 +13,24 @@ _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _NO_PATH: Final = re.compile(r"[^\w.@+~$/\\-]")
 _MAX_PATH_CHARS: Final = 1_024
-# What continues a name: `my-config.ts`, `config.ts.bak`, `config.ts~` and `main.c++` do not name `config.ts`, `main.c`.
+# What continues a name: `my-config.ts`, `config.ts.bak`, `config.ts~` and `main.c++` do not name
+# `config.ts`, `main.c`.
 _CONTINUED_BEFORE: Final = re.compile(r"[0-9a-z_~.]\Z|[0-9a-z_]-\Z")
 _CONTINUED_AFTER: Final = re.compile(r"[0-9a-z_/\\~]|[.@-][0-9a-z_]|\+\+")
 _QUOTES: Final = frozenset("'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb")
 _ACRONYM_CHARS: Final = 3
 
 
-def mentioned_files(files: Sequence[ContextFile], request: ContextSelectionRequest) -> frozenset[str]:
+def mentioned_files(
+    files: Sequence[ContextFile], request: ContextSelectionRequest
+) -> frozenset[str]:
     """Ids of the files that the request's text or a priority hint names."""
     hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
     text = f"{request.intent.text}\n{hints}"
     lowered = text.lower()
-    return MentionFinder(file for file in files if any(name.lower() in lowered for name in _spellings(file))).find(text)
+    return MentionFinder(
+        file for file in files if any(name.lower() in lowered for name in _spellings(file))
+    ).find(text)
 
 
 class _Named(NamedTuple):
@@ -37,10 +42,10 @@ class _Named(NamedTuple):
 class MentionFinder:
     """Finds the files that a text names by path or name, as whole tokens (S1-09).
 
-    A name without an extension that may be a word, such as `build`, counts only within quotes or after a folder;
-    `README` and `Makefile` are no such words. A name after a path, as in `src/config.ts`, means the files whose path
-    ends that way, or else those whose path the text's ends with, as when it is absolute. One pass over the text,
-    however many files.
+    A name without an extension that may be a word, such as `build`, counts only within quotes or
+    after a folder; `README` and `Makefile` are no such words. A name after a path, as in
+    `src/config.ts`, means the files whose path ends that way, or else those whose path the text's
+    ends with, as when it is absolute. One pass over the text, however many files.
 
     Args:
         files: The files to look for.
@@ -69,7 +74,11 @@ class MentionFinder:
         for run in _RUN.finditer(text):
             for offset, name in self._names.get(run.group(), ()):
                 start = run.start() - offset
-                if start >= 0 and text.startswith(name, start) and _is_whole(text, start, start + len(name)):
+                if (
+                    start >= 0
+                    and text.startswith(name, start)
+                    and _is_whole(text, start, start + len(name))
+                ):
                     found.update(self._named_at(text, start, name))
         return frozenset(found)
 
@@ -93,13 +102,18 @@ def _may_be_a_word(name: str) -> bool:
 
 
 def _longest_run(name: str) -> re.Match[str] | None:
-    """The run of word characters that is the index key of a name; too many names share an extension."""
+    """The run of word characters that is the index key of a name.
+
+    Too many names share an extension.
+    """
     stem = name.rpartition(".")[0] or name
     return max(_RUN.finditer(stem), key=lambda run: len(run.group()), default=None)
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    return not _CONTINUED_BEFORE.search(text[max(0, start - 2) : start]) and not _CONTINUED_AFTER.match(text, end)
+    return not _CONTINUED_BEFORE.search(
+        text[max(0, start - 2) : start]
+    ) and not _CONTINUED_AFTER.match(text, end)
 
 
 def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> list[str]:
@@ -112,7 +126,10 @@ def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> 
 
 
 def _fit(components: tuple[str, ...], file: _Named, text: str, end: int) -> float:
-    """Infinite where the file's path ends with the text's; else the length of the file's path if it ends the text's."""
+    """Infinite where the file's path ends with the text's.
+
+    Else the length of the file's path if it ends the text's.
+    """
     own = file.parts
     if own[-len(components) :] == components:
         return math.inf
@@ -135,9 +152,9 @@ _ANY_DEPTH: Final = "**"
 def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
     """Kind and id of the items whose path, name or id matches a pattern, in any case.
 
-    As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the root on, `*` stays
-    within a component, `**` spans any number of them, and a pattern that matches a folder covers its content. Only
-    files have paths and names; the project's id is its name.
+    As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the
+    root on, `*` stays within a component, `**` spans any number of them, and a pattern that matches
+    a folder covers its content. Only files have paths and names; the project's id is its name.
     """
     globs = [glob for pattern in patterns if (glob := _glob(pattern))]
     if not globs:
@@ -145,7 +162,11 @@ def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset
     return frozenset(
         (kind, item_id)
         for kind, item_id, spellings in _items(pool)
-        if any(_matches(glob, _components(spelling.lower())) for spelling in spellings for glob in globs)
+        if any(
+            _matches(glob, _components(spelling.lower()))
+            for spelling in spellings
+            for glob in globs
+        )
     )
 
 
@@ -178,7 +199,10 @@ def _glob(pattern: str) -> _Glob:
 
 
 def _matches(glob: _Glob, parts: tuple[str, ...]) -> bool:
-    """Whether the parts begin with what the glob matches; after a failure only the last `**` takes one part more."""
+    """Whether the parts begin with what the glob matches.
+
+    After a failure only the last `**` takes one part more.
+    """
     place = at = retry = 0
     star = -1
     while place < len(glob):
@@ -219,11 +243,16 @@ FILE_EXTENSIONS: Final = _CODE_EXTENSIONS | frozenset(
 )
 """Extensions that distinguish a file from other words with a dot."""
 
-_CODE_NAMES: Final = frozenset({"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"})
-_TEST: Final = re.compile(
-    r"(?:^|[/\\])(?:(?:tests?|__tests__|specs?|testdata|t)[/\\]|test_|conftest\.)|[._-](?:tests?|spec)\.", re.IGNORECASE
+_CODE_NAMES: Final = frozenset(
+    {"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"}
 )
-_NO_CODE: Final = frozenset(["", "csv", "json", "log", "markdown", "plain", "plaintext", "text", "toml", "xml", "yaml"])
+_TEST: Final = re.compile(
+    r"(?:^|[/\\])(?:(?:tests?|__tests__|specs?|testdata|t)[/\\]|test_|conftest\.)|[._-](?:tests?|spec)\.",
+    re.IGNORECASE,
+)
+_NO_CODE: Final = frozenset(
+    ["", "csv", "json", "log", "markdown", "plain", "plaintext", "text", "toml", "xml", "yaml"]
+)
 
 
 def is_code(path: str, language: str | None = None) -> bool:

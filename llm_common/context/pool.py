@@ -92,7 +92,9 @@ class ProjectState(_Shape):
 
 
 class DataPoolSnapshot(_Shape):
-    """All candidates at one moment; the order within a kind never matters. An unknown name is an error.
+    """All candidates at one moment.
+
+    The order within a kind never matters. An unknown name is an error.
 
     Raises:
         ValueError: Two items of a kind share an id.
@@ -115,6 +117,9 @@ class DataPoolSnapshot(_Shape):
             ("tool_outputs", [output.pointer_id for output in self.tool_outputs]),
         ):
             if len(set(ids)) < len(ids):
-                twice = one_line(repr(next(each for each, times in Counter(ids).items() if times > 1)), max_chars=80)
+                twice = one_line(
+                    repr(next(each for each, times in Counter(ids).items() if times > 1)),
+                    max_chars=80,
+                )
                 raise ValueError(f"two items of {name} have the same id {twice}; give each its own")
         return self

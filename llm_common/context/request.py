@@ -88,30 +88,38 @@ def _whole_tokens(value: object) -> object:
     return value
 
 
-_SPEC_NAMES: Final[Mapping[str, str]] = {"selection_strategy": "strategy", "custom_weights": "weights"}
+_SPEC_NAMES: Final[Mapping[str, str]] = {
+    "selection_strategy": "strategy",
+    "custom_weights": "weights",
+}
 
 
 class ContextSelectionRequest(BaseModel):
     """What to select for, and within how many tokens.
 
-    `selection_strategy` and `custom_weights`, the specification's names, are understood for `strategy` and `weights`.
-    An unknown name is an error.
+    `selection_strategy` and `custom_weights`, the specification's names, are understood for
+    `strategy` and `weights`. An unknown name is an error.
 
     Attributes:
         intent: The classified request; see `classify_intent`.
-        token_budget: Most tokens that the rendered bundle may take, positive; only an int is accepted.
+        token_budget: Most tokens that the rendered bundle may take, positive; only an int is
+            accepted.
         target_api: Caps the budget.
-        priority_hints: Paths, names or topics that the user called important; they count as mentioned.
+        priority_hints: Paths, names or topics that the user called important; they count as
+            mentioned.
         exclude_patterns: Globs of paths and ids that stay out in any case.
-        min_relevance: Items that score less are left out, the newest turns too; only files that are mentioned or
-            pinned stay. The scores of `measured` are between 0 and 1. None takes the strategy's own cut-off.
+        min_relevance: Items that score less are left out, the newest turns too; only files that are
+            mentioned or pinned stay. The scores of `measured` are between 0 and 1. None takes the
+            strategy's own cut-off.
         strategy: Name of the scoring strategy: `measured`, the default, or `spec`.
         weights: Factors for parts of the strategy's score, by name.
         counter: Counts what is sent; the default is `DefaultCounter`.
         now: The moment that ages are measured from; None lets the selector take the present one.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, defer_build=True, extra="forbid", arbitrary_types_allowed=True
+    )
 
     intent: Annotated[UserIntent, BeforeValidator(require_intent)]
     token_budget: Annotated[int, BeforeValidator(_whole_tokens), Field(gt=0)]
@@ -151,11 +159,11 @@ class Score(NamedTuple):
     """The relevance of an item to a request, and why.
 
     Attributes:
-        value: Finite; higher is better; compares within a kind. From `score_pool` it is between 0 and 1 by the
-            strategy `measured`, and up to 2.0 for a file by `spec`.
+        value: Finite; higher is better; compares within a kind. From `score_pool` it is between 0
+            and 1 by the strategy `measured`, and up to 2.0 for a file by `spec`.
         parts: The summands by name.
-        rule: The rule that decides its place: `mentioned`, `pinned`, `ranked`, `excluded`, `below_cut_off`,
-            `not_required`.
+        rule: The rule that decides its place: `mentioned`, `pinned`, `ranked`, `excluded`,
+            `below_cut_off`, `not_required`.
     """
 
     value: float
@@ -170,14 +178,16 @@ Scores = Mapping[tuple[Kind, str], Score]
 _SYSTEM_TOKENS: Final = 200
 """Tokens reserved for the text around the items: headings and fences.
 
-The specification reserves them for a system prompt ("Phase 1: Budget Allocation"). Here the budget is that of the
-bundle alone: the tokens of the reserve that headings and fences do not need go to the items.
+The specification reserves them for a system prompt ("Phase 1: Budget Allocation"). Here the budget
+is that of the bundle alone: the tokens of the reserve that headings and fences do not need go to
+the items.
 """
 
 _API_CAPS: Final[Mapping[APIType, int]] = {APIType.REALTIME: 4_096}
 """The window of a target, where it has a fixed one."""
 
-# In percent, so that the parts come out exact for any whole number of tokens: turns, files, memory, project.
+# In percent, so that the parts come out exact for any whole number of tokens: turns, files, memory,
+# project.
 SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
     IntentType.CODE_WRITING: (20, 60, 10, 10),
     IntentType.CODE_DEBUGGING: (30, 50, 10, 10),
@@ -192,7 +202,10 @@ SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
 
 
 FOLDER_STRATEGY: Final = "files"
-"""The strategy in the account of a packed folder; no `ContextSelector` has one of this name unless a caller adds it."""
+"""The strategy in the account of a packed folder.
+
+No `ContextSelector` has one of this name unless a caller adds it.
+"""
 
 
 def effective_budget(request: ContextSelectionRequest) -> int:
@@ -203,8 +216,9 @@ def effective_budget(request: ContextSelectionRequest) -> int:
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
     """Whole tokens for each part, whose sum with the system's is exactly the effective budget.
 
-    The tokens that rounding down leaves over go to the parts that lost most by it, the first of equals first. A budget
-    of at most 200 tokens belongs to the system part: nothing can be selected.
+    The tokens that rounding down leaves over go to the parts that lost most by it, the first of
+    equals first. A budget of at most 200 tokens belongs to the system part: nothing can be
+    selected.
 
     Args:
         request: Its intent decides the shares (specification, "Phase 1: Budget Allocation").
@@ -213,8 +227,12 @@ def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
     system = min(budget, _SYSTEM_TOKENS)
     shares = SHARES[request.intent.classification]
     whole, lost = zip(*(divmod((budget - system) * share, 100) for share in shares), strict=True)
-    neediest = sorted(range(len(shares)), key=lambda part: -lost[part])[: budget - system - sum(whole)]
-    turns, files, memory, project = (tokens + (part in neediest) for part, tokens in enumerate(whole))
+    neediest = sorted(range(len(shares)), key=lambda part: -lost[part])[
+        : budget - system - sum(whole)
+    ]
+    turns, files, memory, project = (
+        tokens + (part in neediest) for part, tokens in enumerate(whole)
+    )
     return BudgetAllocation(system, turns, files, memory, project, total_budget=budget)
 
 

@@ -17,22 +17,28 @@ from llm_common.context.spec_scoring import (
 class Strategy(Protocol):
     """A way to score; pure and safe to share between threads.
 
-    A strategy may have `max_scores` beside, the highest score of each kind: `score_pool` then returns its scores as
-    shares of them, between 0 and 1. The scores of a kind without one stay as they are.
+    A strategy may have `max_scores` beside, the highest score of each kind: `score_pool` then
+    returns its scores as shares of them, between 0 and 1. The scores of a kind without one stay as
+    they are.
     """
 
     @property
     def cut_offs(self) -> Mapping[Kind, float]:
         """The minimum score of each kind; a kind without one accepts any score."""
 
-    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+    def score(
+        self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
+    ) -> Scores:
         """Value and parts of every item, keyed by kind and id; a project's id is its name.
 
         `score_pool` sets the rule of a score. The order of the pool must not matter.
         """
 
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {"measured": MeasuredStrategy(max_cached_chars=0), "spec": SpecStrategy()}
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "measured": MeasuredStrategy(max_cached_chars=0),
+    "spec": SpecStrategy(),
+}
 """The strategies by name; these cache no text."""
 
 
@@ -45,18 +51,20 @@ def score_pool(
 ) -> Scores:
     """The score of every item of the pool, once each, with a finite value and a rule.
 
-    The first rule that holds counts: `excluded` (by a pattern of the request), `not_required` (a project that the
-    intent does not need), `mentioned` (a file that the query or a hint names), `pinned`, `below_cut_off`, `ranked`
-    (QR-1 and QR-3 of the specification, section "Quality Requirements"). Mentioned and pinned items have no cut-off.
-    Pure, linear in the pool, the same for any order of its items.
+    The first rule that holds counts: `excluded` (by a pattern of the request), `not_required` (a
+    project that the intent does not need), `mentioned` (a file that the query or a hint names),
+    `pinned`, `below_cut_off`, `ranked` (QR-1 and QR-3 of the specification, section "Quality
+    Requirements"). Mentioned and pinned items have no cut-off. Pure, linear in the pool, the same
+    for any order of its items.
 
-    Where the strategy has `max_scores`, each score is divided by that of its kind, with its parts, and a negative one
-    is 0. Weights that lift a score above the maximum lift the maximum with it. So no order and no ratio changes.
+    Where the strategy has `max_scores`, each score is divided by that of its kind, with its parts,
+    and a negative one is 0. Weights that lift a score above the maximum lift the maximum with it.
+    So no order and no ratio changes.
 
     Args:
         pool: The candidates.
-        request: Names the strategy; a `min_relevance` replaces the strategy's cut-offs. It is compared with the
-            returned scores, a cut-off with the strategy's.
+        request: Names the strategy; a `min_relevance` replaces the strategy's cut-offs. It is
+            compared with the returned scores, a cut-off with the strategy's.
         now: The moment that ages are measured from; UTC when it has no zone.
         strategies: The strategies that the request may name.
 
@@ -65,15 +73,23 @@ def score_pool(
     """
     strategy = strategies.get(request.strategy)
     if strategy is None:
-        raise ValueError(f"there is no strategy {request.strategy!r}; use one of {sorted(strategies)}")
+        raise ValueError(
+            f"there is no strategy {request.strategy!r}; use one of {sorted(strategies)}"
+        )
     scores = strategy.score(pool, request, now=now if now.tzinfo else now.replace(tzinfo=UTC))
     maxima = _maxima(strategy, scores)
     fixed = _fixed_rules(pool, request)
     if request.min_relevance is None:
-        cut_offs = {kind: strategy.cut_offs.get(kind, -inf) / maxima.get(kind, 1.0) for kind in get_args(Kind)}
+        cut_offs = {
+            kind: strategy.cut_offs.get(kind, -inf) / maxima.get(kind, 1.0)
+            for kind in get_args(Kind)
+        }
     else:
         cut_offs = dict.fromkeys(get_args(Kind), request.min_relevance)
-    return {key: _ruled(score, fixed.get(key), maxima.get(key[0]), cut_offs[key[0]]) for key, score in scores.items()}
+    return {
+        key: _ruled(score, fixed.get(key), maxima.get(key[0]), cut_offs[key[0]])
+        for key, score in scores.items()
+    }
 
 
 def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
@@ -85,7 +101,9 @@ def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
     return maxima
 
 
-def _fixed_rules(pool: DataPoolSnapshot, request: ContextSelectionRequest) -> dict[tuple[Kind, str], str]:
+def _fixed_rules(
+    pool: DataPoolSnapshot, request: ContextSelectionRequest
+) -> dict[tuple[Kind, str], str]:
     """The rules that hold at any score; later ones override earlier ones."""
     mentioned = mentioned_files(pool.context_files, request)
     rules: dict[tuple[Kind, str], str] = {}

@@ -32,7 +32,10 @@ from llm_common.text.display import to_json
 from llm_common.tools.tool import third_party_code
 
 _EventName = Literal[
-    "context.selection.start", "context.file.scored", "context.budget.exceeded", "context.selection.complete"
+    "context.selection.start",
+    "context.file.scored",
+    "context.budget.exceeded",
+    "context.selection.complete",
 ]
 
 _log = logging.getLogger(__name__)
@@ -42,14 +45,15 @@ _log = logging.getLogger(__name__)
 class ContextEvent:
     """One step of a selection (specification, "Observable Events").
 
-    A selection emits `context.selection.start`, then `context.file.scored` once a file in the order of their ids, then
-    `context.budget.exceeded` if the budget leaves nothing to select with, then `context.selection.complete`.
+    A selection emits `context.selection.start`, then `context.file.scored` once a file in the order
+    of their ids, then `context.budget.exceeded` if the budget leaves nothing to select with, then
+    `context.selection.complete`.
 
     Attributes:
         name: Which step.
-        data: Its figures: `intent` and `budget` in effect; `file` and `score`; `requested` tokens of the system part
-            and `available` ones; `duration_ms`, `files_selected`, `turns_selected`, `tokens_used` and
-            `budget_utilization`.
+        data: Its figures: `intent` and `budget` in effect; `file` and `score`; `requested` tokens
+            of the system part and `available` ones; `duration_ms`, `files_selected`,
+            `turns_selected`, `tokens_used` and `budget_utilization`.
     """
 
     name: _EventName
@@ -68,14 +72,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Keeps nothing between selections but token counts and folded texts, which never change a result: selections may run
-    at the same time.
+    Keeps nothing between selections but token counts and folded texts, which never change a result:
+    selections may run at the same time.
 
     Args:
         store: Where the stored outputs are; without one they can be named but not shown.
-        listeners: Called at every selection, in the order of `ContextEvent`, on the caller's thread.
-        strategies: The strategies that a request may name. None takes `measured`, without vectors and with a cache,
-            and `spec`; `MeasuredStrategy` shows how to use vectors.
+        listeners: Called at every selection, in the order of `ContextEvent`, on the caller's
+            thread.
+        strategies: The strategies that a request may name. None takes `measured`, without vectors
+            and with a cache, and `spec`; `MeasuredStrategy` shows how to use vectors.
 
     Raises:
         TypeError: `store` loads no results.
@@ -89,33 +94,40 @@ class ContextSelector:
         strategies: Mapping[str, Strategy] | None = None,
     ) -> None:
         if store is not None and not callable(getattr(store, "load_result", None)):
-            raise TypeError(f"store is a {type(store).__name__}; pass the store or the session that holds the outputs")
+            raise TypeError(
+                f"store is a {type(store).__name__}; pass the store or the session that holds the outputs"
+            )
         self._store = store
         self._listeners = tuple(listeners)
         self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
         self._counts: tuple[object, Meter] = (DefaultCounter, Meter(DefaultCounter()))
 
     async def select(
-        self, request: ContextSelectionRequest, pool: DataPoolSnapshot, *, previous: ContextBundle | None = None
+        self,
+        request: ContextSelectionRequest,
+        pool: DataPoolSnapshot,
+        *,
+        previous: ContextBundle | None = None,
     ) -> ContextBundle:
         """The bundle for the request, never over its budget; empty if that is too small.
 
-        Scoring, packing and the store run in a thread. The strategy's `judge`, if it has one, is asked once in between;
-        without its answer the items are ranked by words. An output is loaded when there may be room for it: only the
-        best twelve, of at most 2 MB each.
+        Scoring, packing and the store run in a thread. The strategy's `judge`, if it has one, is
+        asked once in between; without its answer the items are ranked by words. An output is loaded
+        when there may be room for it: only the best twelve, of at most 2 MB each.
 
         Args:
             request: What to select for. Its `now`, where None, is the present moment.
             pool: The candidates; never changed.
-            previous: The bundle of the turn before: what it held stays unless something is clearly better.
+            previous: The bundle of the turn before: what it held stays unless something is clearly
+                better.
 
         Returns:
             The bundle. An output that the store cannot load is dropped as `unavailable`.
 
         Raises:
             ValueError: The request names no strategy that there is.
-            TypeError: The request is no `ContextSelectionRequest` or the pool no `DataPoolSnapshot`, or a counter
-                returned no whole number.
+            TypeError: The request is no `ContextSelectionRequest` or the pool no
+                `DataPoolSnapshot`, or a counter returned no whole number.
         """
         _check_given(request, pool)
         started = perf_counter()
@@ -130,25 +142,40 @@ class ContextSelector:
             account: JudgeAccount | None = None
             if isinstance(strategy, MeasuredStrategy) and strategy.judge is not None:
                 timeout_s = strategy.judge_timeout_s
-                scores, account = await judge_items(strategy.judge, pool, asked, scores, timeout_s=timeout_s)
+                scores, account = await judge_items(
+                    strategy.judge, pool, asked, scores, timeout_s=timeout_s
+                )
             texts, bundle = await in_thread(self._pack, asked, pool, allocation, scores, previous)
             if account is not None:
                 bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
                 if account.note:
                     status, model = account.status, account.model or "not known"
-                    _log.warning("no items were weighed: status %s, model %s: %s", status, model, account.note)
+                    _log.warning(
+                        "no items were weighed: status %s, model %s: %s",
+                        status,
+                        model,
+                        account.note,
+                    )
             figures = bundle.metadata
             current.set_attributes(
                 {
                     "llm_common.context.tokens": figures.total_tokens,
                     "llm_common.context.budget_tokens": figures.budget,
                     **texts.facts(),
-                    **facts_of_found({f"{item.kind}:{item.id}": item.score for item in bundle.kept}),
+                    **facts_of_found(
+                        {f"{item.kind}:{item.id}": item.score for item in bundle.kept}
+                    ),
                 }
             )
             measure("llm_common.context.budget_use", figures.budget_utilization)
             record(
-                "packing", request=request, pool=pool, bundle=bundle, allocation=allocation, now=now, first=not previous
+                "packing",
+                request=request,
+                pool=pool,
+                bundle=bundle,
+                allocation=allocation,
+                now=now,
+                first=not previous,
             )
         self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
@@ -166,7 +193,8 @@ class ContextSelector:
 
     def _metered(self, counter: TokenCounter) -> Meter:
         """The counter with the counts of earlier selections, if they used the same or one that counts the same."""
-        kind = DefaultCounter if type(counter) is DefaultCounter else counter  # all of these count alike
+        # all of these count alike
+        kind = DefaultCounter if type(counter) is DefaultCounter else counter
         counted_with, meter = self._counts
         if counted_with is not kind:
             meter = Meter(counter)
@@ -186,7 +214,11 @@ class ContextSelector:
         for file_id in sorted(file.id for file in pool.context_files):
             self._emit("context.file.scored", file=file_id, score=scores["file", file_id].value)
         if allocation.total_budget <= allocation.system:
-            self._emit("context.budget.exceeded", requested=allocation.system, available=allocation.total_budget)
+            self._emit(
+                "context.budget.exceeded",
+                requested=allocation.system,
+                available=allocation.total_budget,
+            )
         figures = bundle.metadata
         self._emit(
             "context.selection.complete",
@@ -198,8 +230,9 @@ class ContextSelector:
         )
 
     def _emit(self, name: _EventName, **data: str | float) -> None:
-        """Calls every listener, in order; an error of one is logged, and the others are still called.
+        """Calls every listener, in order.
 
+        An error of one is logged, and the others are still called.
         A listener is not awaited: an async one never runs.
         """
         for listener in self._listeners:
@@ -208,9 +241,13 @@ class ContextSelector:
                     answer: object = listener(ContextEvent(name, data))
                     if inspect.iscoroutine(answer):
                         answer.close()
-                        _log.warning("a context listener is async and was not run; give a plain function")
+                        _log.warning(
+                            "a context listener is async and was not run; give a plain function"
+                        )
             except ToolFailedError as exc:
-                _log.warning("a context listener failed on %s: %s", name, type(exc.__cause__).__name__)
+                _log.warning(
+                    "a context listener failed on %s: %s", name, type(exc.__cause__).__name__
+                )
 
 
 def _check_given(request: object, pool: object) -> None:
@@ -221,11 +258,16 @@ def _check_given(request: object, pool: object) -> None:
             "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
         )
     if not isinstance(pool, DataPoolSnapshot):
-        raise TypeError(f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, context_files=…)")
+        raise TypeError(
+            f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, context_files=…)"
+        )
 
 
 class _StoredTexts(Mapping[str, str]):
-    """The texts of some outputs by pointer id, each loaded when it is asked for; none without a store."""
+    """The texts of some outputs by pointer id, each loaded when it is asked for.
+
+    None without a store.
+    """
 
     def __init__(self, store: LoadsResults | None, outputs: Iterable[ContextPointer]) -> None:
         self._store = store
@@ -255,7 +297,10 @@ class _StoredTexts(Mapping[str, str]):
 
     def facts(self) -> dict[str, Attribute]:
         """How many were loaded, and in how many seconds: a span for each costs more than a small output's load."""
-        return {"llm_common.context.loaded": self._loaded, "llm_common.context.load_s": self._load_s}
+        return {
+            "llm_common.context.loaded": self._loaded,
+            "llm_common.context.load_s": self._load_s,
+        }
 
 
 def select_and_pack_context(
@@ -274,16 +319,21 @@ def select_and_pack_context(
         pool: The candidates.
         allocation: How the tokens are shared; see `allocate_budget`.
         intent: What to select for; see `classify_intent`.
-        request: Strategy, hints, patterns, counter and moment; None takes the defaults. Its intent and budget are not
-            read. Without a moment, ages are measured from the newest item of the pool.
+        request: Strategy, hints, patterns, counter and moment; None takes the defaults. Its intent
+            and budget are not read. Without a moment, ages are measured from the newest item of the
+            pool.
         texts: Texts of stored outputs by pointer id; other outputs can only be named.
         previous: The bundle of the turn before.
         strategies: The strategies that the request may name.
     """
     require_intent(intent)
-    request = request or ContextSelectionRequest(intent=intent, token_budget=max(allocation.total_budget, 1))
+    request = request or ContextSelectionRequest(
+        intent=intent, token_budget=max(allocation.total_budget, 1)
+    )
     request = request.model_copy(update={"intent": intent})
-    scores = score_pool(pool, request, now=request.now or _newest_moment(pool), strategies=strategies)
+    scores = score_pool(
+        pool, request, now=request.now or _newest_moment(pool), strategies=strategies
+    )
     return pack(pool, scores, request, allocation, texts=texts or {}, previous=previous)
 
 
@@ -292,13 +342,18 @@ def _best_outputs(pool: DataPoolSnapshot, scores: Scores) -> list[ContextPointer
     able = [
         output
         for output in pool.tool_outputs
-        if scores["output", output.pointer_id].rule not in REFUSED and (output.result_bytes or 0) <= _MAX_LOADED_BYTES
+        if scores["output", output.pointer_id].rule not in REFUSED
+        and (output.result_bytes or 0) <= _MAX_LOADED_BYTES
     ]
-    return sorted(able, key=lambda output: (-scores["output", output.pointer_id].value, output.pointer_id))
+    return sorted(
+        able, key=lambda output: (-scores["output", output.pointer_id].value, output.pointer_id)
+    )
 
 
 def _newest_moment(pool: DataPoolSnapshot) -> datetime:
     moments = [turn.timestamp for turn in pool.session_log]
     moments += [memory.timestamp for memory in pool.memory_hits]
-    moments += [file.metadata.last_modified for file in pool.context_files if file.metadata.last_modified]
+    moments += [
+        file.metadata.last_modified for file in pool.context_files if file.metadata.last_modified
+    ]
     return max(moments, default=_EPOCH)

@@ -10,7 +10,14 @@ from typing import Final
 from llm_common.context.entities import extract_keywords, similarity, stem_counts
 from llm_common.context.mentions import MentionFinder, is_code, mentioned_files
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
-from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores, UserIntent, require_intent
+from llm_common.context.request import (
+    ContextSelectionRequest,
+    Kind,
+    Score,
+    Scores,
+    UserIntent,
+    require_intent,
+)
 
 _MAX_FILE_SCORE: Final = 2.0
 
@@ -21,40 +28,57 @@ _FILE_CUT_OFF: Final = 0.3
 
 
 def score_conversation_turn(
-    turn: TurnEntry, intent: UserIntent, recency_weight: float = _RECENCY_WEIGHT, *, now: datetime | None = None
+    turn: TurnEntry,
+    intent: UserIntent,
+    recency_weight: float = _RECENCY_WEIGHT,
+    *,
+    now: datetime | None = None,
 ) -> float:
     """`recency_weight * exp(-age in hours) + .2 * similarity + .1 * entity overlap`; finite.
 
-    The similarity is `entities.similarity`; the overlap is the share of the intent's entities that the turn holds. A
-    turn of the future has the age 0.
+    The similarity is `entities.similarity`; the overlap is the share of the intent's entities that
+    the turn holds. A turn of the future has the age 0.
 
     Args:
         turn: The turn.
         intent: What it is scored for.
         recency_weight: The recency of a turn of this moment.
-        now: The moment that ages are measured from; None takes the present one. UTC when it has no zone.
+        now: The moment that ages are measured from; None takes the present one. UTC when it has no
+            zone.
     """
-    return _total(_turn_parts(turn.content, turn.timestamp, _Query.of(intent), _moment_of(now), recency_weight))
+    return _total(
+        _turn_parts(
+            turn.content, turn.timestamp, _Query.of(intent), _moment_of(now), recency_weight
+        )
+    )
 
 
-def score_context_file(file: ContextFile, intent: UserIntent, *, now: datetime | None = None) -> float:
+def score_context_file(
+    file: ContextFile, intent: UserIntent, *, now: datetime | None = None
+) -> float:
     """The sum of six parts, at most 2.0; finite.
 
-    1.0 where the query names the file (see `MentionFinder`); .8 times the cosine of the embeddings where both have
-    usable ones; .3 for code where the intent requires code; .5 for a pin; .2 for a change within a day; .4 times the
-    share of the query's keywords that the content holds, 0 when the query has none.
+    1.0 where the query names the file (see `MentionFinder`); .8 times the cosine of the embeddings
+    where both have usable ones; .3 for code where the intent requires code; .5 for a pin; .2 for a
+    change within a day; .4 times the share of the query's keywords that the content holds, 0 when
+    the query has none.
 
     Args:
         file: The file.
         intent: What it is scored for.
-        now: The moment that ages are measured from; None takes the present one. UTC when it has no zone.
+        now: The moment that ages are measured from; None takes the present one. UTC when it has no
+            zone.
     """
     query = _Query.of(intent)
     mentioned = bool(MentionFinder([file]).find(intent.text))
-    return min(_total(_file_parts(file, query, _moment_of(now), mentioned=mentioned)), _MAX_FILE_SCORE)
+    return min(
+        _total(_file_parts(file, query, _moment_of(now), mentioned=mentioned)), _MAX_FILE_SCORE
+    )
 
 
-def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: datetime | None = None) -> float:
+def score_memory_snippet(
+    snippet: MemorySnippet, intent: UserIntent, *, now: datetime | None = None
+) -> float:
     """The store's relevance `+ .2 * exp(-age in days)`, `+ .3` for the same project.
 
     A relevance that is no finite number counts as 0.
@@ -62,7 +86,8 @@ def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: dat
     Args:
         snippet: The memory.
         intent: What it is scored for.
-        now: The moment that ages are measured from; None takes the present one. UTC when it has no zone.
+        now: The moment that ages are measured from; None takes the present one. UTC when it has no
+            zone.
     """
     return _total(_memory_parts(snippet, _Query.of(intent), _moment_of(now)))
 
@@ -70,13 +95,16 @@ def score_memory_snippet(snippet: MemorySnippet, intent: UserIntent, *, now: dat
 class SpecStrategy:
     """The formulas of the specification, unchanged.
 
-    Beyond the specification: an output is scored as a turn, by its summary, its digest and its time; a project scores
-    1; priority hints are part of the query; a request's weights are factors of the parts.
+    Beyond the specification: an output is scored as a turn, by its summary, its digest and its
+    time; a project scores 1; priority hints are part of the query; a request's weights are factors
+    of the parts.
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
 
-    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+    def score(
+        self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
+    ) -> Scores:
         """Value and parts of every item of the pool; linear in the pool."""
         query = _Query.of(request.intent, request.priority_hints)
         mentioned = mentioned_files(pool.context_files, request)
@@ -89,7 +117,9 @@ class SpecStrategy:
             parts["memory", snippet.id] = _memory_parts(snippet, query, now)
         for pointer in pool.tool_outputs:
             text = f"{pointer.summary} {pointer.digest}"
-            parts["output", pointer.pointer_id] = _turn_parts(text, _moment(pointer.created_at), query, now)
+            parts["output", pointer.pointer_id] = _turn_parts(
+                text, _moment(pointer.created_at), query, now
+            )
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
         return {key: _score(key[0], item, request.weights) for key, item in parts.items()}
@@ -114,10 +144,16 @@ class _Query:
 
 
 def _turn_parts(
-    text: str, moment: datetime | None, query: _Query, now: datetime, recency_weight: float = _RECENCY_WEIGHT
+    text: str,
+    moment: datetime | None,
+    query: _Query,
+    now: datetime,
+    recency_weight: float = _RECENCY_WEIGHT,
 ) -> dict[str, float]:
     lower = text.lower()
-    held = sum(name in lower and bool(whole.search(lower)) for name, whole in query.entities.items())
+    held = sum(
+        name in lower and bool(whole.search(lower)) for name, whole in query.entities.items()
+    )
     return {
         "recency": recency_weight * (_decay(moment, now, _HOUR) if moment else 0.0),
         "similarity": 0.2 * similarity(query.stems, stem_counts(text)),
@@ -125,14 +161,18 @@ def _turn_parts(
     }
 
 
-def _file_parts(file: ContextFile, query: _Query, now: datetime, *, mentioned: bool) -> dict[str, float]:
+def _file_parts(
+    file: ContextFile, query: _Query, now: datetime, *, mentioned: bool
+) -> dict[str, float]:
     content = file.content.lower()
     changed = file.metadata.last_modified
     held = sum(keyword in content for keyword in query.keywords)
     return {
         "mention": 1.0 if mentioned else 0.0,
         "embeddings": 0.8 * _cosine(file.embeddings or (), query.intent.embeddings or ()),
-        "code": 0.3 if query.intent.metadata.requires_code and is_code(file.path, file.language) else 0.0,
+        "code": 0.3
+        if query.intent.metadata.requires_code and is_code(file.path, file.language)
+        else 0.0,
         "pin": 0.5 if file.metadata.is_pinned else 0.0,
         "change": 0.2 if changed and now - changed < _DAY else 0.0,
         "keywords": 0.4 * held / len(query.keywords) if query.keywords else 0.0,
@@ -165,13 +205,19 @@ def _decay(moment: datetime, now: datetime, unit: timedelta) -> float:
 
 
 def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    """The cosine of two vectors; 0 without a common length or a direction, or with a value that is not finite."""
+    """The cosine of two vectors.
+
+    0 without a common length or a direction, or with a value that is not finite.
+    """
     if len(left) != len(right) or not all(map(math.isfinite, (*left, *right))):
         return 0.0
     scale_left, scale_right = (max(map(abs, vector), default=0.0) for vector in (left, right))
     if not scale_left or not scale_right:
         return 0.0
-    a, b = ([value / scale for value in vector] for vector, scale in ((left, scale_left), (right, scale_right)))
+    a, b = (
+        [value / scale for value in vector]
+        for vector, scale in ((left, scale_left), (right, scale_right))
+    )
     return math.fsum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
 
 

@@ -11,13 +11,16 @@ from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
 class LLMClient(ABC):
     """Answers a conversation; subclasses implement one method.
 
-    An `async with` block closes the client's connections. Subclassing is optional: the selectors take any object with a
-    matching `chat_completion`.
+    An `async with` block closes the client's connections. Subclassing is optional: the selectors
+    take any object with a matching `chat_completion`.
 
     Attributes:
-        default_model: Name of the model that answers a call which names none; None if the client does not say.
-        provider: Name of the endpoint's provider, such as `zai` or `openai`; None if the client does not say.
-        host: Host of the endpoint, with the port that its address names; None if the client does not say.
+        default_model: Name of the model that answers a call which names none; None if the client
+            does not say.
+        provider: Name of the endpoint's provider, such as `zai` or `openai`; None if the client
+            does not say.
+        host: Host of the endpoint, with the port that its address names; None if the client does
+            not say.
     """
 
     default_model: str | None = None
@@ -57,13 +60,16 @@ class LLMClient(ABC):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
 
-# Attributes by which a client of another package is known without importing it, and what makes it an `LLMClient`.
-# The first that fits counts: LiteLLM's router has a `chat` as well.
+# Attributes by which a client of another package is known without importing it, and what makes it
+# an `LLMClient`. The first that fits counts: LiteLLM's router has a `chat` as well.
 _DIALECTS: Final = (
     ("ainvoke", "LangChainClient(client)"),
     ("acompletion", 'LiteLLMClient(client.acompletion, model="...")'),
@@ -72,7 +78,8 @@ _DIALECTS: Final = (
     ("run_sync", "PydanticAIClient(client.model)"),
     ("request_stream", "PydanticAIClient(client)"),
 )
-# Classes by which a decision model of another package is known, and what makes it a `DecisionClient`.
+# Classes by which a decision model of another package is known, and what makes it a
+# `DecisionClient`.
 _DECISION_MODELS: Final = {
     "BaseDecisionModel": "LangChainDecisions(model)",
     "DecisionModel": "PydanticAIDecisions(model)",
@@ -83,14 +90,19 @@ def check_client(client: object) -> None:
     """Nothing, if the object has a `chat_completion` that can be called.
 
     Raises:
-        TypeError: It has none. The text names the adapter for a client of another package, which is known by its shape.
+        TypeError: It has none. The text names the adapter for a client of another package, which is
+            known by its shape.
     """
     method = getattr(client, "chat_completion", None)
-    unbound = isinstance(client, type) and inspect.isfunction(inspect.getattr_static(client, "chat_completion", None))
+    unbound = isinstance(client, type) and inspect.isfunction(
+        inspect.getattr_static(client, "chat_completion", None)
+    )
     if callable(method) and not unbound:
         return
     name = client.__name__ if isinstance(client, type) else type(client).__name__
-    raise TypeError(f"{name} is no client: it has no chat_completion that can be called; {_way_out(client)}")
+    raise TypeError(
+        f"{name} is no client: it has no chat_completion that can be called; {_way_out(client)}"
+    )
 
 
 def _way_out(client: object) -> str:
@@ -108,6 +120,8 @@ def _way_out(client: object) -> str:
         for name in path.split("."):
             found = getattr(found, name, None)
         if callable(found):
-            blocking = adapter.startswith("OpenAISDK") and not inspect.iscoroutinefunction(inspect.unwrap(found))
+            blocking = adapter.startswith("OpenAISDK") and not inspect.iscoroutinefunction(
+                inspect.unwrap(found)
+            )
             return f"{'take the async client and ' if blocking else ''}wrap it: llm_common.clients.{adapter}"
     return "pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()"

@@ -29,10 +29,11 @@ _FINAL = frozenset({"auth", "cost_limit"})  # the endpoint would refuse another 
 class SelectionCache:
     """Model replies, reused for a limited time instead of paid for again.
 
-    Pass one to a selector, or to several. A reply is found again only for the same client, model, temperature, schema
-    and prompt, byte for byte, and the same settings and registry. The cache holds the reply and not the selection:
-    each use checks it against the current registry or candidates. Only replies that led to a selection are kept,
-    never failures. In memory, LRU, safe among threads.
+    Pass one to a selector, or to several. A reply is found again only for the same client, model,
+    temperature, schema and prompt, byte for byte, and the same settings and registry. The cache
+    holds the reply and not the selection: each use checks it against the current registry or
+    candidates. Only replies that led to a selection are kept, never failures. In memory, LRU, safe
+    among threads.
 
     Args:
         ttl_s: Seconds for which a reply is used.
@@ -44,11 +45,18 @@ class SelectionCache:
     """
 
     def __init__(
-        self, *, ttl_s: float = 300.0, max_entries: int = 1_000, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        ttl_s: float = 300.0,
+        max_entries: int = 1_000,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not ttl_s > 0 or max_entries < 1:
-            raise ValueError(f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0")
-        # The client is kept with its reply, since the id in the key could otherwise become another client's.
+            raise ValueError(
+                f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0"
+            )
+        # The client is kept with its reply, since the id in the key could otherwise become another
+        # client's.
         self._entries: TTLCache[str, tuple[object, str]] = TTLCache(max_entries, ttl_s, timer=clock)
         self._lock = threading.Lock()
 
@@ -84,7 +92,8 @@ class CallOptions:
         model: Asked first; None is the client's default.
         fallback_model: Asked once if the first reply was not usable; None makes no second call.
         timeout_s: Seconds for one call.
-        deadline_s: Seconds for the whole choice; None is `timeout_s` for each model that may be asked.
+        deadline_s: Seconds for the whole choice; None is `timeout_s` for each model that may be
+            asked.
         temperature: Sampling temperature.
         cache: Looked up before a model is asked; None asks every time.
 
@@ -191,7 +200,9 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
 
     def messages(self, feedback: str = "") -> list[LLMMessage]:
         """The conversation; feedback comes last, for the provider's prefix cache."""
-        complaint = f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}" if feedback else ""
+        complaint = (
+            f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}" if feedback else ""
+        )
         return [
             LLMMessage(role=MessageRole.SYSTEM, content=self.system),
             LLMMessage(role=MessageRole.USER, content=self.user + complaint),
@@ -261,7 +272,10 @@ class Decision(Generic[ChoiceT]):
 
     @property
     def problem(self) -> str:
-        """What is wrong, for the caller: names model and host where no reply could be read; "" if nothing is."""
+        """What is wrong, for the caller: names model and host where no reply could be read.
+
+        "" if nothing is.
+        """
         return str(self.error) if self.error is not None else self.feedback.partition("\n")[0]
 
     @property
@@ -278,12 +292,17 @@ class Decision(Generic[ChoiceT]):
 
 
 async def decide(
-    client: ClientT, prompt: Inquiry[ClientT, ReplyT, ChoiceT], options: CallOptions, *, ends_at: float
+    client: ClientT,
+    prompt: Inquiry[ClientT, ReplyT, ChoiceT],
+    options: CallOptions,
+    *,
+    ends_at: float,
 ) -> Decision[ChoiceT]:
     """The decision of the first model, or of the fallback if that needs correction.
 
-    The fallback is asked once, but not after a refused key, a spent budget or the deadline. Its answer counts unless
-    the first one holds more valid entries: a failed second attempt takes nothing away.
+    The fallback is asked once, but not after a refused key, a spent budget or the deadline. Its
+    answer counts unless the first one holds more valid entries: a failed second attempt takes
+    nothing away.
 
     Args:
         client: What answers.
@@ -292,14 +311,17 @@ async def decide(
         ends_at: The deadline on the running loop's clock; see `CallOptions.ends_at`.
 
     Raises:
-        asyncio.CancelledError: The caller was cancelled; every other failure is the decision's `error`.
+        asyncio.CancelledError: The caller was cancelled; every other failure is the decision's
+            `error`.
     """
     first = await _attempt(client, prompt, options, options.model, ends_at=ends_at)
     final = bool(first.attempts) and first.attempts[-1].error in _FINAL
     late = asyncio.get_running_loop().time() >= ends_at
     if not first.feedback or options.fallback_model is None or final or late:
         return first
-    second = await _attempt(client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback)
+    second = await _attempt(
+        client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback
+    )
     best = first if first.count > second.count else second
     return replace(best, attempts=first.attempts + second.attempts)
 
@@ -317,14 +339,18 @@ async def _attempt(
     key = ""
     if options.cache is not None:
         # One digest of everything that a reply depends on.
-        facts = json.dumps([id(client), model, options.temperature, prompt.facts(feedback)], sort_keys=True)
+        facts = json.dumps(
+            [id(client), model, options.temperature, prompt.facts(feedback)], sort_keys=True
+        )
         key = hashlib.sha256(facts.encode()).hexdigest()
         known = options.cache.get(key, client=client)
         if known is not None:
             return Decision(prompt.judge(prompt.restore(known)), cached=True)
     left_s = ends_at - asyncio.get_running_loop().time()
     if left_s <= 0:
-        error = LLMTimeoutError("The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s)
+        error = LLMTimeoutError(
+            "The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s
+        )
         error.locate(model=model, host=None)
         return Decision(error=error)
     attempts: list[Attempt] = []
@@ -343,4 +369,9 @@ async def _attempt(
 
 def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON Schema of an object that has exactly these properties."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

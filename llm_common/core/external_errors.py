@@ -1,8 +1,10 @@
 """Translates third-party exceptions by their shape, without their packages.
 
-Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code`
-(Google's), or one of these on `.response` (httpx, requests); else the names of the exception's classes, which all of
-them choose alike, httpx2 those of httpx. Chained causes are read too, since packages wrap each other's exceptions.
+Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status`
+(aiohttp), a `code`
+(Google's), or one of these on `.response` (httpx, requests); else the names of the exception's
+classes, which all of them choose alike, httpx2 those of httpx. Chained causes are read too, since
+packages wrap each other's exceptions.
 """
 
 import json
@@ -15,14 +17,23 @@ from typing import Final
 
 from llm_common.core.http.providers import host_of
 from llm_common.core.http.wire import error_of_status
-from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
+from llm_common.errors import (
+    LLMConnectionError,
+    LLMError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
 
 _TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
-_CONNECTION: Final = re.compile(r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|InvalidURL|gaierror)$")
+_CONNECTION: Final = re.compile(
+    r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|InvalidURL|gaierror)$"
+)
 _MALFORMED: Final = re.compile(
     r"^(?:JSONDecodeError|DecodingError|APIResponseValidationError|UnexpectedModelBehavior)$"
 )
 _KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
+_HTTP_ERRORS: Final = range(400, 600)
 _MAX_CAUSES: Final = 8
 _MAX_BODY_CHARS: Final = 2_000
 
@@ -32,7 +43,8 @@ def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
     """A block of third-party code whose exceptions are raised as `LLMError`.
 
     Args:
-        client: The client's name for the error's text, which repeats only the class of the exception.
+        client: The client's name for the error's text, which repeats only the class of the
+            exception.
         timeout_s: The limit that a timeout is reported with.
 
     Raises:
@@ -47,7 +59,10 @@ def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
         causes = list(_causes(exc, handled))
         error = _error_of(causes, client, timeout_s=timeout_s)
         requests = (_fact(cause, name) for cause in causes for name in ("request", "_request"))
-        error.locate(model=None, host=next(filter(None, (host_of(_fact(sent, "url")) for sent in requests)), None))
+        error.locate(
+            model=None,
+            host=next(filter(None, (host_of(_fact(sent, "url")) for sent in requests)), None),
+        )
         raise error from exc
 
 
@@ -66,19 +81,26 @@ def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> 
     for cause in causes:
         names = [kind.__name__ for kind in type(cause).__mro__]
         if any(map(_TIMEOUT.search, names)):
-            return LLMTimeoutError(f"{client} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s)
+            return LLMTimeoutError(
+                f"{client} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s
+            )
         if any(map(_CONNECTION.search, names)):
-            return LLMConnectionError(f"{client} has no connection to its endpoint; check its address and the network")
+            return LLMConnectionError(
+                f"{client} has no connection to its endpoint; check its address and the network"
+            )
         if any(map(_MALFORMED.search, names)):
             return MalformedReplyError(
-                f"{client} could not read the reply; check its address, or take another model", reason="unreadable"
+                f"{client} could not read the reply; check its address, or take another model",
+                reason="unreadable",
             )
         refusal = refusal or _refusal(cause, causes)
         # LiteLLM says 500 for whatever it cannot name, also for a connection that was refused.
         if refusal is not None and refusal.status < 500:  # noqa: PLR2004 - where the statuses of servers' faults begin
             return refusal
     kind = type(causes[0]).__name__
-    return refusal or LLMError(f"{client} raised {kind}; see the cause, or raise an LLMError from the client")
+    return refusal or LLMError(
+        f"{client} raised {kind}; see the cause, or raise an LLMError from the client"
+    )
 
 
 def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError | None:
@@ -86,9 +108,10 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
     found = [_fact(exc, name) for name in ("status_code", "status", "code")]
     found.append(_fact(_fact(exc, "response"), "status_code"))
     # With a status below 400 the answer failed for another reason.
-    status = next((status for status in found if isinstance(status, int) and 400 <= status < 600), None)  # noqa: PLR2004
-    if status is None:
+    refusals = [status for status in found if isinstance(status, int) and status in _HTTP_ERRORS]
+    if not refusals:
         return None
+    status = refusals[0]
     body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
     return error_of_status(status, body, retry_after=_retry_after(exc))
 
@@ -108,7 +131,11 @@ def _body(exc: BaseException) -> str:
 
 
 def _retry_after(exc: object) -> str | None:
-    for owner, name in ((exc, "headers"), (_fact(exc, "response"), "headers"), (exc, "litellm_response_headers")):
+    for owner, name in (
+        (exc, "headers"),
+        (_fact(exc, "response"), "headers"),
+        (exc, "litellm_response_headers"),
+    ):
         for header, value in _mapping(_fact(owner, name)).items():
             if str(header).lower() == "retry-after":
                 return str(value)
@@ -119,7 +146,9 @@ def _without_keys(text: str, causes: list[BaseException]) -> str:
     """The text without the request's API keys, which some endpoints repeat."""
     for cause in causes:
         for header, value in _mapping(_fact(_fact(cause, "request"), "headers")).items():
-            if str(header).lower() in _KEY_HEADERS and (key := str(value).removeprefix("Bearer ").strip()):
+            if str(header).lower() in _KEY_HEADERS and (
+                key := str(value).removeprefix("Bearer ").strip()
+            ):
                 text = text.replace(key, "[api key]")
     return text
 

@@ -2,16 +2,22 @@
 
 An object, in time linear in the reply, by three rules:
 
-1. Thinking is not the answer. Text between `<think>` and `</think>`, or other models' thinking marks, is skipped. A
-   closing mark alone, from models whose prompt holds the opening one, discards everything before it.
-2. Brackets are paired over the rest of the reply, outside strings, and only an outermost pair is a candidate: a cut
-   reply never yields one of its inner parts. Fences, box tokens and prose hold no brackets and need no rule.
-3. A candidate that is not JSON (`use {x}`) is prose, and so is every list (`see [1]`). Exactly one object must remain,
+1. Thinking is not the answer. Text between `<think>` and `</think>`, or other models' thinking
+marks, is skipped. A
+   closing mark alone, from models whose prompt holds the opening one, discards everything before
+   it.
+2. Brackets are paired over the rest of the reply, outside strings, and only an outermost pair is a
+candidate: a cut
+   reply never yields one of its inner parts. Fences, box tokens and prose hold no brackets and need
+   no rule.
+3. A candidate that is not JSON (`use {x}`) is prose, and so is every list (`see [1]`). Exactly one
+object must remain,
    however often repeated.
 
-Tool calls are read only from notations that hold JSON and mark the end of the whole: a list, or a section with an end
-mark. Others are refused (`<tool_call>{...}</tool_call>` in a row, arguments as XML or Python): cut between two calls
-they would look whole, or their values would have to be guessed.
+Tool calls are read only from notations that hold JSON and mark the end of the whole: a list, or a
+section with an end mark. Others are refused (`<tool_call>{...}</tool_call>` in a row, arguments as
+XML or Python): cut between two calls they would look whole, or their values would have to be
+guessed.
 """
 
 # ruff: noqa: RUF001 - full-width bars are part of DeepSeek's marks
@@ -44,8 +50,8 @@ _FAULTS: Final = {
     "unclosed_thinking": "ends before its thinking does; allow more tokens, or ask for less thinking",
 }
 
-# Thinking tags, in any case, and the marks of Magistral, Kimi, Command A and Gemma 4. In OpenAI's harmony format every
-# channel but the final one is thinking, and ends with its message.
+# Thinking tags, in any case, and the marks of Magistral, Kimi, Command A and Gemma 4. In OpenAI's
+# harmony format every channel but the final one is thinking, and ends with its message.
 _TAGS: Final = "(?i:seed:think|think(?:ing)?|thought|reasoning)"
 _MARKS: Final = {
     "[THINK]": "[/THINK]",
@@ -56,21 +62,31 @@ _MARKS: Final = {
     "<|channel|>commentary": "<|end|>",
 }
 _OPENING_MARK: Final = "|".join(map(re.escape, _MARKS))
-_CLOSING_MARK: Final = "|".join(re.escape(mark) for mark in dict.fromkeys(_MARKS.values()) if mark != "<|end|>")
+_CLOSING_MARK: Final = "|".join(
+    re.escape(mark) for mark in dict.fromkeys(_MARKS.values()) if mark != "<|end|>"
+)
 _ATTRIBUTES: Final = r"(?:\s[^<>]{0,200}+)?"
 _OPENS: Final = rf"<(?P<tag>{_TAGS}){_ATTRIBUTES}>|(?P<mark>{_OPENING_MARK})"
 
-# Outside a value: the begin or end of thinking, a bracket, an object that was encoded once more as a JSON string.
+# Outside a value: the begin or end of thinking, a bracket, an object that was encoded once more as
+# a JSON string.
 _LANDMARK: Final = re.compile(
     rf"{_OPENS}|(?P<closing></{_TAGS}{_ATTRIBUTES}>|{_CLOSING_MARK})|[{{}}\[\]]"
     r'|(?P<encoded>"(?:\\[nrt]|\ )*+\{(?:\\[nrt]|\ )*+\\")'
 )
 _OPENING: Final = re.compile(rf"\s*(?:{_OPENS})")
-_OPENING_STARTS: Final = ("<seed:think", "<thinking", "<thought", "<reasoning", *(mark.lower() for mark in _MARKS))
+_OPENING_STARTS: Final = (
+    "<seed:think",
+    "<thinking",
+    "<thought",
+    "<reasoning",
+    *(mark.lower() for mark in _MARKS),
+)
 _UNENDED_TAG: Final = re.compile(rf"<{_TAGS}{_ATTRIBUTES}")
 _MAX_CLOSING_CHARS: Final = 64
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# Strings and plain text in one match, then a bracket; a quote instead opens a string that never ends.
+# Strings and plain text in one match, then a bracket; a quote instead opens a string that never
+# ends.
 _SPAN: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
 _CLOSER: Final = {"{": "}", "[": "]"}
 
@@ -78,14 +94,14 @@ _CLOSER: Final = {"{": "}", "[": "]"}
 def extract_json(text: str) -> dict[str, object]:
     """The JSON object that a reply holds.
 
-    Skips code fences, prose, thinking blocks and box tokens, reads a repeated object once, whatever its key order, and
-    undoes one level of string encoding. Takes only strict JSON (RFC 8259, unique keys, finite numbers): never returns
-    a proper prefix or a part of an object.
+    Skips code fences, prose, thinking blocks and box tokens, reads a repeated object once, whatever
+    its key order, and undoes one level of string encoding. Takes only strict JSON (RFC 8259, unique
+    keys, finite numbers): never returns a proper prefix or a part of an object.
 
     Raises:
-        MalformedReplyError: No object, or no certain one. `.reason` is one of `ambiguous`, `bad_number`,
-            `duplicate_keys`, `empty`, `no_json`, `not_strict`, `too_deep` (over 100 levels), `too_large` (over
-            1,000,000 characters), `truncated`, `unclosed_thinking`.
+        MalformedReplyError: No object, or no certain one. `.reason` is one of `ambiguous`,
+            `bad_number`, `duplicate_keys`, `empty`, `no_json`, `not_strict`, `too_deep` (over 100
+            levels), `too_large` (over 1,000,000 characters), `truncated`, `unclosed_thinking`.
     """
     try:
         return _only_object(text)
@@ -122,7 +138,8 @@ def without_thinking(text: str) -> str:
     """The text of a reply without the thinking at its beginning, if any.
 
     Raises:
-        MalformedReplyError: Nothing is left (`empty`), or the thinking has no end (`unclosed_thinking`).
+        MalformedReplyError: Nothing is left (`empty`), or the thinking has no end
+            (`unclosed_thinking`).
     """
     opening = _OPENING.match(text)
     position = _end_of_thinking(text, opening) if opening else 0
@@ -135,16 +152,18 @@ def without_thinking(text: str) -> str:
 class AnswerFilter:
     """Takes the thinking at the beginning out of a text that arrives in pieces.
 
-    What `feed` and then `end` return, joined, is what `without_thinking` makes of the whole. The beginning is held back
-    while it may open thinking, and white space while it may be the end.
+    What `feed` and then `end` return, joined, is what `without_thinking` makes of the whole. The
+    beginning is held back while it may open thinking, and white space while it may be the end.
     """
 
     def __init__(self) -> None:
-        self._held = ""  # while it may be thinking: its beginning, then the end that may begin a closing mark
+        # while it may be thinking: its beginning, then the end that may begin a closing mark
+        self._held = ""
         self._opening: re.Match[str] | None = None
         self._may_think = True
         self._has_begun = False
-        self._spaces: list[str] = []  # a list, because a text that grows with each piece takes quadratic time
+        # a list, because a text that grows with each piece takes quadratic time
+        self._spaces: list[str] = []
 
     def feed(self, piece: str) -> str:
         """What can be shown now; "" if nothing can."""
@@ -158,7 +177,11 @@ class AnswerFilter:
             self._may_think = self._opening is not None or _may_open(self._held)
         if self._opening:
             if closing := _closing(self._opening).search(self._held):
-                self._held, self._opening, self._may_think = self._held[closing.end() :], None, False
+                self._held, self._opening, self._may_think = (
+                    self._held[closing.end() :],
+                    None,
+                    False,
+                )
             else:
                 self._held = self._held[-_MAX_CLOSING_CHARS:]
         return "" if self._may_think else self._shown(self._held)
@@ -183,7 +206,9 @@ class AnswerFilter:
 def _may_open(text: str) -> bool:
     """Whether more text could make this the opening of thinking."""
     start = text.lower()
-    return bool(_UNENDED_TAG.fullmatch(text)) or any(mark.startswith(start) for mark in _OPENING_STARTS)
+    return bool(_UNENDED_TAG.fullmatch(text)) or any(
+        mark.startswith(start) for mark in _OPENING_STARTS
+    )
 
 
 def parse_whole(text: str) -> object:
@@ -287,13 +312,16 @@ def _fault(reason: str) -> MalformedReplyError:
     return MalformedReplyError(f"The reply {_FAULTS[reason]}", reason=reason)
 
 
-# Mistral up to v7; Granite 3 and Phi-4-mini; Command R7B and Command A. What follows the list is special tokens alone.
+# Mistral up to v7; Granite 3 and Phi-4-mini; Command R7B and Command A. What follows the list is
+# special tokens alone.
 _LIST: Final = re.compile(
-    r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<\|START_ACTION\|>)\s*(?P<list>\[.*\])\s*(?:<[^<>\s]{1,40}>\s*)*", re.DOTALL
+    r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<\|START_ACTION\|>)\s*(?P<list>\[.*\])\s*(?:<[^<>\s]{1,40}>\s*)*",
+    re.DOTALL,
 )
 # DeepSeek V3 (type, separator, name, fenced arguments) and V3.1 (name, separator, arguments).
 _DEEPSEEK: Final = re.compile(
-    r"<｜tool▁calls▁begin｜>(?P<calls>.*)<｜tool▁calls▁end｜>\s*+(?:<｜end▁of▁sentence｜>\s*)?", re.DOTALL
+    r"<｜tool▁calls▁begin｜>(?P<calls>.*)<｜tool▁calls▁end｜>\s*+(?:<｜end▁of▁sentence｜>\s*)?",
+    re.DOTALL,
 )
 _DEEPSEEK_CALL: Final = re.compile(
     r"\s*<｜tool▁call▁begin｜>\s*(?:function<｜tool▁sep｜>(?P<v3>[^\n<>]+)\n```json\n(?P<fenced>.*?)\n```"
@@ -301,7 +329,8 @@ _DEEPSEEK_CALL: Final = re.compile(
     re.DOTALL,
 )
 _KIMI: Final = re.compile(
-    r"<\|tool_calls_section_begin\|>(?P<calls>.*)<\|tool_calls_section_end\|>\s*+(?:<\|im_end\|>\s*)?", re.DOTALL
+    r"<\|tool_calls_section_begin\|>(?P<calls>.*)<\|tool_calls_section_end\|>\s*+(?:<\|im_end\|>\s*)?",
+    re.DOTALL,
 )
 _KIMI_CALL: Final = re.compile(
     r"\s*<\|tool_call_begin\|>\s*(?:functions\.)?(?P<name>[^\s<>:]+)(?::\d+)?\s*<\|tool_call_argument_begin\|>"
@@ -316,8 +345,8 @@ _BEGINS: Final = re.compile(
 def read_text_calls(text: str) -> list[dict[str, Any]] | None:
     """The tool calls that a reply holds as text, in the API's form; None without.
 
-    Skips thinking at the beginning. Allows prose without brackets before the calls, and only special tokens after
-    them. All or nothing: a mark inside a call's text could have cut it in two.
+    Skips thinking at the beginning. Allows prose without brackets before the calls, and only
+    special tokens after them. All or nothing: a mark inside a call's text could have cut it in two.
 
     Raises:
         MalformedReplyError: The notation begins, but no whole list of calls follows.
@@ -335,7 +364,9 @@ def read_text_calls(text: str) -> list[dict[str, Any]] | None:
         each = _each(_DEEPSEEK_CALL, found["calls"])
         return [_call(call["v3"] or call["v31"], call["fenced"] or call["plain"]) for call in each]
     if found := _KIMI.fullmatch(calls):
-        return [_call(call["name"], call["arguments"]) for call in _each(_KIMI_CALL, found["calls"])]
+        return [
+            _call(call["name"], call["arguments"]) for call in _each(_KIMI_CALL, found["calls"])
+        ]
     raise _cut_off_call()
 
 

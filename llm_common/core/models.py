@@ -44,11 +44,16 @@ class LLMUsage(BaseModel):
     cached_tokens: int = 0
 
     def __add__(self, other: "LLMUsage") -> "LLMUsage":
-        return LLMUsage(**{name: getattr(self, name) + getattr(other, name) for name in LLMUsage.model_fields})
+        return LLMUsage(
+            **{name: getattr(self, name) + getattr(other, name) for name in LLMUsage.model_fields}
+        )
 
 
 class LLMResponse(BaseModel):
-    """One answer of a model; `content` may be None or a list of parts, `logprobs` is as the endpoint gave it."""
+    """One answer of a model.
+
+    `content` may be None or a list of parts, `logprobs` is as the endpoint gave it.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -92,7 +97,9 @@ class TokenPrices(BaseModel):
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         fresh = usage.prompt_tokens - cached
         cached_price = self.prompt if self.cached is None else self.cached
-        return (fresh * self.prompt + cached * cached_price + usage.completion_tokens * self.completion) / _PER_MILLION
+        return (
+            fresh * self.prompt + cached * cached_price + usage.completion_tokens * self.completion
+        ) / _PER_MILLION
 
 
 class LLMConfig(BaseModel):
@@ -104,25 +111,34 @@ class LLMConfig(BaseModel):
         default_model: Used when a call names none.
         provider: Name for reports and for the table of model profiles.
         temperature: Sent with every call that names none; None leaves it to the endpoint.
-        max_tokens: Limit of the answer for every call that names none; None leaves it to the endpoint.
+        max_tokens: Limit of the answer for every call that names none; None leaves it to the
+            endpoint.
         timeout_s: Deadline of one call in seconds, retries and waits included.
         max_attempts: Most HTTP requests of one call.
         max_response_bytes: A longer answer, after decompression, is refused.
-        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. A request that could pass it is
-            not sent. Four things can still pass it: an answer of more than 1,000 tokens where no `max_tokens` is set,
-            prompt tokens that are not in the request (an image given by its address, a tool of the endpoint), a call
-            that timed out here and was charged there, and prices that differ from those that the client knows.
-        prices: Dollars by the model's name as calls give it, for models whose price the library does not know.
-        unknown_price: What a limit does about a model without a known price: `refuse` sends nothing; `dearest` counts
-            it as the dearest known model, or as the dearest reply so far if that cost more.
-        prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the allowed names as an enum, instead
-            of any JSON object. For endpoints that decode under a grammar, such as OpenAI, llama.cpp and vLLM. Off by
-            default: z.ai and DeepSeek support no schema, OpenRouter's providers differ, and the schema costs tokens.
+        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. A request
+            that could pass it is not sent. Four things can still pass it: an answer of more than
+            1,000 tokens where no `max_tokens` is set, prompt tokens that are not in the request (an
+            image given by its address, a tool of the endpoint), a call that timed out here and was
+            charged there, and prices that differ from those that the client knows.
+        prices: Dollars by the model's name as calls give it, for models whose price the library
+            does not know.
+        unknown_price: What a limit does about a model without a known price: `refuse` sends
+            nothing; `dearest` counts it as the dearest known model, or as the dearest reply so far
+            if that cost more.
+        prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the allowed names as
+            an enum, instead of any JSON object. For endpoints that decode under a grammar, such as
+            OpenAI, llama.cpp and vLLM. Off by
+            default: z.ai and DeepSeek support no schema, OpenRouter's providers differ, and the
+                schema costs tokens.
             An endpoint that refuses it is asked for a JSON object from then on.
     """
 
-    # Its validator is built when the first one is made, not on import. Errors quote no input, since it holds the key.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
+    # Its validator is built when the first one is made, not on import. Errors quote no input, since
+    # it holds the key.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True
+    )
 
     api_key: SecretStr = SecretStr("")
     base_url: str

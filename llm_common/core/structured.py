@@ -1,13 +1,22 @@
 """One question to a model, answered by a typed value or by an `LLMError`.
 
-Contains all faults of a third-party client: the outcome is a validated reply, an `LLMError` or a cancellation.
+Contains all faults of a third-party client: the outcome is a validated reply, an `LLMError` or a
+cancellation.
 """
 
 import asyncio
 import inspect
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeVar, cast
@@ -71,9 +80,11 @@ class Attempt:
         latency_ms: Wall time in milliseconds.
         usage: Tokens, where the endpoint counted them.
         cost_usd: Dollars, where the client knows them.
-        error: None for success, else `timeout`, `connection`, `status`, `auth`, `rate_limit`, `model_not_found`,
-            `too_long`, `cost_limit`, `malformed` or `client` (any other exception of the client, or a cancellation).
-        reason: A detail of the error: the reason code of a malformed reply, an HTTP status, or a class name.
+        error: None for success, else `timeout`, `connection`, `status`, `auth`, `rate_limit`,
+            `model_not_found`, `too_long`, `cost_limit`, `malformed` or `client` (any other
+            exception of the client, or a cancellation).
+        reason: A detail of the error: the reason code of a malformed reply, an HTTP status, or a
+            class name.
     """
 
     model: str | None
@@ -110,32 +121,34 @@ async def ask(
 ) -> ModelT:
     """The model's reply as a `reply_model`.
 
-    One model call, no retry. The deadline always holds: a later answer is discarded, and a client that ignores its
-    cancellation is abandoned. Cancelling the caller cancels the call at once. Safe to run concurrently.
+    One model call, no retry. The deadline always holds: a later answer is discarded, and a client
+    that ignores its cancellation is abandoned. Cancelling the caller cancels the call at once. Safe
+    to run concurrently.
 
     Args:
         client: What answers; its `chat_completion` gets every argument by keyword.
-        messages: The conversation, oldest first, of messages or of dicts of the chat completions API; the client gets
-            a list of messages.
+        messages: The conversation, oldest first, of messages or of dicts of the chat completions
+            API; the client gets a list of messages.
         reply_model: What the JSON object of the reply must validate as.
         model: Name at the endpoint; None takes the client's default.
         timeout_s: Seconds until the call counts as failed.
         temperature: Sampling temperature; 0 for choices that should repeat.
         attempts: Gets exactly one record of this call, also if it fails or is cancelled.
-        read_tool_calls: Makes the object to validate from tool calls, for a model that sends those instead of text,
-            or writes them as text (`read_text_calls`); raises MalformedReplyError for calls that it cannot read. None:
-            native calls alone count as an empty reply.
-        json_schema: `{"name", "strict", "schema"}` as the API takes it, for a client whose `prefers_json_schema` is
-            True; without either, the client is asked for a JSON object.
+        read_tool_calls: Makes the object to validate from tool calls, for a model that sends those
+            instead of text, or writes them as text (`read_text_calls`); raises MalformedReplyError
+            for calls that it cannot read. None: native calls alone count as an empty reply.
+        json_schema: `{"name", "strict", "schema"}` as the API takes it, for a client whose
+            `prefers_json_schema` is True; without either, the client is asked for a JSON object.
 
     Returns:
         The validated reply of a model that finished its answer.
 
     Raises:
         LLMTimeoutError: No answer in time.
-        MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of `extract_json`, or `cut`,
-            `content_filter`, `refusal`, `unknown_finish`, or `schema`.
-        LLMError: Its other classes as the client raised them; itself for any other exception of the client.
+        MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of
+            `extract_json`, or `cut`, `content_filter`, `refusal`, `unknown_finish`, or `schema`.
+        LLMError: Its other classes as the client raised them; itself for any other exception of the
+            client.
         TypeError: `messages` is not a list of messages.
     """
 
@@ -143,14 +156,22 @@ async def ask(
         response.check_whole()
         calls: list[dict[str, Any]] | None = None
         if read_tool_calls:
-            calls = read_text_calls(response.content) if response.content.strip() else list(response.tool_calls)
-        value = read_tool_calls(calls) if read_tool_calls and calls else extract_json(response.content)
+            calls = (
+                read_text_calls(response.content)
+                if response.content.strip()
+                else list(response.tool_calls)
+            )
+        value = (
+            read_tool_calls(calls) if read_tool_calls and calls else extract_json(response.content)
+        )
         return _validated(value, reply_model, reply=response.content)
 
     arguments = {"messages": as_messages(messages), "model": model, "temperature": temperature}
     call = _call(client, timeout_s, arguments, json_schema or {})
     sent = arguments["messages"]
-    return await recorded(client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts)
+    return await recorded(
+        client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts
+    )
 
 
 async def answer_text(
@@ -176,7 +197,8 @@ async def answer_text(
 
     Raises:
         LLMTimeoutError: No answer in time.
-        MalformedReplyError: An answer that is empty, cut, withheld or refused, or ends before its thinking does.
+        MalformedReplyError: An answer that is empty, cut, withheld or refused, or ends before its
+            thinking does.
         LLMError: As from `ask`.
         TypeError: `messages` is not a list of messages.
     """
@@ -222,8 +244,8 @@ async def answer_turn(
         max_tokens: Limit of the turn; None takes the client's default.
         attempts: As for `ask`.
         tools: Definitions in the API's form; the client gets them as `tools`, if there are any.
-        on_text: Called with the text as it comes, without thinking, if the client has an async generator `stream`. The
-            pieces, joined, are the turn's text, unless the call fails.
+        on_text: Called with the text as it comes, without thinking, if the client has an async
+            generator `stream`. The pieces, joined, are the turn's text, unless the call fails.
 
     Raises:
         LLMTimeoutError: As from `answer_text`, as are the others.
@@ -243,12 +265,16 @@ async def answer_turn(
     arguments: dict[str, Any] = {"messages": as_messages(messages), "model": model}
     arguments |= {"tools": [dict(tool) for tool in tools]} if tools else {}
     arguments |= {} if max_tokens is None else {"max_tokens": max_tokens}
-    if on_text is not None and inspect.isasyncgenfunction(inspect.getattr_static(client, "stream", None)):
+    if on_text is not None and inspect.isasyncgenfunction(
+        inspect.getattr_static(client, "stream", None)
+    ):
         call = _streamed_call(cast("SupportsStream", client), timeout_s, arguments, on_text)
     else:
         call = _call(client, timeout_s, arguments, None)
     sent = [*arguments.get("tools", ()), *arguments["messages"]]
-    return await recorded(client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts)
+    return await recorded(
+        client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts
+    )
 
 
 async def recorded(
@@ -288,10 +314,15 @@ async def recorded(
             value = read(answer)
             error = reason = None
         except LLMError as exc:
-            error, reason = next(code for kind, code in _CODES if isinstance(exc, kind)), _detail(exc)
+            error, reason = (
+                next(code for kind, code in _CODES if isinstance(exc, kind)),
+                _detail(exc),
+            )
             if isinstance(exc.usage, LLMUsage):
                 usage, cost_usd = exc.usage, exc.cost_usd
-            exc.locate(model=model or _stored(client, "default_model"), host=_stored(client, "host"))
+            exc.locate(
+                model=model or _stored(client, "default_model"), host=_stored(client, "host")
+            )
             current.set_attribute("llm_common.error.code", error)
             raise
         finally:
@@ -331,17 +362,22 @@ async def _within(timeout_s: float, call: Coroutine[Any, Any, ValueT]) -> ValueT
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     if not finished:
         raise LLMTimeoutError(
-            f"No answer within {timeout_s:g} s; raise the timeout, or use a faster model", timeout_s=timeout_s
+            f"No answer within {timeout_s:g} s; raise the timeout, or use a faster model",
+            timeout_s=timeout_s,
         )
     return task.result()
 
 
 async def _call(
-    client: SupportsChat, timeout_s: float, arguments: dict[str, Any], json_schema: Mapping[str, Any] | None
+    client: SupportsChat,
+    timeout_s: float,
+    arguments: dict[str, Any],
+    json_schema: Mapping[str, Any] | None,
 ) -> "_ProviderResponse":
     """All contact with the third-party client and its response; raises only LLMError.
 
-    None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty (see `ask`).
+    None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty
+    (see `ask`).
     """
     with external_errors(type(client).__name__, timeout_s=timeout_s):
         if json_schema and getattr(client, "prefers_json_schema", False) is True:
@@ -350,12 +386,17 @@ async def _call(
             arguments["response_format"] = {"type": "json_object"}
         pending = client.chat_completion(**arguments)
         if not inspect.isawaitable(pending):
-            raise LLMError(f"{type(client).__name__}.chat_completion is not async; make it an `async def`")
+            raise LLMError(
+                f"{type(client).__name__}.chat_completion is not async; make it an `async def`"
+            )
         return _ProviderResponse.of(await pending)
 
 
 async def _streamed_call(
-    client: SupportsStream, timeout_s: float, arguments: dict[str, Any], on_text: Callable[[str], None]
+    client: SupportsStream,
+    timeout_s: float,
+    arguments: dict[str, Any],
+    on_text: Callable[[str], None],
 ) -> "_ProviderResponse":
     """As `_call`, with the text of the answer passed on as it comes."""
     shown = AnswerFilter()
@@ -371,9 +412,20 @@ async def _streamed_call(
     raise LLMConnectionError("the stream broke off before the answer was whole; try again")
 
 
-# The `finish_reason` of a whole answer at OpenAI, Anthropic, text-generation-inference and gateways before them.
+# The `finish_reason` of a whole answer at OpenAI, Anthropic, text-generation-inference and gateways
+# before them.
 _WHOLE: Final = frozenset(
-    {"", "stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence", "eos", "eos_token"}
+    {
+        "",
+        "stop",
+        "tool_calls",
+        "function_call",
+        "tool_use",
+        "end_turn",
+        "stop_sequence",
+        "eos",
+        "eos_token",
+    }
     | {"complete", "completed", "done", "finished"}
 )
 # And of one that is not whole: OpenAI, then z.ai, Anthropic, Mistral, DeepSeek, vLLM and Gemini.
@@ -405,7 +457,10 @@ _TEXT_PARTS: Final = ("text", "output_text")
 
 @dataclass(frozen=True, slots=True)
 class _ProviderResponse:
-    """The parts of a response that matter; a value of another type, as in a mock, counts as absent."""
+    """The parts of a response that matter.
+
+    A value of another type, as in a mock, counts as absent.
+    """
 
     content: str = ""
     finish_reason: str | None = None
@@ -431,7 +486,8 @@ class _ProviderResponse:
     def check_whole(self) -> None:
         """Nothing, if the answer is whole.
 
-        Providers invent reasons, so one that is not known to mean a whole answer counts as unfinished.
+        Providers invent reasons, so one that is not known to mean a whole answer counts as
+        unfinished.
 
         Raises:
             MalformedReplyError: `cut`, `content_filter`, `refusal` or `unknown_finish`.
@@ -454,11 +510,18 @@ def _stored(client: object, name: str) -> str | None:
 
 
 def _text_of(content: object) -> str:
-    """The text of a reply that is a string or a list of parts; images and other parts are left out."""
+    """The text of a reply that is a string or a list of parts.
+
+    Images and other parts are left out.
+    """
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS]
+    texts = [
+        part.get("text")
+        for part in parts
+        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
+    ]
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -490,8 +553,14 @@ def _validated(value: object, reply_model: type[ModelT], *, reply: str) -> Model
 
 
 def _place(problem: ErrorDetails) -> str:
-    """Where and how a value does not fit; hides a name that cannot be a field's, since it is the model's text."""
-    steps = [str(step) if isinstance(step, int) or _FIELD_NAME.fullmatch(step) else "?" for step in problem["loc"]]
+    """Where and how a value does not fit.
+
+    Hides a name that cannot be a field's, since it is the model's text.
+    """
+    steps = [
+        str(step) if isinstance(step, int) or _FIELD_NAME.fullmatch(step) else "?"
+        for step in problem["loc"]
+    ]
     return f"{'.'.join(steps) or 'the whole'} ({problem['type']})"
 
 

@@ -21,10 +21,11 @@ from llm_common.errors import ConfigError
 
 EncodingName = Literal["cl100k_base", "o200k_base"]
 
-# Where both tokenizers cut a text, in their order: an apostrophe's ending; a word without a change from small to
-# capital letters; three digits; blanks that end in line ends; blanks but the last one, which may join the next piece;
-# marks with the space before and the line ends after them; non-ASCII with the space before it; a single blank. A space
-# that joins a word is left out. A later alternative consumes what an earlier one rejects: linear time.
+# Where both tokenizers cut a text, in their order: an apostrophe's ending; a word without a change
+# from small to capital letters; three digits; blanks that end in line ends; blanks but the last
+# one, which may join the next piece; marks with the space before and the line ends after them;
+# non-ASCII with the space before it; a single blank. A space that joins a word is left out. A later
+# alternative consumes what an earlier one rejects: linear time.
 _PIECE = re.compile(
     r"'(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])"
     r"|[a-z]+|[A-Z]+[a-z]*|[0-9]{1,3}"
@@ -35,7 +36,8 @@ _PIECE = re.compile(
 # Pairs that cl100k_base joins first, across the change of case where o200k_base cuts.
 _ACROSS_CASE = re.compile(r"x[A-F]|d[BT]|k[BJ]|u[CD]|aN|gL|iT|mA|nP|oS|zM")
 _MAX_SPACES = 79  # both vocabularies hold every run of spaces up to here
-# No piece crosses the end of a line, except for adjacent line ends, and slashes at the beginning of a line.
+# No piece crosses the end of a line, except for adjacent line ends, and slashes at the beginning of
+# a line.
 _LINES = re.compile(r"[^\r\n]*[\r\n]+(?:/[^\r\n]*[\r\n]*)*|[^\r\n]+")
 _MAX_LINE_CHARS = 200
 _MAX_CACHED = 65_536
@@ -77,7 +79,8 @@ def count_tokens(counter: TokenCounter, text: str) -> int:
 def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) -> int:
     """The tokens of one message of a chat: its text, what else it carries as JSON, and four for role and marks.
 
-    Four are those of OpenAI's chat format: https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken.
+    Four are those of OpenAI's chat format:
+    https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken.
 
     Args:
         fields: The message as a dict of plain data; what is None is not sent.
@@ -86,25 +89,32 @@ def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) ->
     content = fields.get("content")
     text = content if isinstance(content, str) else ""
     apart = {"role", "content"} if text else {"role"}
-    facts = {name: value for name, value in fields.items() if name not in apart and value is not None}
-    return _MESSAGE_TOKENS + (count(text) if text else 0) + (count(json.dumps(facts)) if facts else 0)
+    facts = {
+        name: value for name, value in fields.items() if name not in apart and value is not None
+    }
+    return (
+        _MESSAGE_TOKENS + (count(text) if text else 0) + (count(json.dumps(facts)) if facts else 0)
+    )
 
 
 class UpperBoundCounter:
     """An upper bound of the tokens in cl100k_base and o200k_base; needs no extra.
 
-    A text is cut where both tokenizers cut it. A piece that both know whole is one token. For other words and runs of
-    marks the bound is the longest cut in which no two neighbours join into a known piece: byte pair encoding stops
-    only when no two neighbours join (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909). A non-ASCII character
-    that is not a token counts as its UTF-8 bytes.
+    A text is cut where both tokenizers cut it. A piece that both know whole is one token. For other
+    words and runs of marks the bound is the longest cut in which no two neighbours join into a
+    known piece: byte pair encoding stops only when no two neighbours join (Sennrich et al. 2016,
+    https://arxiv.org/abs/1508.07909). A non-ASCII character that is not a token counts as its UTF-8
+    bytes.
 
-    This is proven for single pieces, and sampled for adjacent ones: about one of 100,000 random joins of words across a
-    change of case (`untoEquality`) takes one token more in cl100k_base; no text of more than a few words did.
+    This is proven for single pieces, and sampled for adjacent ones: about one of 100,000 random
+    joins of words across a change of case (`untoEquality`) takes one token more in cl100k_base; no
+    text of more than a few words did.
 
-    Measured against the larger of the two exact counts: English prose 1.25 to 1.6 times, code 1.1 to 1.4, JSON 1.2,
-    base64 1.1, Chinese 1.2, French 1.6, Russian 2.2. Linear in the length, about 5 MB a second, and ten times that for
-    lines that the counter has cached, up to 65,536 of at most 200 characters. Other models' tokenizers differ: for an
-    exact budget use the model's own counter.
+    Measured against the larger of the two exact counts: English prose 1.25 to 1.6 times, code 1.1
+    to 1.4, JSON 1.2, base64 1.1, Chinese 1.2, French 1.6, Russian 2.2. Linear in the length, about
+    5 MB a second, and ten times that for lines that the counter has cached, up to 65,536 of at most
+    200 characters. Other models' tokenizers differ: for an exact budget use the model's own
+    counter.
     """
 
     def __init__(self) -> None:
@@ -118,8 +128,8 @@ class UpperBoundCounter:
 class ExactCounter:
     """The exact number of tokens in one encoding, offline; needs the extra `tokens`.
 
-    Special tokens such as `<|endoftext|>` count as plain text, as in a message to an endpoint. The first counter of a
-    process takes some 60 ms and 67 MB.
+    Special tokens such as `<|endoftext|>` count as plain text, as in a message to an endpoint. The
+    first counter of a process takes some 60 ms and 67 MB.
 
     Args:
         encoding: `o200k_base` for GPT-4o and later, `cl100k_base` for GPT-4 and GPT-3.5.
@@ -133,7 +143,8 @@ class ExactCounter:
             bindings = _bindings()
         except ImportError as exc:
             raise ConfigError(
-                "exact token counts need an extra: pip install 'llm-common[tokens]'", variable="tokens"
+                "exact token counts need an extra: pip install 'llm-common[tokens]'",
+                variable="tokens",
             ) from exc
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 
@@ -145,8 +156,9 @@ class ExactCounter:
 class DefaultCounter:
     """Exact o200k_base counts where the extra `tokens` is installed, else the upper bound.
 
-    Decides at the first count, which then takes some 60 ms and 67 MB, once in a process. Another model's tokenizer
-    may count more than o200k_base: for such a model pass its counter, or `UpperBoundCounter`.
+    Decides at the first count, which then takes some 60 ms and 67 MB, once in a process. Another
+    model's tokenizer may count more than o200k_base: for such a model pass its counter, or
+    `UpperBoundCounter`.
     """
 
     def count(self, text: str) -> int:
@@ -174,7 +186,11 @@ def _bindings() -> ModuleType:
     with _LOADING:
         if _BINDINGS not in sys.modules:
             package = find_spec(_BINDINGS.partition(".")[0])
-            spec = PathFinder.find_spec(_BINDINGS, package.submodule_search_locations) if package else None
+            spec = (
+                PathFinder.find_spec(_BINDINGS, package.submodule_search_locations)
+                if package
+                else None
+            )
             if spec is None or spec.loader is None:
                 raise ModuleNotFoundError(_BINDINGS)
             module = module_from_spec(spec)
@@ -189,10 +205,13 @@ def _bindings() -> ModuleType:
 def _known_pieces() -> tuple[Mapping[str, None], Mapping[str, None]]:
     """Words and marks, and single non-ASCII characters, that are one token in both encodings.
 
-    Dict keys and not sets: the garbage collector skips a dict of strings, but visits each element of a set.
+    Dict keys and not sets: the garbage collector skips a dict of strings, but visits each element
+    of a set.
     """
     pieces = orjson.loads(Path(__file__).with_name("token_pieces.json").read_bytes())
-    return dict.fromkeys([*pieces["words"].split(), *pieces["marks"]]), dict.fromkeys(pieces["characters"])
+    return dict.fromkeys([*pieces["words"].split(), *pieces["marks"]]), dict.fromkeys(
+        pieces["characters"]
+    )
 
 
 class _BoundCache(dict[str, int]):
@@ -237,7 +256,10 @@ _OF_PIECES = _BoundCache(_bound, max_chars=32)
 
 
 def _bytes_bound(piece: str, characters: Container[str]) -> int:
-    """One for a character that is a token, else its bytes; a leading space may join a token's first byte."""
+    """One for a character that is a token, else its bytes.
+
+    A leading space may join a token's first byte.
+    """
     text = piece.removeprefix(" ")
     tokens = sum(1 if char in characters else _size(char) for char in text)
     if text == piece:
@@ -252,7 +274,8 @@ def _size(char: str) -> int:
 def _max_parts(text: str, known: Container[str]) -> int:
     """At least the most parts of a text of which no two neighbours join into a known piece.
 
-    `most[i]` bounds the parts of `text[i:]`: two parts from i on extend at least to the first end that is unknown.
+    `most[i]` bounds the parts of `text[i:]`: two parts from i on extend at least to the first end
+    that is unknown.
     """
     size = len(text)
     most = [0] * (size + 1)
@@ -275,10 +298,11 @@ class CalibratedCounter:
     """Counts tokens by another counter, times how far that counter was off for this endpoint's model.
 
     The first prompts are counted as the other counter does. After each call whose
-    usage is known, the factor is the highest of the last eight ratios of reported to counted tokens, and 3% more. So
-    English prose, which `UpperBoundCounter` counts half too high, soon gets half as much more room, and a model with a
-    smaller vocabulary than OpenAI's less. It is an estimate: a prompt of another kind than those before it may take
-    more. Safe to share between tasks and threads; one for each model.
+    usage is known, the factor is the highest of the last eight ratios of reported to counted
+    tokens, and 3% more. So English prose, which `UpperBoundCounter` counts half too high, soon gets
+    half as much more room, and a model with a smaller vocabulary than OpenAI's less. It is an
+    estimate: a prompt of another kind than those before it may take more. Safe to share between
+    tasks and threads; one for each model.
 
     Args:
         counter: What counts; None takes `DefaultCounter`.
@@ -304,7 +328,8 @@ class CalibratedCounter:
 
         Args:
             counted_tokens: What this counter counted for the prompt before it was sent.
-            reported_tokens: `usage.prompt_tokens` of the response; 0 where the endpoint reports none.
+            reported_tokens: `usage.prompt_tokens` of the response; 0 where the endpoint reports
+                none.
         """
         with self._lock:
             if counted_tokens < _MIN_LEARNT_TOKENS or reported_tokens <= 0:

@@ -1,8 +1,9 @@
-"""Decision models of other packages as decision clients, known by their shape; no package is imported.
+"""Decision models of other packages as decision clients, known by their shape.
 
-Shapes read from langchain-core 1.8.2 (`decisions/base.py`, `decisions/types.py`) and pydantic-ai-slim 2.68.0
-(`models/decision.py`, which `SystemOneModel`, `TypeSafeModel` and `OpenAIDecisionsModel` inherit). Both follow the
-wire format `systemone`, as objects.
+No package is imported.
+Shapes read from langchain-core 1.8.2 (`decisions/base.py`, `decisions/types.py`) and
+pydantic-ai-slim 2.68.0 (`models/decision.py`, which `SystemOneModel`, `TypeSafeModel` and
+`OpenAIDecisionsModel` inherit). Both follow the wire format `systemone`, as objects.
 """
 
 import asyncio
@@ -34,7 +35,10 @@ class SupportsClassify(Protocol):
 
 
 class SupportsDecide(Protocol):
-    """What is called of a `DecisionModel` of pydantic-ai; the annotations of its `decide` say what it takes."""
+    """What is called of a `DecisionModel` of pydantic-ai.
+
+    The annotations of its `decide` say what it takes.
+    """
 
     @property
     def model_name(self) -> str:
@@ -68,12 +72,14 @@ class _ExternalDecisions(ABC):
             timeout_s: None takes the one that this client was made with.
 
         Returns:
-            An answer, or a reason why there is none, for each question. `cost_usd` is None if the package has none.
+            An answer, or a reason why there is none, for each question. `cost_usd` is None if the
+            package has none.
 
         Raises:
             LLMTimeoutError: No answer within the deadline, or within the wrapped object's own.
             MalformedReplyError: No usable answer, or an answer to what was not asked.
-            LLMError: Any other exception of the wrapped object, as its cause; the subclasses say which.
+            LLMError: Any other exception of the wrapped object, as its cause; the subclasses say
+                which.
             ValueError: No questions, or a deadline that is not positive.
             TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
@@ -82,9 +88,14 @@ class _ExternalDecisions(ABC):
         started = monotonic()
         name = type(self).__name__
         # A lone surrogate, which UTF-8 cannot hold, is sent as `?`.
-        text = json.dumps([state, systemone_questions(questions)], ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            [state, systemone_questions(questions)], ensure_ascii=False, allow_nan=False
+        )
         sent_state, sent_questions = json.loads(text.encode(errors="replace"))
-        facts: dict[str, Attribute] = {"llm_common.model": model or self._model, "llm_common.questions": len(questions)}
+        facts: dict[str, Attribute] = {
+            "llm_common.model": model or self._model,
+            "llm_common.questions": len(questions),
+        }
         with span("llm_common.decide", facts):
             with external_errors(name, timeout_s=timeout_s):
                 async with asyncio.timeout(timeout_s):
@@ -92,7 +103,8 @@ class _ExternalDecisions(ABC):
                         sent_state, sent_questions, model or self._model
                     )
                 given = systemone_answers(
-                    {"answers": {name: _plain(answer) for name, answer in answers.items()}}, questions
+                    {"answers": {name: _plain(answer) for name, answer in answers.items()}},
+                    questions,
                 )
             return decisions_of(
                 questions,
@@ -126,12 +138,21 @@ class LangChainDecisions(_ExternalDecisions):
     def __init__(self, decision_model: SupportsClassify, *, timeout_s: float = 10.0) -> None:
         super().__init__(model=decision_model.model, timeout_s=timeout_s)
         self._decision_model = decision_model
-        # The annotation of `ainvoke` names the classes of questions; subclasses and Runnable may annotate less.
-        methods = (vars(kind)["ainvoke"] for kind in type(decision_model).__mro__ if "ainvoke" in vars(kind))
+        # The annotation of `ainvoke` names the classes of questions; subclasses and Runnable may
+        # annotate less.
+        methods = (
+            vars(kind)["ainvoke"]
+            for kind in type(decision_model).__mro__
+            if "ainvoke" in vars(kind)
+        )
         requests = (get_type_hints(method).get("input") for method in methods)
-        request = next((each for each in requests if "questions" in getattr(each, "__annotations__", ())), None)
+        request = next(
+            (each for each in requests if "questions" in getattr(each, "__annotations__", ())), None
+        )
         if request is None:
-            raise TypeError(f"{type(decision_model).__name__} is no decision model; pass a BaseDecisionModel")
+            raise TypeError(
+                f"{type(decision_model).__name__} is no decision model; pass a BaseDecisionModel"
+            )
         self._questions = TypeAdapter(get_type_hints(request, include_extras=True)["questions"])
 
     async def _send(
@@ -140,7 +161,9 @@ class LangChainDecisions(_ExternalDecisions):
         asked: Any = self._decision_model
         if model != self._model:
             asked = asked.model_copy(update={"model": model})
-        reply = await asked.ainvoke({"state": state, "questions": self._questions.validate_python(questions)})
+        reply = await asked.ainvoke(
+            {"state": state, "questions": self._questions.validate_python(questions)}
+        )
         usage = reply.usage or {}
         counts = _usage_of(usage.get("input_tokens"), usage.get("output_tokens"))
         return reply.model, reply.answers, counts, None
@@ -149,8 +172,8 @@ class LangChainDecisions(_ExternalDecisions):
 class PydanticAIDecisions(_ExternalDecisions):
     """Answers through a `pydantic_ai.models.decision.DecisionModel`, such as a `SystemOneModel`.
 
-    pydantic-ai itself refuses a reply in which any answer is missing, refused or unusable: such a call raises
-    MalformedReplyError, where the other clients leave out the one answer.
+    pydantic-ai itself refuses a reply in which any answer is missing, refused or unusable: such a
+    call raises MalformedReplyError, where the other clients leave out the one answer.
 
     Args:
         decision_model: Answers every call; one that names another model fails.
@@ -160,9 +183,14 @@ class PydanticAIDecisions(_ExternalDecisions):
     def __init__(self, decision_model: SupportsDecide, *, timeout_s: float = 10.0) -> None:
         super().__init__(model=decision_model.model_name, timeout_s=timeout_s)
         self._decision_model = decision_model
-        # The annotations of the abstract `decide`, that of the last class in the MRO, name the class of a request.
+        # The annotations of the abstract `decide`, that of the last class in the MRO, name the
+        # class of a request.
         hints = get_type_hints(
-            [vars(kind)["decide"] for kind in type(decision_model).__mro__ if "decide" in vars(kind)][-1]
+            [
+                vars(kind)["decide"]
+                for kind in type(decision_model).__mro__
+                if "decide" in vars(kind)
+            ][-1]
         )
         self._request = TypeAdapter(hints["request"])
 
@@ -171,7 +199,8 @@ class PydanticAIDecisions(_ExternalDecisions):
     ) -> tuple[str, Mapping[str, Any], LLMUsage, float | None]:
         if model != self._model:
             raise ModelNotFoundError(
-                f"this client has the one model {self._model}; make another for {model[:80]}", status=404
+                f"this client has the one model {self._model}; make another for {model[:80]}",
+                status=404,
             )
         request = self._request.validate_python({"state": state, "questions": questions})
         reply = await self._decision_model.decide(request, {})
@@ -184,9 +213,15 @@ class PydanticAIDecisions(_ExternalDecisions):
 def _plain(answer: Any) -> dict[str, Any]:
     """An answer object as the wire format has it."""
     probabilities = getattr(answer, "probabilities", None)
-    return {"type": answer.type, "noul": getattr(answer, "noul", None), "probabilities": probabilities}
+    return {
+        "type": answer.type,
+        "noul": getattr(answer, "noul", None),
+        "probabilities": probabilities,
+    }
 
 
 def _usage_of(input_tokens: int | None, output_tokens: int | None) -> LLMUsage:
     prompt, completion = input_tokens or 0, output_tokens or 0
-    return LLMUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+    return LLMUsage(
+        prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
+    )

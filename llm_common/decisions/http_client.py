@@ -27,8 +27,9 @@ from llm_common.decisions.wire_formats import WIRE_FORMATS
 from llm_common.errors import ConfigError, LLMError
 
 _PER_MILLION = 1_000_000
-# Dollars for a million input tokens; output is free at both. Source: genai-prices 0.2.3, which cites
-# https://docs.typesafe.ai/models and https://developers.openai.com/api/docs/models/gpt-6-luna.
+# Dollars for a million input tokens; output is free at both. Source: genai-prices 0.2.3, which
+# cites https://docs.typesafe.ai/models and
+# https://developers.openai.com/api/docs/models/gpt-6-luna.
 _PRICE_AT: Final = {("api.typesafe.ai", "jev-"): 0.042, ("api.openai.com", "gpt-6-luna"): 0.10}
 _LONG_INPUT_TOKENS = 272_000  # OpenAI charges twice as much above
 
@@ -37,16 +38,20 @@ class DecisionConfig(BaseModel):
     """The endpoint of a decision client, and its limits.
 
     Attributes:
-        url: With or without `/v1` at its end: `https://api.typesafe.ai`, `https://openrouter.ai/api/v1`.
+        url: With or without `/v1` at its end: `https://api.typesafe.ai`,
+            `https://openrouter.ai/api/v1`.
         model: Used when a call names none: `jev-latest`, `gpt-6-luna`.
-        wire: `systemone` (TypeSafe, vLLM, SGLang, Ollama, LiteLLM, Fireworks, OpenRouter) or `openai`.
+        wire: `systemone` (TypeSafe, vLLM, SGLang, Ollama, LiteLLM, Fireworks, OpenRouter) or
+            `openai`.
         api_key: Never in repr, logs or errors; empty for a local server without a key.
         timeout_s: Deadline of one call in seconds, retries and waits included.
         max_attempts: Most HTTP requests of one call.
         max_response_bytes: A longer reply, after decompression, is refused.
-        input_usd_per_million: Dollars for a million input tokens; None takes the known price of Jev at TypeSafe and of
-            gpt-6-luna at OpenAI, else reports no cost unless the endpoint does. Output is taken to be free.
-        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. Needs a known price.
+        input_usd_per_million: Dollars for a million input tokens; None takes the known price of Jev
+            at TypeSafe and of gpt-6-luna at OpenAI, else reports no cost unless the endpoint does.
+            Output is taken to be free.
+        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. Needs a
+            known price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +71,8 @@ def decision_config_from_env() -> DecisionConfig | None:
     """The decision model that the environment names, or None without `LLM_COMMON_DECISION_URL`.
 
     Raises:
-        ConfigError: A value is unusable, the model is missing, or a key or model stands without the address.
+        ConfigError: A value is unusable, the model is missing, or a key or model stands without the
+            address.
     """
     url, model = _env.read_text(_env.DECISION_URL), _env.read_text(_env.DECISION_MODEL)
     key = _env.read_text(_env.DECISION_API_KEY)
@@ -82,7 +88,8 @@ def decision_config_from_env() -> DecisionConfig | None:
             return None
         given = _env.DECISION_MODEL if key is None else _env.DECISION_API_KEY
         raise ConfigError(
-            f"{given.name} is set, but not where; set {_env.DECISION_URL.name}", variable=_env.DECISION_URL.name
+            f"{given.name} is set, but not where; set {_env.DECISION_URL.name}",
+            variable=_env.DECISION_URL.name,
         )
     if model is None:
         raise ConfigError(
@@ -96,25 +103,32 @@ def decision_config_from_env() -> DecisionConfig | None:
 
 
 class HttpDecisionClient:
-    """Answers from an endpoint that serves decision models; one request for all questions of a call.
+    """Answers from an endpoint that serves decision models.
 
-    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are retried;
-    Retry-After is honoured if it fits in the deadline. The endpoint sees neither the ids of the questions nor any name
-    but those of options. Safe to share between tasks of one event loop.
+    One request for all questions of a call.
+    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are
+    retried; Retry-After is honoured if it fits in the deadline. The endpoint sees neither the ids
+    of the questions nor any name but those of options. Safe to share between tasks of one event
+    loop.
 
     Args:
         config: Endpoint, key, limits.
         transport: Replaces the network, for tests.
 
     Raises:
-        ConfigError: `url` or `api_key` cannot be used, or there is a cost limit without a known price.
+        ConfigError: `url` or `api_key` cannot be used, or there is a cost limit without a known
+            price.
         TypeError: `config` is no `DecisionConfig`.
     """
 
-    def __init__(self, config: DecisionConfig, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, config: DecisionConfig, *, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
         given: object = config  # a caller without a type checker passes an address
         if not isinstance(given, DecisionConfig):
-            raise TypeError(f"config is a {type(given).__name__}; pass DecisionConfig(url=…, model=…)")
+            raise TypeError(
+                f"config is a {type(given).__name__}; pass DecisionConfig(url=…, model=…)"
+            )
         self._config = config
         self._wire = WIRE_FORMATS[config.wire]
         address = checked_base_url(config.url, variable="url")
@@ -134,7 +148,9 @@ class HttpDecisionClient:
 
     @classmethod
     def from_env(cls, *, transport: httpx.AsyncBaseTransport | None = None) -> Self:
-        """A client for the decision model that the environment names; see `decision_config_from_env`.
+        """A client for the decision model that the environment names.
+
+        See `decision_config_from_env`.
 
         Raises:
             ConfigError: It names none, or an unusable one.
@@ -168,10 +184,10 @@ class HttpDecisionClient:
         """The answers to all questions about one state, by one request.
 
         Args:
-            state: What the questions are about. A dict or list is sent as JSON; with the wire format `openai` as the
-                text of it.
-            questions: By ids that the caller chooses and the endpoint does not see; for `openai` at most 400, of at
-                most 255 options.
+            state: What the questions are about. A dict or list is sent as JSON; with the wire
+                format `openai` as the text of it.
+            questions: By ids that the caller chooses and the endpoint does not see; for `openai` at
+                most 400, of at most 255 options.
             model: None takes the configuration's.
             timeout_s: None takes the configuration's.
 
@@ -185,7 +201,8 @@ class HttpDecisionClient:
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: No usable answer, or an answer to what was not asked.
             CostLimitError: The call could exceed the client's limit; nothing more was sent.
-            ValueError: No questions, too many or too large ones, or a deadline that is not positive.
+            ValueError: No questions, too many or too large ones, or a deadline that is not
+                positive.
             TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
         check_arguments(state, questions, timeout_s)
@@ -193,10 +210,16 @@ class HttpDecisionClient:
         model, timeout_s = model or self._config.model, timeout_s or self._config.timeout_s
         bill = Bill()
         facts = {"llm_common.questions": len(questions)}
-        with model_call("decide", model, facts, provider=self._wire.name, host=self._server, bill=bill) as call:
+        with model_call(
+            "decide", model, facts, provider=self._wire.name, host=self._server, bill=bill
+        ) as call:
             try:
-                async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
-                    decisions = await self._answer(state, questions, model, bill, timeout_s=timeout_s)
+                async with deadline_at(
+                    asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s
+                ):
+                    decisions = await self._answer(
+                        state, questions, model, bill, timeout_s=timeout_s
+                    )
             except LLMError as exc:
                 exc.usage, exc.cost_usd = bill.usage, bill.cost_usd
                 exc.locate(model=model, host=self._host)
@@ -213,26 +236,41 @@ class HttpDecisionClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
     async def _answer(
-        self, state: State, questions: Mapping[str, Question], model: str, bill: Bill, *, timeout_s: float
+        self,
+        state: State,
+        questions: Mapping[str, Question],
+        model: str,
+        bill: Bill,
+        *,
+        timeout_s: float,
     ) -> Decisions:
         self._endpoint.check_open()  # a retry would wait in vain
         started = monotonic()
-        # Bytes that an endpoint sends after a reply are read as the next reply on a kept-alive connection. Names that
-        # depend on the request let no reply pass for that of another request; ids could be anything.
-        asked = blake2b(repr((model, state, questions)).encode(errors="replace"), digest_size=3).hexdigest()
+        # Bytes that an endpoint sends after a reply are read as the next reply on a kept-alive
+        # connection. Names that depend on the request let no reply pass for that of another
+        # request; ids could be anything.
+        asked = blake2b(
+            repr((model, state, questions)).encode(errors="replace"), digest_size=3
+        ).hexdigest()
         ids = {f"{asked}-{number}": name for number, name in enumerate(questions)}
         named = {name: questions[ids[name]] for name in ids}
         fields = {"model": model, **self._wire.fields(state, named)}
         # A lone surrogate, which UTF-8 cannot hold, is sent as `?`.
-        body = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
+        body = json.dumps(
+            fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode(errors="replace")
 
         async def exchange() -> dict[str, Any]:
-            with self._ledger.reserved(self._cost(model, tokens=len(body))):  # no token is shorter than a byte
+            # no token is shorter than a byte
+            with self._ledger.reserved(self._cost(model, tokens=len(body))):
                 payload = await self._endpoint.post(body, timeout_s=timeout_s)
                 self._charge(payload, model, bill)
             raise_stated_error(payload)
@@ -267,7 +305,9 @@ class HttpDecisionClient:
             "cached_tokens": details.get("cached_tokens") if isinstance(details, dict) else 0,
         }
         usage = LLMUsage(**{name: n for name, n in counts.items() if type(n) is int and n > 0})
-        usage = usage.model_copy(update={"total_tokens": usage.prompt_tokens + usage.completion_tokens})
+        usage = usage.model_copy(
+            update={"total_tokens": usage.prompt_tokens + usage.completion_tokens}
+        )
         cost: float | None = None
         stated = reported.get("cost")
         if isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated < inf:
@@ -280,7 +320,11 @@ class HttpDecisionClient:
     def _price(self, model: str) -> float | None:
         if self._config.input_usd_per_million is not None:
             return self._config.input_usd_per_million
-        known = ((host, name) for host, name in _PRICE_AT if host == self._host and model.startswith(name))
+        known = (
+            (host, name)
+            for host, name in _PRICE_AT
+            if host == self._host and model.startswith(name)
+        )
         return next((_PRICE_AT[place] for place in known), None)
 
     def _cost(self, model: str, *, tokens: int) -> float | None:
@@ -288,6 +332,8 @@ class HttpDecisionClient:
         if price is None:
             return None
         long = (
-            self._wire.name == "openai" and tokens > _LONG_INPUT_TOKENS and self._config.input_usd_per_million is None
+            self._wire.name == "openai"
+            and tokens > _LONG_INPUT_TOKENS
+            and self._config.input_usd_per_million is None
         )
         return tokens * price * (2 if long else 1) / _PER_MILLION

@@ -32,20 +32,23 @@ _MAX_LEVELS: Final = 10  # digits
 # Marks of the beginning of a word in raw tokens, and what models put around an answer.
 _AROUND_LABEL: Final = " \t\r\n\u2581\u0120\u010a\"'`*_()[].:,"
 _ROUNDING: Final = 1e-3  # a certain token's log probability may come out a little above 0
-_SYSTEM: Final = "You judge what you are shown. You answer with one word, letter or digit, and nothing else."
+_SYSTEM: Final = (
+    "You judge what you are shown. You answer with one word, letter or digit, and nothing else."
+)
 
 
 class LogprobDecisions:
     """Decisions by the log probabilities of an answer's first token.
 
-    For endpoints that report them for chat completions: llama.cpp, vLLM, SGLang, OpenAI's models without reasoning.
-    The model is asked for one token: yes or no for a predicate, a letter for a choice, a digit for a score. The
-    probabilities of those labels are scaled to add up to 1; other tokens do not count.
+    For endpoints that report them for chat completions: llama.cpp, vLLM, SGLang, OpenAI's models
+    without reasoning. The model is asked for one token: yes or no for a predicate, a letter for a
+    choice, a digit for a score. The probabilities of those labels are scaled to add up to 1; other
+    tokens do not count.
 
-    Costs one call a question, and one token of output each. A choice of more than 20 options is asked in groups of 20
-    and then between the likeliest of each group: `ceil(options / 20) + 1` calls. All calls begin with the same text,
-    the state, which servers with a prefix cache read once. A decision model needs one call for everything: see
-    `HttpDecisionClient`.
+    Costs one call a question, and one token of output each. A choice of more than 20 options is
+    asked in groups of 20 and then between the likeliest of each group: `ceil(options / 20) + 1`
+    calls. All calls begin with the same text, the state, which servers with a prefix cache read
+    once. A decision model needs one call for everything: see `HttpDecisionClient`.
 
     Probabilities of small models are poorly calibrated; measure yours before a threshold decides.
 
@@ -54,8 +57,8 @@ class LogprobDecisions:
         model: Used when a call names none; None takes the client's default.
         timeout_s: Deadline in seconds of all calls for one set of questions.
         max_concurrency: Most calls at the same time.
-        options: Further options of each call, such as those that keep a model from thinking before it answers:
-            `{"chat_template_kwargs": {"enable_thinking": False}}`.
+        options: Further options of each call, such as those that keep a model from thinking before
+            it answers: `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
     def __init__(
@@ -87,18 +90,22 @@ class LogprobDecisions:
 
         Args:
             state: What the questions are about; a dict or list is shown as JSON.
-            questions: By ids that the model does not see. A choice takes up to 400 options, a score up to 10 levels.
+            questions: By ids that the model does not see. A choice takes up to 400 options, a score
+                up to 10 levels.
             model: None takes the one that this client was made with.
             timeout_s: Deadline of all calls; None takes the one that this client was made with.
 
         Returns:
-            An answer for each question, or the reason `no_label` if none of the labels is among the likeliest tokens.
+            An answer for each question, or the reason `no_label` if none of the labels is among the
+            likeliest tokens.
 
         Raises:
             LLMTimeoutError: Not every answer came within the deadline.
-            MalformedReplyError: `no_logprobs` if the endpoint reports none; `no_answers` if no question has an answer.
+            MalformedReplyError: `no_logprobs` if the endpoint reports none; `no_answers` if no
+                question has an answer.
             LLMError: A call failed: the error of the first that did. The other calls are cancelled.
-            ValueError: No questions, too many options or levels, or a deadline that is not positive.
+            ValueError: No questions, too many options or levels, or a deadline that is not
+                positive.
             TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
         check_arguments(state, questions, timeout_s)
@@ -147,7 +154,10 @@ class _Run:
         started = monotonic()
         try:
             async with asyncio.timeout(self.timeout_s), asyncio.TaskGroup() as group:
-                tasks = {name: group.create_task(self._answer(question)) for name, question in questions.items()}
+                tasks = {
+                    name: group.create_task(self._answer(question))
+                    for name, question in questions.items()
+                }
         except TimeoutError as exc:
             raise LLMTimeoutError(
                 f"not all of {len(questions)} questions were answered within {self.timeout_s:g} s; "
@@ -169,16 +179,23 @@ class _Run:
 
     async def _answer(self, question: Question) -> object:
         if isinstance(question, Predicate):
-            found = await self._ask(f"{question.text}\nIs this so? Answer yes or no.", ("yes", "no"))
+            found = await self._ask(
+                f"{question.text}\nIs this so? Answer yes or no.", ("yes", "no")
+            )
             return found and found[0]
         if isinstance(question, Choice):
             return await self._choice(question.text, question.options)
         levels = "\n".join(f"{number}. {level}" for number, level in enumerate(question.levels))
         digits = [str(number) for number in range(len(question.levels))]
-        return await self._ask(f"{question.text}\n{levels}\nAnswer with the digit of the level that fits.", digits)
+        return await self._ask(
+            f"{question.text}\n{levels}\nAnswer with the digit of the level that fits.", digits
+        )
 
     async def _choice(self, text: str, options: Mapping[str, str]) -> dict[str, float] | None:
-        """The probability of each option; those of more than one group are weighted by a choice between the best."""
+        """The probability of each option.
+
+        Those of more than one group are weighted by a choice between the best.
+        """
         names = list(options)
         groups = [names[start : start + _TOP_TOKENS] for start in range(0, len(names), _TOP_TOKENS)]
         shares = await asyncio.gather(*(self._letters(text, group, options) for group in groups))
@@ -189,23 +206,33 @@ class _Run:
         weights = await self._letters(text, best, options)
         if weights is None:
             return None
-        weight = {name: weights[top] for group, top in zip(groups, best, strict=True) for name in group}
+        weight = {
+            name: weights[top] for group, top in zip(groups, best, strict=True) for name in group
+        }
         weighted = {name: found.get(name, 0.0) * weight[name] for name in names}
         whole = sum(weighted.values())
         return {name: share / whole for name, share in weighted.items()} if whole else None
 
-    async def _letters(self, text: str, names: Sequence[str], options: Mapping[str, str]) -> dict[str, float] | None:
+    async def _letters(
+        self, text: str, names: Sequence[str], options: Mapping[str, str]
+    ) -> dict[str, float] | None:
         if len(names) == 1:
             return {names[0]: 1.0}
         described = (f"{name}: {options[name]}" if options[name] else name for name in names)
-        listed = "\n".join(f"{letter}. {each}" for letter, each in zip(_LETTERS, described, strict=False))
+        listed = "\n".join(
+            f"{letter}. {each}" for letter, each in zip(_LETTERS, described, strict=False)
+        )
         shares = await self._ask(
-            f"{text}\n{listed}\nAnswer with the letter of the option that fits.", _LETTERS[: len(names)].lower()
+            f"{text}\n{listed}\nAnswer with the letter of the option that fits.",
+            _LETTERS[: len(names)].lower(),
         )
         return None if shares is None else dict(zip(names, shares, strict=True))
 
     async def _ask(self, question: str, labels: Sequence[str]) -> list[float] | None:
-        """The share of each label, which is in lower case; None if none is among the likeliest tokens."""
+        """The share of each label, which is in lower case.
+
+        None if none is among the likeliest tokens.
+        """
         messages = [
             LLMMessage(role=MessageRole.SYSTEM, content=_SYSTEM),
             LLMMessage(role=MessageRole.USER, content=f"{self.state}\n\n{question}"),
@@ -232,7 +259,9 @@ class _Run:
 def _masses_of(response: LLMResponse) -> dict[str, float]:
     """The probability of each answer, in lower case, among the likeliest first tokens."""
     content = (getattr(response, "logprobs", None) or {}).get("content")
-    first = content[0] if isinstance(content, list) and content and isinstance(content[0], dict) else {}
+    first = (
+        content[0] if isinstance(content, list) and content and isinstance(content[0], dict) else {}
+    )
     rows = first.get("top_logprobs")
     if not isinstance(rows, list) or not rows:
         raise MalformedReplyError(
@@ -242,8 +271,11 @@ def _masses_of(response: LLMResponse) -> dict[str, float]:
         )
     masses: dict[str, float] = {}
     for row in rows:
-        token, logprob = (row.get("token"), row.get("logprob")) if isinstance(row, dict) else (None, None)
-        if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= _ROUNDING:  # NaN is not
+        token, logprob = (
+            (row.get("token"), row.get("logprob")) if isinstance(row, dict) else (None, None)
+        )
+        # NaN is not
+        if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= _ROUNDING:
             label = token.strip(_AROUND_LABEL).lower()
             masses[label] = masses.get(label, 0.0) + exp(logprob)
     return masses
@@ -256,8 +288,12 @@ def _check_sizes(questions: Mapping[str, Question]) -> None:
                 f"a choice has {len(question.options):,} options; at most {_TOP_TOKENS**2} can be told apart"
             )
         if not isinstance(question, Predicate | Choice) and len(question.levels) > _MAX_LEVELS:
-            raise ValueError(f"a score has {len(question.levels):,} levels; at most {_MAX_LEVELS} have a digit")
+            raise ValueError(
+                f"a score has {len(question.levels):,} levels; at most {_MAX_LEVELS} have a digit"
+            )
 
 
 def _text_of(state: State) -> str:
-    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, allow_nan=False)
+    return (
+        state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, allow_nan=False)
+    )

@@ -56,8 +56,8 @@ class Predicate:
 class Choice:
     """One of several options; the answer is the probability of each, in the order of the options.
 
-    A model spreads all probability over the options that it is given. Offer one such as "none of these" if none may
-    fit.
+    A model spreads all probability over the options that it is given. Offer one such as "none of
+    these" if none may fit.
 
     Attributes:
         text: What to choose by.
@@ -71,11 +71,15 @@ class Choice:
         _check_text(self.text, "a Choice's text")
         if not isinstance(self.options, Mapping):
             kind = type(self.options).__name__
-            raise TypeError(f"a Choice's options are a {kind}; pass a dict of names and descriptions")
+            raise TypeError(
+                f"a Choice's options are a {kind}; pass a dict of names and descriptions"
+            )
         for name, description in self.options.items():
             _check_text(name, "the name of an option")
             if not isinstance(description, str):
-                raise TypeError(f"the description of an option is a {type(description).__name__}; pass a text")
+                raise TypeError(
+                    f"the description of an option is a {type(description).__name__}; pass a text"
+                )
         _check_count(len(self.options), "options")
 
     def checked(self, given: object) -> dict[str, float]:
@@ -98,7 +102,9 @@ class Score:
     def __post_init__(self) -> None:
         _check_text(self.text, "a Score's text")
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence):
-            raise TypeError(f"a Score's levels are a {type(self.levels).__name__}; pass a list of descriptions")
+            raise TypeError(
+                f"a Score's levels are a {type(self.levels).__name__}; pass a list of descriptions"
+            )
         for level in self.levels:
             _check_text(level, "the description of a level")
         _check_count(len(self.levels), "levels")
@@ -109,7 +115,9 @@ class Score:
             given = {str(level): value for level, value in given.items()}
         elif isinstance(given, Sequence) and not isinstance(given, str):
             given = {str(level): value for level, value in enumerate(given)}
-        return tuple(_distribution(given, names=[str(level) for level in range(len(self.levels))]).values())
+        return tuple(
+            _distribution(given, names=[str(level) for level in range(len(self.levels))]).values()
+        )
 
 
 Question = Predicate | Choice | Score
@@ -122,8 +130,9 @@ class Decisions:
 
     Attributes:
         answers: By question: the probability of yes, of each option, or of each level.
-        unanswered: Every other question, with the reason: `missing`, `refused`, `wrong_type`, `out_of_range`,
-            `wrong_options`, `not_a_distribution`; from `LogprobDecisions` also `no_label`.
+        unanswered: Every other question, with the reason: `missing`, `refused`, `wrong_type`,
+            `out_of_range`, `wrong_options`, `not_a_distribution`; from `LogprobDecisions` also
+            `no_label`.
         model: The model that answered, by its own account.
         usage: Tokens of all requests.
         cost_usd: Dollars of all requests; None for an unknown price.
@@ -165,7 +174,9 @@ class Decisions:
             TypeError: It is no Score.
         """
         answer = self._answer(question, tuple, "Score")
-        return fsum(level * p for level, p in enumerate(answer)) if isinstance(answer, tuple) else None
+        return (
+            fsum(level * p for level, p in enumerate(answer)) if isinstance(answer, tuple) else None
+        )
 
     def _answer(self, question: str, kind: type, name: str) -> Answer | None:
         if question in self.unanswered:
@@ -200,8 +211,8 @@ class DecisionClient(Protocol):
             An answer, or a reason why there is none, for each question and for no other id.
 
         Raises:
-            LLMError: The call failed, no question has a usable answer and none was refused, or the reply answers what
-                was not asked; the subclasses say which.
+            LLMError: The call failed, no question has a usable answer and none was refused, or the
+                reply answers what was not asked; the subclasses say which.
             ValueError: No questions, too many for the endpoint, or a deadline that is not positive.
             TypeError: An argument of the wrong kind, or a state that is not JSON.
         """
@@ -219,12 +230,14 @@ def decisions_of(
 ) -> Decisions:
     """The answers that fit their questions, and the reasons why others do not.
 
-    Each probability must be a number from 0 to 1, and those of a choice or a score add up to 1 but for rounding. An
-    answer that breaks this is left out: it counts as no answer, and never as a wrong one.
+    Each probability must be a number from 0 to 1, and those of a choice or a score add up to 1 but
+    for rounding. An answer that breaks this is left out: it counts as no answer, and never as a
+    wrong one.
 
     Args:
         questions: What was asked.
-        given: By question: a number; a mapping by option; a list, or a mapping by level; or `REFUSED`.
+        given: By question: a number; a mapping by option; a list, or a mapping by level; or
+            `REFUSED`.
         reasons: Reasons for questions without an answer; `missing` if a question has none.
         model: As in `Decisions`.
         usage: As in `Decisions`.
@@ -232,8 +245,8 @@ def decisions_of(
         latency_ms: As in `Decisions`.
 
     Raises:
-        MalformedReplyError: `wrong_question` if an answer is to none of the questions; `no_answers` if no answer is
-            usable and none was refused.
+        MalformedReplyError: `wrong_question` if an answer is to none of the questions; `no_answers`
+            if no answer is usable and none was refused.
     """
     if given.keys() - questions.keys():
         raise MalformedReplyError(
@@ -270,18 +283,26 @@ def check_arguments(state: object, questions: object, timeout_s: object) -> None
             json.dumps(state, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             # Not chained: the text of the error may quote the state.
-            raise TypeError("state is not JSON: pass texts, numbers, lists and dicts with texts as keys") from None
+            raise TypeError(
+                "state is not JSON: pass texts, numbers, lists and dicts with texts as keys"
+            ) from None
     if not isinstance(questions, Mapping):
         kind = type(questions).__name__
-        raise TypeError(f'questions is a {kind}; pass a dict such as {{"late": Predicate("It is late.")}}')
+        raise TypeError(
+            f'questions is a {kind}; pass a dict such as {{"late": Predicate("It is late.")}}'
+        )
     for name, question in questions.items():
         _check_text(name, "the id of a question")
         if not isinstance(question, Question):
             kind = type(question).__name__
-            raise TypeError(f"question {name[:_MAX_SHOWN_CHARS]!r} is a {kind}; pass a Predicate, a Choice or a Score")
+            raise TypeError(
+                f"question {name[:_MAX_SHOWN_CHARS]!r} is a {kind}; pass a Predicate, a Choice or a Score"
+            )
     if not questions:
         raise ValueError("there are no questions; pass at least one")
-    if timeout_s is not None and not (isinstance(timeout_s, int | float) and isfinite(timeout_s) and timeout_s > 0):
+    if timeout_s is not None and not (
+        isinstance(timeout_s, int | float) and isfinite(timeout_s) and timeout_s > 0
+    ):
         raise ValueError("timeout_s must be a positive number of seconds")
 
 
@@ -294,7 +315,9 @@ def _check_text(text: object, what: str) -> None:
 
 def _check_count(count: int, what: str) -> None:
     if count < _MIN_ALTERNATIVES:
-        raise ValueError(f"a question has {count} {what}; give at least {_MIN_ALTERNATIVES}, or ask a Predicate")
+        raise ValueError(
+            f"a question has {count} {what}; give at least {_MIN_ALTERNATIVES}, or ask a Predicate"
+        )
 
 
 def _probability(value: object) -> float:
@@ -317,19 +340,26 @@ def _distribution(given: object, *, names: list[str]) -> dict[str, float]:
 
 
 def is_decision_client(client: object) -> TypeGuard[DecisionClient]:
-    """Whether the object is a `DecisionClient`; False for a chat client, also for one that has a `decide` as well.
+    """Whether the object is a `DecisionClient`.
+
+    False for a chat client, also for one that has a `decide` as well.
 
     Raises:
-        TypeError: It is neither: it has no `chat_completion`, and no `decide` that takes questions. The text names the
-            adapter for a client of another package.
+        TypeError: It is neither: it has no `chat_completion`, and no `decide` that takes questions.
+            The text names the adapter for a client of another package.
     """
-    ask = None if callable(getattr(client, "chat_completion", None)) else getattr(client, "decide", None)
+    ask = (
+        None
+        if callable(getattr(client, "chat_completion", None))
+        else getattr(client, "decide", None)
+    )
     if not callable(ask) or isinstance(client, type):
         check_client(client)
         return False
     try:
         taken = inspect.signature(ask).parameters.values()
-    except (ValueError, TypeError):  # some callables tell no signature: the call itself will show what it takes
+    except (ValueError, TypeError):
+        # some callables tell no signature: the call itself will show what it takes
         return True
     if not any(each.name == "questions" or each.kind is each.VAR_KEYWORD for each in taken):
         check_client(client)

@@ -1,10 +1,10 @@
 """The two wire formats of decision models: questions as JSON, JSON as answers.
 
-- `systemone`: `POST /v1/systemone`, read from typesafe-sdk 0.7.5 (`_schemas/models.py`, generated from the vendor's
-  OpenAPI document) and from pydantic-ai-slim 2.68.0 (`models/system_one.py`). Questions and answers are objects by
-  name; a yes/no question is called a noul there.
-- `openai`: `POST /v1/decisions`, read from openai 3.54.0 (`types/decision_create_params.py`, `types/decision.py`).
-  Questions and answers are lists; the model may refuse single questions.
+- `systemone`: `POST /v1/systemone`, read from typesafe-sdk 0.7.5 (`_schemas/models.py`, generated
+  from the vendor's OpenAPI document) and from pydantic-ai-slim 2.68.0 (`models/system_one.py`).
+  Questions and answers are objects by name; a yes/no question is called a noul there.
+- `openai`: `POST /v1/decisions`, read from openai 3.54.0 (`types/decision_create_params.py`,
+  `types/decision.py`). Questions and answers are lists; the model may refuse single questions.
 """
 
 import json
@@ -30,7 +30,8 @@ class WireFormat:
         max_questions: Of one request; None if it depends on the model.
         max_options: Of one choice; None if it depends on the model.
         fields: Makes the fields of a request, besides the model, from a state and questions.
-        answers: Finds the answers in a reply, by the questions' names, in the form that `decisions_of` takes.
+        answers: Finds the answers in a reply, by the questions' names, in the form that
+            `decisions_of` takes.
     """
 
     name: str
@@ -46,7 +47,10 @@ class WireFormat:
             raise ValueError(
                 f"there are {len(questions):,} questions; the endpoint takes {self.max_questions}: ask in several calls"
             )
-        options = max((len(each.options) for each in questions.values() if isinstance(each, Choice)), default=0)
+        options = max(
+            (len(each.options) for each in questions.values() if isinstance(each, Choice)),
+            default=0,
+        )
         if self.max_options is not None and options > self.max_options:
             raise ValueError(
                 f"a choice has {options:,} options; the endpoint takes {self.max_options}: ask a Predicate for each"
@@ -54,7 +58,10 @@ class WireFormat:
 
 
 def systemone_questions(questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-    """The questions as `POST /v1/systemone` takes them; langchain-core's and pydantic-ai's classes read them too."""
+    """The questions as `POST /v1/systemone` takes them.
+
+    Langchain-core's and pydantic-ai's classes read them too.
+    """
     return {name: _systemone_question(question) for name, question in questions.items()}
 
 
@@ -67,7 +74,9 @@ def _systemone_question(question: Question) -> dict[str, Any]:
     return {"type": "score", "instructions": question.text, "criteria": list(question.levels)}
 
 
-def systemone_answers(payload: Mapping[str, Any], questions: Mapping[str, Question]) -> dict[str, object]:
+def systemone_answers(
+    payload: Mapping[str, Any], questions: Mapping[str, Question]
+) -> dict[str, object]:
     """The answers of a reply; one of another type than its question is None.
 
     Raises:
@@ -76,7 +85,9 @@ def systemone_answers(payload: Mapping[str, Any], questions: Mapping[str, Questi
     answers = payload.get("answers")
     if not isinstance(answers, dict):
         raise _without_answers()
-    return {name: _systemone_answer(answer, questions.get(name)) for name, answer in answers.items()}
+    return {
+        name: _systemone_answer(answer, questions.get(name)) for name, answer in answers.items()
+    }
 
 
 def _systemone_answer(answer: object, question: Question | None) -> object:
@@ -94,8 +105,14 @@ def _openai_question(name: str, question: Question) -> dict[str, Any]:
     if isinstance(question, Predicate):
         return asked | {"type": "predicate"}
     if isinstance(question, Choice):
-        return asked | {"type": "choice", "choices": [_named("value", *option) for option in question.options.items()]}
-    levels = [_named("label", str(level), description) for level, description in enumerate(question.levels)]
+        return asked | {
+            "type": "choice",
+            "choices": [_named("value", *option) for option in question.options.items()],
+        }
+    levels = [
+        _named("label", str(level), description)
+        for level, description in enumerate(question.levels)
+    ]
     return asked | {"type": "score", "levels": levels}
 
 
@@ -103,14 +120,17 @@ def _named(key: str, name: str, description: str) -> dict[str, str]:
     return {key: name, "description": description} if description else {key: name}
 
 
-def _openai_answers(payload: Mapping[str, Any], questions: Mapping[str, Question]) -> dict[str, object]:
+def _openai_answers(
+    payload: Mapping[str, Any], questions: Mapping[str, Question]
+) -> dict[str, object]:
     answers = payload.get("answers")
     if not (isinstance(answers, list) and all(isinstance(answer, dict) for answer in answers)):
         raise _without_answers()
     found = {str(answer.get("name")): answer for answer in answers}
     if len(found) < len(answers):
         raise MalformedReplyError(
-            "the reply answers a question twice; check the endpoint, or take another model", reason="wrong_question"
+            "the reply answers a question twice; check the endpoint, or take another model",
+            reason="wrong_question",
         )
     return {name: _openai_answer(answer, questions.get(name)) for name, answer in found.items()}
 
@@ -127,8 +147,14 @@ def _openai_answer(answer: Mapping[str, Any], question: Question | None) -> obje
 
 
 def _by_value(rows: object, kind: type) -> dict[str, object] | None:
-    """Probabilities by option or level; None if a row has no value of that type, or two have the same."""
-    if not (isinstance(rows, list) and all(isinstance(row, dict) and type(row.get("value")) is kind for row in rows)):
+    """Probabilities by option or level.
+
+    None if a row has no value of that type, or two have the same.
+    """
+    if not (
+        isinstance(rows, list)
+        and all(isinstance(row, dict) and type(row.get("value")) is kind for row in rows)
+    ):
         return None
     found = {str(row["value"]): row.get("probability") for row in rows}
     return found if len(found) == len(rows) else None
@@ -155,9 +181,13 @@ OPENAI = WireFormat(
     max_questions=_MAX_OPENAI_QUESTIONS,
     max_options=_MAX_OPENAI_OPTIONS,
     fields=lambda state, questions: {
-        "input": state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, allow_nan=False),
+        "input": state
+        if isinstance(state, str)
+        else json.dumps(state, ensure_ascii=False, allow_nan=False),
         "questions": [_openai_question(name, question) for name, question in questions.items()],
     },
     answers=_openai_answers,
 )
-WIRE_FORMATS: Mapping[str, WireFormat] = MappingProxyType({wire.name: wire for wire in (SYSTEMONE, OPENAI)})
+WIRE_FORMATS: Mapping[str, WireFormat] = MappingProxyType(
+    {wire.name: wire for wire in (SYSTEMONE, OPENAI)}
+)

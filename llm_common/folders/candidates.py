@@ -19,10 +19,11 @@ from llm_common.ranking.lexical import query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
-# Chosen on the half `tune` of commits and issues of public repositories; "Finding files" in docs/benchmarks.md says
-# what else was seen. The best match by words counts 1.
+# Chosen on the half `tune` of commits and issues of public repositories; "Finding files" in
+# docs/benchmarks.md says what else was seen. The best match by words counts 1.
 _CODE = 0.7  # what is asked of a folder is mostly answered by code, though prose has more words
-_ELSEWHERE = 0.5  # of it, for code that documents, shows or builds, and for what was taken from other projects
+# of it, for code that documents, shows or builds, and for what was taken from other projects
+_ELSEWHERE = 0.5
 _SIZE = 0.05  # for ten times the size: BM25 prefers short files, and long ones answer more often
 _NAMED = 0.5  # a path of the query, divided among the files that it may mean
 _DEFINES = 0.2  # a name of the query, divided among the files that define it
@@ -42,7 +43,8 @@ _IS_ELSEWHERE = re.compile(
     r"|\.(?:html?|css|scss|less|ipynb|sh|bash|bat|ps1|cmake|tf)$",
     re.IGNORECASE,
 )
-_MAX_TIME_S = 253_402_300_799.0  # the end of the year 9999; file systems keep later times, `datetime` does not
+# the end of the year 9999; file systems keep later times, `datetime` does not
+_MAX_TIME_S = 253_402_300_799.0
 _INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
@@ -51,13 +53,15 @@ def candidate_files(
 ) -> tuple[tuple[ContextFile, ...], Scores]:
     """The files worth weighing for a query, each once, with text, size and time of change, and their scores.
 
-    First the files that the caller named, then the 60 of the highest scores among those that share a word with the
-    query, or that it names by path or by something they define. None when there are none.
+    First the files that the caller named, then the 60 of the highest scores among those that share
+    a word with the query, or that it names by path or by something they define. None when there are
+    none.
 
     Args:
         query: The question.
         search: What a search of folders for it found.
-        named: Files that the caller named, by the path to show. Other names of the same file are dropped.
+        named: Files that the caller named, by the path to show. Other names of the same file are
+            dropped.
         now: The moment that ages are measured from.
     """
     parts = _parts_by_path(query, search)
@@ -72,15 +76,18 @@ def candidate_files(
     best = sorted(parts, key=lambda path: (-total(path).value, path))[:_MAX_WEIGHED]
     files = tuple(
         file
-        for path, place in _distinct((path, named.get(path) or search.places[path]) for path in [*named, *best])
+        for path, place in _distinct(
+            (path, named.get(path) or search.places[path]) for path in [*named, *best]
+        )
         if (file := read_file(path, place))
     )
     return files, {("file", file.path): total(file.path, _recent(file, now)) for file in files}
 
 
 def read_file(path: str, place: ContainedFile) -> ContextFile | None:
-    """A text file, with line feeds alone; None when it cannot be read, is binary or holds over 1 MB.
+    """A text file, with line feeds alone.
 
+    None when it cannot be read, is binary or holds over 1 MB.
     Keys and tokens that their shape gives away are redacted.
 
     Args:
@@ -97,7 +104,9 @@ def read_file(path: str, place: ContainedFile) -> ContextFile | None:
         name=PurePosixPath(path).name,
         content=DEFAULT_REDACTOR.shapes(content.text()),
         language=language_of(path),
-        metadata=FileMetadata(size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)),
+        metadata=FileMetadata(
+            size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)
+        ),
     )
 
 
@@ -151,4 +160,6 @@ def _test_loss(query: str) -> float:
 
 def _recent(file: ContextFile, now: datetime) -> float:
     changed = file.metadata.last_modified
-    return _RECENT * math.exp(-max((now - changed).total_seconds(), 0.0) / _WEEK_S) if changed else 0.0
+    return (
+        _RECENT * math.exp(-max((now - changed).total_seconds(), 0.0) / _WEEK_S) if changed else 0.0
+    )

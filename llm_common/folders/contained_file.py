@@ -1,8 +1,9 @@
 """`ContainedFile`: a file of a folder, read only if its path leads to a regular file of that folder at that moment.
 
-A folder may change after it was listed, and whoever writes there may swap a file for a link that leads out, or for a
-pipe that never answers. Links are resolved first. The resolved path is then opened one component after the other, each
-relative to the one before (openat), and none of them may be a link by then: a swap at any instant leads nowhere.
+A folder may change after it was listed, and whoever writes there may swap a file for a link that
+leads out, or for a pipe that never answers. Links are resolved first. The resolved path is then
+opened one component after the other, each relative to the one before (openat), and none of them may
+be a link by then: a swap at any instant leads nowhere.
 """
 
 import os
@@ -40,7 +41,10 @@ class ContainedFile(NamedTuple):
     path: str
 
     def real_path(self) -> str | None:
-        """The path without links; None if it leads out of the folder, to nothing, or in a circle."""
+        """The path without links.
+
+        None if it leads out of the folder, to nothing, or in a circle.
+        """
         try:
             real = Path(os.path.realpath(self.root / self.path, strict=True))
         except (OSError, ValueError):  # a circle; a zero character
@@ -48,7 +52,9 @@ class ContainedFile(NamedTuple):
         return real.relative_to(self.root).as_posix() if real.is_relative_to(self.root) else None
 
     def read(self, *, max_bytes: int) -> FileContent | None:
-        """The content; None if it is no regular file of the folder, is larger, or cannot be read. Never waits.
+        """The content.
+
+        None if it is no regular file of the folder, is larger, or cannot be read. Never waits.
 
         Args:
             max_bytes: The largest size that is read.

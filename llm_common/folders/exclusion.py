@@ -5,7 +5,14 @@ from pathlib import PurePosixPath
 from typing import Final, Literal
 
 SkipReason = Literal[
-    "hidden", "secret", "generated", "binary", "too large", "unreadable", "hidden folder", "generated folder"
+    "hidden",
+    "secret",
+    "generated",
+    "binary",
+    "too large",
+    "unreadable",
+    "hidden folder",
+    "generated folder",
 ]
 """Why a file or folder is not searched."""
 
@@ -17,7 +24,18 @@ _HEAD_BYTES = 1000
 _MINIFIED_BYTES = 4096
 _MINIFIED_LINE_BYTES = 400
 _GENERATED_FOLDERS = frozenset(
-    {"__pycache__", "build", "coverage", "dist", "env", "node_modules", "site-packages", "target", "vendor", "venv"}
+    {
+        "__pycache__",
+        "build",
+        "coverage",
+        "dist",
+        "env",
+        "node_modules",
+        "site-packages",
+        "target",
+        "vendor",
+        "venv",
+    }
 )
 _GENERATED = re.compile(
     r"(package-lock|npm-shrinkwrap)\.json|.+[.-]lock|.*-lock\.ya?ml|go\.(work\.)?sum|.*\.lockfile|bun\.lockb|packages\.lock\.json"
@@ -39,7 +57,8 @@ def skip_reason_by_name(path: str, *, hidden: bool, generated: bool) -> SkipReas
     Args:
         path: Relative, with forward slashes; a folder ends with one.
         hidden: True accepts hidden files and folders.
-        generated: True accepts files that a tool wrote: lock files, minified and compiled sources, snapshots.
+        generated: True accepts files that a tool wrote: lock files, minified and compiled sources,
+            snapshots.
     """
     name = PurePosixPath(path).name
     if path.endswith("/"):
@@ -60,13 +79,16 @@ def skip_reason_by_content(content: bytes, *, generated: bool) -> SkipReason | N
 
     Args:
         content: All of it.
-        generated: True accepts text that says it was generated, and text with very long lines, as minified text has.
+        generated: True accepts text that says it was generated, and text with very long lines, as
+            minified text has.
     """
     if is_binary(content):
         return "binary"
     if generated:
         return None
-    minified = len(content) > _MINIFIED_BYTES and len(content) > _MINIFIED_LINE_BYTES * (content.count(b"\n") + 1)
+    minified = len(content) > _MINIFIED_BYTES and len(content) > _MINIFIED_LINE_BYTES * (
+        content.count(b"\n") + 1
+    )
     return "generated" if minified or _GENERATED_NOTE.search(content[:_HEAD_BYTES]) else None
 
 
@@ -80,10 +102,25 @@ def is_binary(content: bytes) -> bool:
     return b"\0" in content[:_SNIFFED_BYTES]
 
 
-# A word such as `credentials` counts only in the name of a data file: `credentials.py` is about secrets.
+# A word such as `credentials` counts only in the name of a data file: `credentials.py` is about
+# secrets.
 _DATA: Final = frozenset(
     (
-        *("", "cfg", "conf", "config", "csv", "enc", "env", "ini", "json", "jsonl", "plist", "properties", "toml"),
+        *(
+            "",
+            "cfg",
+            "conf",
+            "config",
+            "csv",
+            "enc",
+            "env",
+            "ini",
+            "json",
+            "jsonl",
+            "plist",
+            "properties",
+            "toml",
+        ),
         *("tsv", "txt", "xml", "yaml", "yml"),
     )
 )

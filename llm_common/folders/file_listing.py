@@ -15,7 +15,8 @@ from llm_common.folders.exclusion import skip_reason_by_name
 from llm_common.folders.ignore_rules import IgnoreRules
 
 _GIT_TIMEOUT_S = 20.0
-# Set where git itself has started us, as in a hook: they would name its repository in place of the folder's.
+# Set where git itself has started us, as in a hook: they would name its repository in place of the
+# folder's.
 _GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 _STAGED = re.compile(rb"(?P<mode>\d{6}) [0-9a-f]{40,64} \d\t")
 _SUBMODULE = b"160000"
@@ -29,7 +30,8 @@ class ListedFile:
 
     Attributes:
         mtime_ns: Nanoseconds since 1970, at least 1.
-        target: The path of the file that it leads to, below the same folder, where it or its folder is a link.
+        target: The path of the file that it leads to, below the same folder, where it or its folder
+            is a link.
     """
 
     path: str
@@ -41,10 +43,11 @@ class ListedFile:
 def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
     """Paths below a folder, relative to it, with forward slashes, in a fixed order.
 
-    In a git checkout these are the files that git tracks or would track, also those of submodules and other checkouts
-    within it. Elsewhere: every file except those that `.gitignore` files exclude. A folder that is not entered, since
-    it is hidden, tools generate it or it cannot be read, is one path that ends with a slash; "/" is the folder itself.
-    Opens no file but `.gitignore` files.
+    In a git checkout these are the files that git tracks or would track, also those of submodules
+    and other checkouts within it. Elsewhere: every file except those that `.gitignore` files
+    exclude. A folder that is not entered, since it is hidden, tools generate it or it cannot be
+    read, is one path that ends with a slash; "/" is the folder itself. Opens no file but
+    `.gitignore` files.
 
     Args:
         root: An existing folder, resolved.
@@ -56,7 +59,8 @@ def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
 def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFile | None]]:
     """Each path with its file: None if it is no regular file, or lies outside the folder once links are followed.
 
-    None also for a path that does not print on one line, which a terminal or a prompt could misread.
+    None also for a path that does not print on one line, which a terminal or a prompt could
+    misread.
 
     Args:
         root: The folder, resolved.
@@ -79,8 +83,12 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
                 status = (root / path).stat()
         except OSError:
             return None
-        inside = stat.S_ISREG(status.st_mode) and path.isprintable() and real_folder(folder) is not None
-        return ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target) if inside else None
+        inside = (
+            stat.S_ISREG(status.st_mode) and path.isprintable() and real_folder(folder) is not None
+        )
+        return (
+            ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target) if inside else None
+        )
 
     for path in paths:
         yield path, regular_file(path)
@@ -113,7 +121,10 @@ def _git_paths(root: Path, depth: int = 0) -> list[str]:
 
 
 def _checkout_paths(root: Path, path: str, depth: int) -> list[str]:
-    """The files of a checkout within another one, relative to that; empty if it is none, or nested too deep."""
+    """The files of a checkout within another one, relative to that.
+
+    Empty if it is none, or nested too deep.
+    """
     folder = root / path
     # The methods of `Path` raise where a folder may not be searched.
     is_checkout = not os.path.islink(folder) and os.path.exists(folder / ".git")  # noqa: PTH110, PTH114
@@ -126,11 +137,16 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
     rules: dict[str, IgnoreRules] = {}  # by the folder that holds the `.gitignore` file
 
     def is_ignored(path: str) -> bool:
-        """As in git, the nearest file decides, and in it the last rule that matches; a folder ends with a slash."""
+        """As in git, the nearest file decides, and in it the last rule that matches.
+
+        A folder ends with a slash.
+        """
         folder = path.rstrip("/")
         while folder:
             folder = folder.rpartition("/")[0]
-            verdict = rules[folder].verdict(path[len(folder) :].lstrip("/")) if folder in rules else None
+            verdict = (
+                rules[folder].verdict(path[len(folder) :].lstrip("/")) if folder in rules else None
+            )
             if verdict is not None:
                 return verdict
         return False
@@ -139,7 +155,9 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
     for folder, folders, files in os.walk(root, onerror=unreadable.append):
         prefix = _below(root, folder)
         if content := ContainedFile(root, f"{prefix}.gitignore").read(max_bytes=_MAX_IGNORE_BYTES):
-            rules[prefix.removesuffix("/")] = IgnoreRules(content.data.decode("utf-8", errors="replace"))
+            rules[prefix.removesuffix("/")] = IgnoreRules(
+                content.data.decode("utf-8", errors="replace")
+            )
         entered = []
         for path in (f"{prefix}{name}/" for name in sorted(folders) if name != ".git"):
             if is_ignored(path):

@@ -1,13 +1,16 @@
 """`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
 
-Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead out of the folder,
-and files that usually hold secrets. In what is packed, keys and tokens that their shape gives away are redacted.
+Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead
+out of the folder, and files that usually hold secrets. In what is packed, keys and tokens that
+their shape gives away are redacted.
 
-An index on disk, readable by its owner alone, holds the words of the files: the next call reads only what changed.
-Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it whole.
+An index on disk, readable by its owner alone, holds the words of the files: the next call reads
+only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it
+whole.
 
-Where a run is recorded, its trace has a line of the pack. Elsewhere the pack is a run of its own, if
-`LLM_COMMON_TRACE_DIR` is set; its query id is `pack-`, the folder's name, a hyphen and 8 digits of its path's hash.
+Where a run is recorded, its trace has a line of the pack. Elsewhere the pack is a run of its own,
+if `LLM_COMMON_TRACE_DIR` is set; its query id is `pack-`, the folder's name, a hyphen and 8 digits
+of its path's hash.
 """
 
 import glob
@@ -51,13 +54,15 @@ class PackedFile:
 
     Attributes:
         path: The path that the text shows.
-        form: `whole`; `passages`: the definitions that match the question best; `left_out`: nothing.
+        form: `whole`; `passages`: the definitions that match the question best; `left_out`:
+            nothing.
         tokens: Tokens of the part that is shown; 0 when the file is left out.
         score: Higher is better; compares within one pack. The best match by words counts 1.
-        parts: The summands of the score: `words`; `code`; `size`; `named` and `defines`: the question names its path or
-            something that it defines; `recent`; `test`, which lowers it.
-        reason: Shown: `mentioned` (by the caller, or the question names its path) or `share`. Left out: `no_room`,
-            `below_cut_off` (scores less than `min_score`), `limit_reached` (`max_files`) or `empty`.
+        parts: The summands of the score: `words`; `code`; `size`; `named` and `defines`: the
+            question names its path or something that it defines; `recent`; `test`, which lowers it.
+        reason: Shown: `mentioned` (by the caller, or the question names its path) or `share`. Left
+            out: `no_room`, `below_cut_off` (scores less than `min_score`), `limit_reached`
+                (`max_files`) or `empty`.
     """
 
     path: str
@@ -74,13 +79,16 @@ class FolderPack:
 
     Attributes:
         query: The question, without surrounding blanks.
-        folders: The folders that were searched, resolved; a folder inside another one is not repeated.
-        text: For the prompt: fenced, never over the budget; empty when no file has to do with the question, or none
-            scores `min_score`.
+        folders: The folders that were searched, resolved; a folder inside another one is not
+            repeated.
+        text: For the prompt: fenced, never over the budget; empty when no file has to do with the
+            question, or none scores `min_score`.
         counter: What counted the tokens, in words.
         searched: Number of files that were searched.
-        read: Number of the searched files that were read because the index did not hold them as they are now.
-        left_out: Number of files that were not searched, by reason; a folder that was not entered counts as one.
+        read: Number of the searched files that were read because the index did not hold them as
+            they are now.
+        left_out: Number of files that were not searched, by reason; a folder that was not entered
+            counts as one.
         notes: Problems that cost time but did not change the result, such as a damaged index.
         seconds: Wall time by step.
         bundle: The choice with its full account.
@@ -138,37 +146,49 @@ def pack_folder(
 ) -> FolderPack:
     """The parts of folders and files that answer a question, as text for a prompt.
 
-    Ranks on this machine: asks no model and sends nothing. The text never takes more than the budget. Files get tokens
-    in proportion to their lead, and show the functions that match best first; a larger budget shows the same and more.
-    The text is empty where no file matches. The same files, question and options give the same text, but for the weeks
-    after a file's change, when it counts more. Blocks until it is done: a coroutine awaits
-    `asyncio.to_thread(pack_folder, query, path)`.
+    Ranks on this machine: asks no model and sends nothing. The text never takes more than the
+    budget. Files get tokens in proportion to their lead, and show the functions that match best
+    first; a larger budget shows the same and more. The text is empty where no file matches. The
+    same files, question and options give the same text, but for the weeks after a file's change,
+    when it counts more. Blocks until it is done: a coroutine awaits `asyncio.to_thread(pack_folder,
+    query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.
-        paths: Folders to search, and text files to pack first, whatever their kind; none means the working directory.
-            The text shows paths relative to the working directory, or to a folder elsewhere that is all that is given.
+        paths: Folders to search, and text files to pack first, whatever their kind; none means the
+            working directory. The text shows paths relative to the working directory, or to a
+            folder elsewhere that is all that is given.
         budget_tokens: Most tokens of the text, at least 256.
         hidden: True searches hidden files and folders too.
         generated: True searches generated files too: lock files, minified and compiled sources.
-        exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one file.
+        exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one
+            file.
         max_files: Most files to show; None for as many as fit.
-        min_score: Files that score less are left out, except those in `paths`; see `PackedFile.parts`.
-        cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's cache folder.
-        counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`, else an upper bound.
+        min_score: Files that score less are left out, except those in `paths`; see
+            `PackedFile.parts`.
+        cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's
+            cache folder.
+        counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`,
+            else an upper bound.
         progress: Called in the calling thread, as `ProgressCallback` says.
 
     Raises:
-        ConfigError: Before any search: an empty query or none, a path that is neither a folder nor a text file of at
-            most 1 MB, a bad budget, or `exclude` as a single string. Later: SQLite without FTS5, no home folder.
+        ConfigError: Before any search: an empty query or none, a path that is neither a folder nor
+            a text file of at most 1 MB, a bad budget, or `exclude` as a single string. Later:
+            SQLite without FTS5, no home folder.
     """
     _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
     request, label = _request(query, budget_tokens, counter)
     file_filter = _file_filter(exclude, folders, hidden=hidden, generated=generated)
     begin = time.perf_counter()
-    with _traced(query, folders, files), operation("retrieval", "folder", {"gen_ai.data_source.id": "folder"}):
-        found, notes = _search(query, folders, file_filter, cache_dir, progress or (lambda *_: None))
+    with (
+        _traced(query, folders, files),
+        operation("retrieval", "folder", {"gen_ai.data_source.id": "folder"}),
+    ):
+        found, notes = _search(
+            query, folders, file_filter, cache_dir, progress or (lambda *_: None)
+        )
         searched = time.perf_counter()
         bundle = _choose(request, found, files, max_files=max_files, min_score=min_score)
     return FolderPack(
@@ -180,13 +200,21 @@ def pack_folder(
         read=found.read,
         left_out=dict(found.left_out),
         notes=notes,
-        seconds={"searching": round(searched - begin, 3), "packing": round(time.perf_counter() - searched, 3)},
+        seconds={
+            "searching": round(searched - begin, 3),
+            "packing": round(time.perf_counter() - searched, 3),
+        },
         bundle=bundle,
     )
 
 
 def _check(
-    query: object, budget_tokens: int, exclude: Sequence[str | Path], *, max_files: int | None, min_score: float
+    query: object,
+    budget_tokens: int,
+    exclude: Sequence[str | Path],
+    *,
+    max_files: int | None,
+    min_score: float,
 ) -> None:
     if not isinstance(query, str) or not query.strip():
         what = "empty" if isinstance(query, str) else f"of type {type(query).__name__}"
@@ -200,7 +228,11 @@ def _check(
             value=repr(budget_tokens),
         )
     if isinstance(exclude, str):
-        raise ConfigError("exclude takes a list of globs; put the one in a list", variable="exclude", value=exclude)
+        raise ConfigError(
+            "exclude takes a list of globs; put the one in a list",
+            variable="exclude",
+            value=exclude,
+        )
     if max_files is not None and (type(max_files) is not int or max_files < 1):
         raise ConfigError(
             f"{max_files!r} is no number of files; give 1 or more, or None for as many as fit",
@@ -209,18 +241,25 @@ def _check(
         )
     if type(min_score) not in (int, float) or not isfinite(min_score):
         raise ConfigError(
-            f"{min_score!r} is no score; give a finite number, such as 1.0", variable="min_score", value=repr(min_score)
+            f"{min_score!r} is no score; give a finite number, such as 1.0",
+            variable="min_score",
+            value=repr(min_score),
         )
 
 
-def _request(query: str, budget_tokens: int, counter: TokenCounter | None) -> tuple[ContextSelectionRequest, str]:
+def _request(
+    query: str, budget_tokens: int, counter: TokenCounter | None
+) -> tuple[ContextSelectionRequest, str]:
     """What to pack, and how its tokens are counted, in words."""
     label = f"counted by {type(counter).__name__}"
     if counter is None:
         try:
             counter, label = ExactCounter(), "counted exactly, as o200k_base"
         except ConfigError:
-            counter, label = UpperBoundCounter(), "an upper bound; for exact counts pip install 'llm-common[tokens]'"
+            counter, label = (
+                UpperBoundCounter(),
+                "an upper bound; for exact counts pip install 'llm-common[tokens]'",
+            )
     intent = classify_intent(query.strip())
     return ContextSelectionRequest(
         intent=intent, token_budget=budget_tokens, counter=counter, strategy=FOLDER_STRATEGY
@@ -230,7 +269,10 @@ def _request(query: str, budget_tokens: int, counter: TokenCounter | None) -> tu
 def _traced(
     query: str, folders: Mapping[str, Path], files: Mapping[str, ContainedFile]
 ) -> AbstractContextManager[object]:
-    """A run of its own where the environment names a folder of traces; the run around the call has no need of it."""
+    """A run of its own where the environment names a folder of traces.
+
+    The run around the call has no need of it.
+    """
     if read_text(TRACE_DIR) is None:
         return nullcontext()
     from llm_common.trace.sink import begin_run  # noqa: PLC0415 - takes 60 ms to import
@@ -252,7 +294,9 @@ def _choose(
     """What is shown of what was found; recorded, where a run is."""
     now, budget = datetime.now(UTC), request.token_budget
     files, scores = candidate_files(request.intent.text, found, named, now=now)
-    bundle = pack_passages(files, scores, request, named=named, max_files=max_files, min_score=min_score)
+    bundle = pack_passages(
+        files, scores, request, named=named, max_files=max_files, min_score=min_score
+    )
     lower = len(found.places.keys() - {file.path for file in files})
     record(
         "packing",
@@ -276,7 +320,9 @@ def _search(
 ) -> tuple[FolderSearch, tuple[str, ...]]:
     """What a search finds, and the notes of the indexes."""
     indexes = IndexCache(cache_dir or default_cache_dir())
-    found = search_folders(query, folders, file_filter=file_filter, indexes=indexes, progress=progress)
+    found = search_folders(
+        query, folders, file_filter=file_filter, indexes=indexes, progress=progress
+    )
     progress("Weighing the best files", 0, 0)
     return found, tuple(indexes.notes)
 
@@ -286,7 +332,9 @@ def _file_filter(
 ) -> FileFilter:
     patterns = (
         # Not `Path.resolve`, which raises for a circle of links.
-        each if isinstance(each, str) else "/" + glob.escape(_shown(Path(os.path.realpath(each)), folders))
+        each
+        if isinstance(each, str)
+        else "/" + glob.escape(_shown(Path(os.path.realpath(each)), folders))
         for each in exclude
     )
     return FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
@@ -295,21 +343,26 @@ def _file_filter(
 def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, ContainedFile]]:
     """The folders by the prefix of their shown paths, and the other files by their shown path, all resolved.
 
-    Drops a folder that lies within another one. A shown path can be opened from the working directory. Paths below a
-    folder elsewhere are relative to it if nothing else is given. Else they begin with its name, or are absolute where
-    the working directory has something of that name.
+    Drops a folder that lies within another one. A shown path can be opened from the working
+    directory. Paths below a folder elsewhere are relative to it if nothing else is given. Else they
+    begin with its name, or are absolute where the working directory has something of that name.
     """
     resolved: dict[Path | str, Path] = {}
     for path in paths:
         try:
             resolved[path] = Path(path).resolve(strict=True)
-        except (OSError, RuntimeError, ValueError) as exc:  # absent; a circle of links; a zero character
+        except (OSError, RuntimeError, ValueError) as exc:
+            # absent; a circle of links; a zero character
             raise ConfigError(
-                f"{path} does not exist or cannot be read; check it", variable="paths", value=str(path)
+                f"{path} does not exist or cannot be read; check it",
+                variable="paths",
+                value=str(path),
             ) from exc
     roots = {path for path in resolved.values() if path.is_dir()}
     outermost = sorted(root for root in roots if roots.isdisjoint(root.parents))
-    alone = len(outermost) == 1 and all(path.is_relative_to(outermost[0]) for path in resolved.values())
+    alone = len(outermost) == 1 and all(
+        path.is_relative_to(outermost[0]) for path in resolved.values()
+    )
     folders: dict[str, Path] = {}
     for root in outermost:
         folders[_prefix(root, folders, alone=alone)] = root
@@ -320,7 +373,9 @@ def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, Co
         place = files[_shown(path, folders)] = ContainedFile(path.parent, path.name)
         if read_file(str(given), place) is None:
             raise ConfigError(
-                f"{path} is no text file of at most 1 MB; leave it out", variable="paths", value=str(given)
+                f"{path} is no text file of at most 1 MB; leave it out",
+                variable="paths",
+                value=str(given),
             )
     return folders, files
 
@@ -353,4 +408,6 @@ def _below_here(path: Path) -> str | None:
 
 
 def _packed_file(account: ItemAccount) -> PackedFile:
-    return PackedFile(account.id, account.form, account.tokens, account.score, dict(account.parts), account.reason)
+    return PackedFile(
+        account.id, account.form, account.tokens, account.score, dict(account.parts), account.reason
+    )

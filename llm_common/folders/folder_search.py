@@ -25,7 +25,10 @@ _CODE_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileFilter:
-    """Which files are searched; `exclude` holds globs of shown paths to leave out, as in a `.gitignore`."""
+    """Which files are searched.
+
+    `exclude` holds globs of shown paths to leave out, as in a `.gitignore`.
+    """
 
     hidden: bool = False
     generated: bool = False
@@ -39,11 +42,15 @@ class FolderSearch:
     Attributes:
         places: The files that may be packed, by the path to show.
         sizes: Their sizes in bytes, by the path to show.
-        scores: How well each matches the query, for all that share a word with it, by the path to show.
+        scores: How well each matches the query, for all that share a word with it, by the path to
+            show.
         titles: The same for the query's first line.
-        definers: By each name of the query that looks like code, the paths of the files that define it.
-        left_out: Number of files that may not be packed, by reason; a folder that was not entered counts as one.
-        read: Number of the files that may be packed that were read, since the index did not hold them as they are.
+        definers: By each name of the query that looks like code, the paths of the files that define
+            it.
+        left_out: Number of files that may not be packed, by reason; a folder that was not entered
+            counts as one.
+        read: Number of the files that may be packed that were read, since the index did not hold
+            them as they are.
     """
 
     places: dict[str, ContainedFile] = field(default_factory=dict)
@@ -63,11 +70,14 @@ def search_folders(
     indexes: IndexCache,
     progress: ProgressCallback,
 ) -> FolderSearch:
-    """Lists folders, brings their indexes up to date and ranks their files; reads only files that changed.
+    """Lists folders, brings their indexes up to date and ranks their files.
+
+    Reads only files that changed.
 
     Args:
         query: What to rank for.
-        folders: Existing folders, resolved, by the prefix of their shown paths: "", or a path and a slash.
+        folders: Existing folders, resolved, by the prefix of their shown paths: "", or a path and a
+            slash.
         file_filter: Which files to search.
         indexes: Where the indexes are kept.
         progress: Called while files are read.
@@ -77,7 +87,15 @@ def search_folders(
     """
     found = FolderSearch()
     for prefix, root in folders.items():
-        _search(query, prefix, root, file_filter=file_filter, indexes=indexes, progress=progress, found=found)
+        _search(
+            query,
+            prefix,
+            root,
+            file_filter=file_filter,
+            indexes=indexes,
+            progress=progress,
+            found=found,
+        )
     return found
 
 
@@ -88,7 +106,9 @@ def first_line(query: str) -> str:
 
 def code_names(query: str) -> list[str]:
     """The first 64 names of a query that look like code: `get_page`, `getPage`, `page()`, `.page`, or in backquotes."""
-    names = dict.fromkeys(name for name in _CODE_NAME.findall(query) if len(name) >= _MIN_NAME_CHARS)
+    names = dict.fromkeys(
+        name for name in _CODE_NAME.findall(query) if len(name) >= _MIN_NAME_CHARS
+    )
     return list(names)[:_MAX_NAMES]
 
 
@@ -110,12 +130,16 @@ def _search(
     files = list(_listed(root, file_filter, found.left_out))
     excluded: frozenset[str] = frozenset()
     if file_filter.exclude:
-        pool = DataPoolSnapshot(context_files=tuple(path_stub(prefix + file.path) for file in files))
+        pool = DataPoolSnapshot(
+            context_files=tuple(path_stub(prefix + file.path) for file in files)
+        )
         excluded = frozenset(path for _, path in excluded_items(pool, file_filter.exclude))
 
     names = code_names(query)
 
-    def work(index: TreeIndex) -> tuple[list[str], dict[str, str], list[list[Hit]], list[list[str]]]:
+    def work(
+        index: TreeIndex,
+    ) -> tuple[list[str], dict[str, str], list[list[Hit]], list[list[str]]]:
         read = index.refresh(root, files, progress=progress)
         hits = [index.search(text) for text in (query, first_line(query))]
         return read, index.skip_reasons(), hits, [index.defining(name) for name in names]
@@ -138,7 +162,9 @@ def _search(
 def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iterator[ListedFile]:
     """The files that their names do not exclude; counts the others by reason."""
     for path, file in stat_files(root, list_paths(root, hidden=file_filter.hidden)):
-        reason = skip_reason_by_name(path, hidden=file_filter.hidden, generated=file_filter.generated)
+        reason = skip_reason_by_name(
+            path, hidden=file_filter.hidden, generated=file_filter.generated
+        )
         if file and file.target and usually_holds_secrets(file.target):
             reason = "secret"
         if file is None or reason:

@@ -1,8 +1,9 @@
 """`IgnoreRules`: the rules of a `.gitignore` file, which match a path in linear time.
 
-The rules are third-party text. As a plain regular expression, the rule `*a*a*a*a*a*a*b` would take hours to fail on one
-long name. Here the text between two stars takes the first place where it fits, and never tries another: no later place
-could make a match that the first one prevents. The same holds for the folders between two `**`.
+The rules are third-party text. As a plain regular expression, the rule `*a*a*a*a*a*a*b` would take
+hours to fail on one long name. Here the text between two stars takes the first place where it fits,
+and never tries another: no later place could make a match that the first one prevents. The same
+holds for the folders between two `**`.
 """
 
 import re
@@ -42,11 +43,15 @@ class IgnoreRules:
     """
 
     def __init__(self, text: str) -> None:
-        lines = dict.fromkeys(reversed(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").split("\n")))
+        lines = dict.fromkeys(
+            reversed(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").split("\n"))
+        )
         self._rules = [rule for line in lines if (rule := _rule(line.removesuffix("\r")))]
 
     def verdict(self, path: str) -> bool | None:
-        """Whether a path is ignored; None where no rule matches. The last rule that matches decides.
+        """Whether a path is ignored.
+
+        None where no rule matches. The last rule that matches decides.
 
         Args:
             path: Relative to the folder of the file, with forward slashes; a folder ends with one.
@@ -99,7 +104,9 @@ def _segments(glob: str) -> Iterator[list[str]]:
         elif (members := match["members"]) is not None:
             tokens.append(_class_pattern(members, negated=bool(match["negation"])))
         else:
-            tokens.append("[^/]" if match["any"] else re.escape(match["escaped"] or match["literal"]))
+            tokens.append(
+                "[^/]" if match["any"] else re.escape(match["escaped"] or match["literal"])
+            )
     if not glob or end != len(glob):
         raise ValueError("no rule")
     yield tokens
@@ -119,7 +126,8 @@ def _class_pattern(members: str, *, negated: bool) -> str:
             parts.append(_POSIX[name])
             continue
         first = match["first"][-1]
-        last = max(first, (match["last"] or first)[-1])  # a range that runs backwards is its first character
+        # a range that runs backwards is its first character
+        last = max(first, (match["last"] or first)[-1])
         parts.append(f"{re.escape(first)}-{re.escape(last)}")
     return f"(?!/)[{'^' * negated}{''.join(parts)}]"
 
@@ -133,7 +141,9 @@ def _segment_pattern(tokens: Iterable[str]) -> str:
 
 def _path_pattern(segments: Iterable[list[str]]) -> str:
     """The regular expression of a path, from the folder of the file on."""
-    patterns = (_ANY_DEPTH if tokens == [_ANY_DEPTH] else _segment_pattern(tokens) for tokens in segments)
+    patterns = (
+        _ANY_DEPTH if tokens == [_ANY_DEPTH] else _segment_pattern(tokens) for tokens in segments
+    )
     first, *rest = _split(patterns, {_ANY_DEPTH})
     begin = "".join(f"{pattern}/" for pattern in first) if rest else "/".join(first)
     middle = "".join(f"(?>(?:[^/]+/)*?{'/'.join(part)}/)" for part in rest[:-1] if part)

@@ -15,10 +15,17 @@ from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFu
 from llm_common.folders.tree_index import TreeIndex
 from llm_common.storage.sqlite_file import sqlite_errors_as_store_errors
 
-_FORMAT: Final = 3  # of the tables and of how words are split; another number leaves older indexes unread
+# of the tables and of how words are split; another number leaves older indexes unread
+_FORMAT: Final = 3
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
 _NOT_DAMAGED: Final = frozenset(
-    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
 )
 T = TypeVar("T")
 
@@ -46,9 +53,9 @@ def default_cache_dir() -> Path:
 class IndexCache:
     """The indexes of many folders, one file each, below a cache folder.
 
-    A problem with an index never stops the work; `notes` says what happened. A damaged index is replaced by a new file
-    under the next number and never mended, since another process may have it open. Where no index can be kept, one in
-    memory serves.
+    A problem with an index never stops the work; `notes` says what happened. A damaged index is
+    replaced by a new file under the next number and never mended, since another process may have it
+    open. Where no index can be kept, one in memory serves.
 
     Args:
         cache_dir: The cache folder; made when it is missing, for its owner alone.
@@ -60,8 +67,12 @@ class IndexCache:
         self._lock_timeout_s = lock_timeout_s
         self.notes: list[str] = []
 
-    def use(self, root: Path, *, generated: bool, hidden: bool, work: Callable[[TreeIndex], T]) -> T:
-        """Calls `work` with the index of a folder and returns its result; calls it again if the index was damaged.
+    def use(
+        self, root: Path, *, generated: bool, hidden: bool, work: Callable[[TreeIndex], T]
+    ) -> T:
+        """Calls `work` with the index of a folder and returns its result.
+
+        Calls it again if the index was damaged.
 
         Args:
             root: The folder, resolved.
@@ -79,14 +90,18 @@ class IndexCache:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "geteuid") and self._folder.stat().st_uid != os.geteuid():
                 raise PermissionError("the cache folder belongs to another user")
-            names = (_FILE_NAME.fullmatch(each.name) for each in self._folder.glob(f"{key}-*.sqlite"))
+            names = (
+                _FILE_NAME.fullmatch(each.name) for each in self._folder.glob(f"{key}-*.sqlite")
+            )
             generation = max((int(name["generation"]) for name in names if name), default=1)
             file = self._folder / f"{key}-{generation}.sqlite"
             for attempt in range(2):
                 try:
                     with (
                         sqlite_errors_as_store_errors(file),
-                        TreeIndex(file, generated=generated, lock_timeout_s=self._lock_timeout_s) as index,
+                        TreeIndex(
+                            file, generated=generated, lock_timeout_s=self._lock_timeout_s
+                        ) as index,
                     ):
                         return work(index)
                 except StoreError as exc:
@@ -96,7 +111,9 @@ class IndexCache:
                     file = _next_generation(file)
         except (StoreError, OSError) as exc:
             problem = type(exc.__cause__ or exc).__name__
-            self.notes.append(f"no index can be kept in {self._folder} ({problem}); it was built in memory")
+            self.notes.append(
+                f"no index can be kept in {self._folder} ({problem}); it was built in memory"
+            )
         with TreeIndex(None, generated=generated) as index:
             return work(index)
 
@@ -111,8 +128,12 @@ def _next_generation(file: Path) -> Path:
 
 
 def _is_damaged(error: StoreError) -> bool:
-    """Whether a new file may help; it does not where the disk or another process prevents the work."""
+    """Whether a new file may help.
+
+    It does not where the disk or another process prevents the work.
+    """
     if isinstance(error, LockTimeoutError | StoreFullError) or isinstance(error.__cause__, OSError):
         return False
-    code = getattr(error.__cause__, "sqlite_errorcode", 0)  # absent where the Python module complains and not SQLite
+    # absent where the Python module complains and not SQLite
+    code = getattr(error.__cause__, "sqlite_errorcode", 0)
     return code & 0xFF not in _NOT_DAMAGED

@@ -37,7 +37,12 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     }.items()
     for suffix in suffixes.split()
 }
-_NAMES: Final[Mapping[str, str]] = {"makefile": "make", "dockerfile": "docker", "rakefile": "ruby", "gemfile": "ruby"}
+_NAMES: Final[Mapping[str, str]] = {
+    "makefile": "make",
+    "dockerfile": "docker",
+    "rakefile": "ruby",
+    "gemfile": "ruby",
+}
 
 
 def language_of(path: str) -> str | None:
@@ -46,7 +51,8 @@ def language_of(path: str) -> str | None:
     return _NAMES.get(name) or _SUFFIXES.get(name.rpartition(".")[2])
 
 
-# Each pattern is one line's beginning with the defined `name`. Repetitions are bounded, so that no line takes long.
+# Each pattern is one line's beginning with the defined `name`. Repetitions are bounded, so that no
+# line takes long.
 _GAP = r"[ \t]{1,8}"
 _INDENT = r"^[ \t]{0,40}"
 _PYTHON = (
@@ -143,4 +149,7 @@ DEFINITIONS: Final[Mapping[str, tuple[re.Pattern[str], ...]]] = {
     language: tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
     for language, patterns in _PATTERNS.items()
 }
-"""By language, patterns of the lines that define something; the group `name` is what they define."""
+"""By language, patterns of the lines that define something.
+
+The group `name` is what they define.
+"""

@@ -1,10 +1,10 @@
 """`pack_passages`: the passages of files that answer a question, within a budget of tokens.
 
-A file is divided where its definitions begin, so a passage is a function, a small class, or a part of a long one. All
-passages of all files stand in one order, and as many of them are shown as fit. The order does not depend on the budget:
-a larger budget shows the same passages and more. The order is that of weighted fair queueing (Demers, Keshav and
-Shenker, "Analysis and simulation of a fair queueing algorithm", 1989): at any budget, files have got characters in
-proportion to their shares.
+A file is divided where its definitions begin, so a passage is a function, a small class, or a part
+of a long one. All passages of all files stand in one order, and as many of them are shown as fit.
+The order does not depend on the budget: a larger budget shows the same passages and more. The order
+is that of weighted fair queueing (Demers, Keshav and Shenker, "Analysis and simulation of a fair
+queueing algorithm", 1989): at any budget, files have got characters in proportion to their shares.
 """
 
 import re
@@ -32,14 +32,15 @@ from llm_common.folders.folder_search import first_line
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.scan import folded, scan
 
-# The longest passage, the steepness and the part of the title were chosen on the issues of the half `tune`, see
-# "Finding files" in docs/benchmarks.md. The others are limits.
+# The longest passage, the steepness and the part of the title were chosen on the issues of the half
+# `tune`, see "Finding files" in docs/benchmarks.md. The others are limits.
 _MIN_CHARS = 200  # what is smaller belongs to the passage before it
 _MAX_CHARS = 1_100  # about what one function has; a longer one is divided
 _LINE_END = re.compile(r"\n")
 _ABOVE = re.compile(r"[ \t]*(?:@|#|//|/?\*)")  # a decorator or a comment
 _FIRST_WORD = re.compile(r"\S")
-_OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")  # up to eight lines, to the colon or brace
+# up to eight lines, to the colon or brace
+_OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")
 _MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
 _MAX_DIVIDED = 30  # files; those after them get no tokens
 _STEEPNESS = 8.0  # a file with nine tenths of the best score gets two fifths of its tokens
@@ -77,10 +78,20 @@ class _Candidate:
         spans, text = _union(self.shown), self.file.content
         shown = sum(end - start for start, end in spans)
         if shown == len(text):
-            return item_block("file", self.file.id, heading=self.file.path, body=text), "whole", text
+            return (
+                item_block("file", self.file.id, heading=self.file.path, body=text),
+                "whole",
+                text,
+            )
         body = _joined(text, spans)
         return (
-            item_block("file", self.file.id, heading=self.file.path, body=body, note=_note(self.file, shown)),
+            item_block(
+                "file",
+                self.file.id,
+                heading=self.file.path,
+                body=body,
+                note=_note(self.file, shown),
+            ),
             "passages",
             body,
         )
@@ -90,7 +101,9 @@ class _Candidate:
         value, parts, rule = self.score
         worth, chars = value**2 * FRACTIONS[form], len(self.file.content)
         shown = sum(end - start for start, end in _union(self.shown))
-        return ItemAccount("file", self.file.id, rule, reason, form, tokens, value, worth, parts, chars, shown)
+        return ItemAccount(
+            "file", self.file.id, rule, reason, form, tokens, value, worth, parts, chars, shown
+        )
 
 
 def pack_passages(
@@ -104,23 +117,32 @@ def pack_passages(
 ) -> ContextBundle:
     """The bundle of the passages that answer the request, never over its budget.
 
-    A file's share of the tokens is a power of its score over the best one. A larger budget never shows less of a file.
+    A file's share of the tokens is a power of its score over the best one. A larger budget never
+    shows less of a file.
 
     Args:
         files: The files to choose from, best first; their lines end with line feeds.
         scores: The score of each; the rule `mentioned` becomes the reason.
         request: The question, the budget, and the counter.
-        named: Ids of the files that the caller named: they go first, and get more than the best of the others.
+        named: Ids of the files that the caller named: they go first, and get more than the best of
+            the others.
         max_files: Most files to show; None for as many as fit.
         min_score: Files that score less are left out, unless the caller named them.
     """
-    top = max((scores["file", file.id].value for file in files if file.id not in named), default=0.0)
+    top = max(
+        (scores["file", file.id].value for file in files if file.id not in named), default=0.0
+    )
     candidates = [
-        _Candidate(file, score, _NAMED_SHARE if file.id in named else (score.value / top) ** _STEEPNESS if top else 0.0)
+        _Candidate(
+            file,
+            score,
+            _NAMED_SHARE if file.id in named else (score.value / top) ** _STEEPNESS if top else 0.0,
+        )
         for file in files
         for score in [scores["file", file.id]]
     ]
-    candidates.sort(key=lambda each: -each.share)  # stable: those that the caller named stay in the caller's order
+    # stable: those that the caller named stay in the caller's order
+    candidates.sort(key=lambda each: -each.share)
     above = [each for each in candidates if each.file.id in named or each.score.value >= min_score]
     able = above[:max_files]
     _rank_passages(able[:_MAX_DIVIDED], request.intent.text)
@@ -136,14 +158,22 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
     for each in candidates:
         path, text = each.file.path, each.file.content
         parsed += len(text) if each.file.language == "python" else 0
-        each.passages = list(_passages(text, symbols_of(path, text, parse=parsed <= _MAX_PARSED_CHARS)))
-    texts = [(folded(each.file.content[slice(*passage.span)]),) for each in candidates for passage in each.passages]
+        each.passages = list(
+            _passages(text, symbols_of(path, text, parse=parsed <= _MAX_PARSED_CHARS))
+        )
+    texts = [
+        (folded(each.file.content[slice(*passage.span)]),)
+        for each in candidates
+        for passage in each.passages
+    ]
     whole, title = (scan(view, texts, weights=(1.0,)) for view in (query, first_line(query)))
     values = (value + _TITLE * more for value, more in zip(whole, title, strict=True))
     for each in candidates:
         found = [next(values) for _ in each.passages]
         best = max(range(len(found)), key=found.__getitem__, default=0)
-        order = sorted(range(len(found)), key=lambda number: (-found[number], abs(number - best), number))
+        order = sorted(
+            range(len(found)), key=lambda number: (-found[number], abs(number - best), number)
+        )
         each.passages = [each.passages[number] for number in order]
 
 
@@ -166,13 +196,17 @@ def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
 
 
 def _first_lines(text: str, lines: Sequence[int], symbols: Sequence[Symbol]) -> Iterator[int]:
-    """The line where the comments and decorators above each definition begin; each line is read once."""
+    """The line where the comments and decorators above each definition begin.
+
+    Each line is read once.
+    """
     firsts: dict[int, int] = {}
     for symbol in symbols:
         line = symbol.line - 1
         while line and line not in firsts and _ABOVE.match(text, lines[line - 1]):
             line -= 1
-        firsts[symbol.line - 1] = line = firsts.get(line, line)  # a heading is a definition and looks like a comment
+        # a heading is a definition and looks like a comment
+        firsts[symbol.line - 1] = line = firsts.get(line, line)
         yield line
 
 
@@ -199,7 +233,10 @@ def _cut(text: str, start: int, end: int) -> int:
 def _signatures(
     text: str, start: int, lines: Sequence[int], symbols: Sequence[Symbol], parents: Sequence[int]
 ) -> Iterator[Span]:
-    """The lines that open the definitions around a place, found by their indentation; innermost first."""
+    """The lines that open the definitions around a place, found by their indentation.
+
+    Innermost first.
+    """
     first = _FIRST_WORD.search(text, start)
     level = first.start() - text.rfind("\n", 0, first.start()) - 1 if first else 0
     number = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
@@ -229,7 +266,12 @@ def _show(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) 
         while cost - each.cost > left and not shown and len(passage) > _MIN_CHARS:
             # The first of all is cut: a small budget shows something.
             start = passage.span[0]
-            passage = Passage((start, _cut(each.file.content, start + len(passage) // 4, start + len(passage) // 2)))
+            passage = Passage(
+                (
+                    start,
+                    _cut(each.file.content, start + len(passage) // 4, start + len(passage) // 2),
+                )
+            )
             cost = sizes.cost(each, passage)
         if cost - each.cost > left:
             break
@@ -239,9 +281,14 @@ def _show(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) 
         shown.append(each)
         if passage is not each.passages[number]:
             break
-    # The sum of the parts is hardly ever less than the count of the whole, but a caller's counter may differ.
+    # The sum of the parts is hardly ever less than the count of the whole, but a caller's counter
+    # may differ.
     while (
-        shown and count_tokens(counter, render_blocks([each.block()[0] for each in candidates if each.shown])) > budget
+        shown
+        and count_tokens(
+            counter, render_blocks([each.block()[0] for each in candidates if each.shown])
+        )
+        > budget
     ):
         shown.pop().shown.pop()
 
@@ -293,7 +340,9 @@ def _joined(text: str, spans: Sequence[Span]) -> str:
     pieces: list[str] = []
     for (_, before), (start, end) in pairwise([(0, 0), *spans, (len(text), len(text))]):
         if start > before:
-            pieces.append(("" if not pieces or pieces[-1].endswith("\n") else "\n") + _mark(start - before))
+            pieces.append(
+                ("" if not pieces or pieces[-1].endswith("\n") else "\n") + _mark(start - before)
+            )
         pieces.append(text[start:end])
     return "".join(pieces)
 
@@ -314,7 +363,9 @@ def _bundle(
     return ContextBundle(
         turns=(),
         files=tuple(
-            each.file if form == "whole" else each.file.model_copy(update={"content": text, "tokens": size})
+            each.file
+            if form == "whole"
+            else each.file.model_copy(update={"content": text, "tokens": size})
             for each, (_, form, text), size in zip(kept, shown, tokens, strict=True)
         ),
         memory=(),

@@ -25,8 +25,13 @@ class Symbol:
 
 
 def defined_names(path: str, text: str) -> str:
-    """The names that a file defines, with spaces between; "" for a language that is not known. Linear, no parsing."""
-    return " ".join({match.start("name"): match["name"] for match in _definitions(path, text)}.values())
+    """The names that a file defines, with spaces between.
+
+    "" for a language that is not known. Linear, no parsing.
+    """
+    return " ".join(
+        {match.start("name"): match["name"] for match in _definitions(path, text)}.values()
+    )
 
 
 def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
@@ -35,14 +40,16 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
     Args:
         path: Names the language.
         text: The file.
-        parse: True reads Python by its grammar, which finds signatures of several lines whole. Text that does not
-            parse, and every other language, is read line by line.
+        parse: True reads Python by its grammar, which finds signatures of several lines whole. Text
+            that does not parse, and every other language, is read line by line.
     """
     if parse and language_of(path) == "python":
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)  # string escapes of third-party code
-                return sorted(_python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line)
+                return sorted(
+                    _python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line
+                )
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass  # read below, without a grammar
     ends = [match.start() for match in _LINE_END.finditer(text)]
@@ -51,7 +58,9 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
         line = bisect_right(ends, match.start("name") - 1) + 1
         raw = text[match.start() : match.start() + 4 * _MAX_SIGNATURE_CHARS]
         whole = _OPEN_SIGNATURE.match(raw)
-        signature = _one_line((whole.group() if whole else raw.partition("\n")[0]).strip().rstrip("{ \t"))
+        signature = _one_line(
+            (whole.group() if whole else raw.partition("\n")[0]).strip().rstrip("{ \t")
+        )
         found.setdefault(line, Symbol(match["name"], line, len(raw) - len(raw.lstrip()), signature))
     return [found[line] for line in sorted(found)]
 

@@ -18,7 +18,10 @@ from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, transaction
 
 ProgressCallback = Callable[[str, int, int], object]
-"""Called with the step, how many of its files are done, and how many there are; 0 of 0 if the number is not known."""
+"""Called with the step, how many of its files are done, and how many there are.
+
+0 of 0 if the number is not known.
+"""
 
 _WEIGHTS: Final[Mapping[str, float]] = {"contents": 1.0, "paths": 0.5, "symbols": 0.3}
 _TYPICAL_FILES: Final = 100
@@ -32,10 +35,14 @@ _TABLES: Final = (
         "CREATE TABLE files (row INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, "
         "mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, sha256 BLOB NOT NULL, skip_reason TEXT)"
     ),
-    *(f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '', tokenize = '{_TOKENIZER}')" for table in _WEIGHTS),
+    *(
+        f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '', tokenize = '{_TOKENIZER}')"
+        for table in _WEIGHTS
+    ),
 )
-# Rows of no file, which no search returns. BM25 gives no weight to a word that half of the rows have: these rows make
-# the words of a small folder as rare as they are in a large one, and count for little in a large one.
+# Rows of no file, which no search returns. BM25 gives no weight to a word that half of the rows
+# have: these rows make the words of a small folder as rare as they are in a large one, and count
+# for little in a large one.
 _TYPICAL_ROWS: Final = tuple(
     f"INSERT INTO {table} (rowid, words) WITH RECURSIVE numbers (n) AS "  # noqa: S608 - our own tables
     f"(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {_TYPICAL_FILES}) "
@@ -54,7 +61,8 @@ _DEFINING: Final = "SELECT path FROM symbols JOIN files ON row = symbols.rowid W
 _MAX_WORDS: Final = 128
 _WORD = re.compile(r"\w+")
 _MAX_INDEXED_BYTES = 250_000  # the rest of so long a file repeats its words
-_CLOCK_TICK_NS = 2_000_000_000  # a file may change again within one tick of its clock without a trace in its times
+# a file may change again within one tick of its clock without a trace in its times
+_CLOCK_TICK_NS = 2_000_000_000
 _MAX_SPLIT_WORDS = 500_000
 
 
@@ -66,30 +74,38 @@ class _Known(NamedTuple):
 class TreeIndex:
     """Ranks the files of a folder by the words of their content, their path and the names that they define.
 
-    Each of the three is ranked by itself (BM25) and added by weight. As fields of one table they would share one
-    length, and a long file's name would count for little. Measured on 450 commits of three public repositories, subject
-    against changed files: .65 of them in the first five, where weighted fields find .60.
+    Each of the three is ranked by itself (BM25) and added by weight. As fields of one table they
+    would share one length, and a long file's name would count for little. Measured on 450 commits
+    of three public repositories, subject against changed files: .65 of them in the first five,
+    where weighted fields find .60.
 
-    Kept in one SQLite file, readable by its owner alone. It holds words and their places, not the texts. Several
-    processes may use it at once: readers never wait, writers take turns for a batch of files each. A reader finds what
-    its own last `refresh` stored, or newer.
+    Kept in one SQLite file, readable by its owner alone. It holds words and their places, not the
+    texts. Several processes may use it at once: readers never wait, writers take turns for a batch
+    of files each. A reader finds what its own last `refresh` stored, or newer.
 
     Args:
         file: Where it is kept; None keeps it in memory.
-        generated: Whether generated files are indexed; every user of one file gives the same answer.
+        generated: Whether generated files are indexed; every user of one file gives the same
+            answer.
         lock_timeout_s: Seconds to wait while another process writes.
 
     Raises:
         ConfigError: SQLite was built without FTS5; of an index in memory.
-        StoreError: The file is no index, is damaged, or cannot be opened. Every method may raise `sqlite3.Error`.
+        StoreError: The file is no index, is damaged, or cannot be opened. Every method may raise
+            `sqlite3.Error`.
     """
 
-    def __init__(self, file: Path | None, *, generated: bool = False, lock_timeout_s: float = 20.0) -> None:
+    def __init__(
+        self, file: Path | None, *, generated: bool = False, lock_timeout_s: float = 20.0
+    ) -> None:
         self._generated = generated
         schema = (*_TABLES, *_TYPICAL_ROWS)
         if file:
             self._connection = open_sqlite(
-                file, application_id=_APPLICATION_ID, migrations=(schema,), lock_timeout_s=lock_timeout_s
+                file,
+                application_id=_APPLICATION_ID,
+                migrations=(schema,),
+                lock_timeout_s=lock_timeout_s,
             )
             return
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -104,11 +120,14 @@ class TreeIndex:
                 raise ConfigError(reason, variable="sqlite3", value=version) from exc
             raise
 
-    def refresh(self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback) -> list[str]:
+    def refresh(
+        self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback
+    ) -> list[str]:
         """Updates the index to hold exactly these files, and returns the paths of those that it did not hold so.
 
-        Does not open a file whose size and time of change are the same, nor index one again that holds the same bytes.
-        Each batch of files is one transaction: an interruption leaves a whole index with the batches done so far.
+        Does not open a file whose size and time of change are the same, nor index one again that
+        holds the same bytes. Each batch of files is one transaction: an interruption leaves a whole
+        index with the batches done so far.
 
         Args:
             root: The folder.
@@ -120,7 +139,12 @@ class TreeIndex:
         if len(known) * 3 + 1000 < last_row:  # rows of files that are gone count in every average
             clear = (f"INSERT INTO {table}({table}) VALUES ('delete-all')" for table in _WEIGHTS)  # noqa: S608 - ours
             with transaction(self._connection):
-                for statement in ("DELETE FROM files", "DELETE FROM sqlite_sequence", *clear, *_TYPICAL_ROWS):
+                for statement in (
+                    "DELETE FROM files",
+                    "DELETE FROM sqlite_sequence",
+                    *clear,
+                    *_TYPICAL_ROWS,
+                ):
                     self._connection.execute(statement)
             known = {}
         wanted = {file.path for file in files}
@@ -143,12 +167,20 @@ class TreeIndex:
         """The files that share a word with the query, best first, ties in the order of their paths.
 
         Args:
-            query: Any text; its first 128 words count, except stop words. A report names what is at fault anywhere.
+            query: Any text; its first 128 words count, except stop words. A report names what is at
+                fault anywhere.
         """
         words = dict.fromkeys(split_identifiers(query).lower().split())
-        match = " OR ".join(f'"{word}"' for word in [word for word in words if word not in STOP_WORDS][:_MAX_WORDS])
+        match = " OR ".join(
+            f'"{word}"' for word in [word for word in words if word not in STOP_WORDS][:_MAX_WORDS]
+        )
         return (
-            [Hit(path, score) for path, score in self._connection.execute(_SEARCH, {"words": match})] if match else []
+            [
+                Hit(path, score)
+                for path, score in self._connection.execute(_SEARCH, {"words": match})
+            ]
+            if match
+            else []
         )
 
     def defining(self, name: str) -> list[str]:
@@ -158,7 +190,11 @@ class TreeIndex:
 
     def skip_reasons(self) -> dict[str, str]:
         """The files that are not searched because of what they hold, with the reason."""
-        return dict(self._connection.execute("SELECT path, skip_reason FROM files WHERE skip_reason IS NOT NULL"))
+        return dict(
+            self._connection.execute(
+                "SELECT path, skip_reason FROM files WHERE skip_reason IS NOT NULL"
+            )
+        )
 
     def close(self) -> None:
         """Closes the file; safe to call twice."""
@@ -171,9 +207,14 @@ class TreeIndex:
             f"SELECT path, size, mtime_ns, sha256 FROM files{marks}",  # noqa: S608 - question marks
             [file.path for file in files or ()],
         )
-        return {path: _Known(ListedFile(path, size, mtime_ns), sha256) for path, size, mtime_ns, sha256 in rows}
+        return {
+            path: _Known(ListedFile(path, size, mtime_ns), sha256)
+            for path, size, mtime_ns, sha256 in rows
+        }
 
-    def _upsert(self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]) -> None:
+    def _upsert(
+        self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]
+    ) -> None:
         reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
         # Time 0 makes the next refresh read the file again.
         mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _CLOCK_TICK_NS else 0
@@ -184,7 +225,9 @@ class TreeIndex:
         digest = hashlib.sha256(content + bool(reason).to_bytes()).digest()
         if known and known.sha256 == digest:
             times = (mtime_ns, file.size, file.path)
-            self._connection.execute("UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", times)
+            self._connection.execute(
+                "UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", times
+            )
             return
         reason = reason or skip_reason_by_content(content, generated=self._generated)
         self._connection.execute("DELETE FROM files WHERE path = ?", (file.path,))
@@ -198,7 +241,10 @@ class TreeIndex:
         texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
         for table, value in texts.items():
             words = " ".join(map(split, _WORD.findall(value)))
-            self._connection.execute(f"INSERT INTO {table} (rowid, words) VALUES (?, ?)", (row, words))  # noqa: S608
+            self._connection.execute(
+                f"INSERT INTO {table} (rowid, words) VALUES (?, ?)",  # noqa: S608 - our own table
+                (row, words),
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -212,6 +258,9 @@ def _changed(files: Sequence[ListedFile], known: Mapping[str, _Known]) -> list[L
 
 
 def _split(word: str) -> str:
-    """`split_identifiers` of one word; most words have nothing to split, and numbers should not be."""
+    """`split_identifiers` of one word.
+
+    Most words have nothing to split, and numbers should not be.
+    """
     plain = word.isascii() and ((word.isalpha() and word.islower()) or word[0].isdigit())
     return word if plain else split_identifiers(word)

@@ -1,7 +1,8 @@
 """What stays of folded messages without a model: wishes, decisions, names and numbers, as sentences of their own words.
 
-A sentence of the user counts more than one of the model, one that decides or asks more than one that tells, and one
-with a number, a path or a name in code more than one without. The weights were not tuned: they order these kinds.
+A sentence of the user counts more than one of the model, one that decides or asks more than one
+that tells, and one with a number, a path or a name in code more than one without. The weights were
+not tuned: they order these kinds.
 """
 
 import re
@@ -19,8 +20,11 @@ _DECISION = re.compile(
     r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
     re.IGNORECASE,
 )
-# A path, a file, an address, snake_case, code, camelCase or an ABBREVIATION; two characters of one tell as much as all.
-_NAME = re.compile(r"https?://|[\w-]/[\w.-]|\w\.\w{1,5}\b|\w_\w|`[^`]+`|[a-z][A-Z]\w|\b[A-Z][A-Z0-9-]{2,}")
+# A path, a file, an address, snake_case, code, camelCase or an ABBREVIATION; two characters of one
+# tell as much as all.
+_NAME = re.compile(
+    r"https?://|[\w-]/[\w.-]|\w\.\w{1,5}\b|\w_\w|`[^`]+`|[a-z][A-Z]\w|\b[A-Z][A-Z0-9-]{2,}"
+)
 _NUMBER = re.compile(r"\d")
 NOTE_BEGIN: Final = "Earlier messages are folded away: "
 """How the message begins that tells what was folded."""
@@ -47,7 +51,9 @@ def sentences_of(messages: Iterable[HistoryMessage]) -> list[Sentence]:
     """The sentences that tell more than that something was said, the best first, each once."""
     found = [sentence for message in messages for sentence in _sentences(message)]
     newest = {sentence.text.casefold(): sentence for sentence in found}
-    return sorted(newest.values(), key=lambda sentence: (-sentence.weight, sentence.number, sentence.text))
+    return sorted(
+        newest.values(), key=lambda sentence: (-sentence.weight, sentence.number, sentence.text)
+    )
 
 
 def _sentences(message: HistoryMessage) -> Iterator[Sentence]:
@@ -63,4 +69,6 @@ def _sentences(message: HistoryMessage) -> Iterator[Sentence]:
                 + (_OF_USER if speaker == "user" else 0)
             )
             if part.strip() and weight:
-                yield Sentence(message.number, speaker, one_line(part, max_chars=_MAX_SENTENCE_CHARS), weight)
+                yield Sentence(
+                    message.number, speaker, one_line(part, max_chars=_MAX_SENTENCE_CHARS), weight
+                )

@@ -41,8 +41,8 @@ class Folded(BaseModel):
     """A history within its limit.
 
     Attributes:
-        messages: What to send, in the shape of what was given: system messages, at most one message that tells what
-            was folded, then the messages that stay.
+        messages: What to send, in the shape of what was given: system messages, at most one message
+            that tells what was folded, then the messages that stay.
         tokens: What they take.
         parts: What is behind pointers, in the order in which it was folded.
     """
@@ -80,7 +80,9 @@ class FoundMessage(BaseModel):
         """The finding as a model sees it."""
         place = f"id {self.pointer_id}" + (f", path {self.path}" if self.path else "")
         rest = self.total_chars - len(self.text)
-        unseen = f" [{rest:,} more characters are not shown and have not been read]" if rest > 0 else ""
+        unseen = (
+            f" [{rest:,} more characters are not shown and have not been read]" if rest > 0 else ""
+        )
         return f"{place}, {self.role}: {self.text}{unseen}"
 
 
@@ -92,27 +94,31 @@ async def fold(
     policy: FoldPolicy | None = None,
     counter: TokenCounter | None = None,
 ) -> Folded:
-    """A history within `policy.limit_tokens`; what is not shown of it is stored, and can be read back word for word.
+    """A history within `policy.limit_tokens`.
 
-    Give the whole history each time: the same history gives the same messages, and a longer one begins with the bytes
-    of a shorter one, but for the few turns that take a step of folding. Folded are, as far as needed: earlier outputs
-    of a repeated call, the largest outputs, the oldest messages. Calls and their outputs stay together. The system
-    messages at the head, the user's newest message and the newest message stay; a text that alone takes most of the
-    limit is cut in its middle, which is said and stored. One message tells what was folded: wishes, decisions, names
-    and numbers in their own words, and a line for each message while there is room.
+    What is not shown of it is stored, and can be read back word for word.
+    Give the whole history each time: the same history gives the same messages, and a longer one
+    begins with the bytes of a shorter one, but for the few turns that take a step of folding.
+    Folded are, as far as needed: earlier outputs of a repeated call, the largest outputs, the
+    oldest messages. Calls and their outputs stay together. The system messages at the head, the
+    user's newest message and the newest message stay; a text that alone takes most of the limit is
+    cut in its middle, which is said and stored. One message tells what was folded: wishes,
+    decisions, names and numbers in their own words, and a line for each message while there is
+    room.
 
     Args:
-        messages: Oldest first: `LLMMessage`s, or dicts in the shape of OpenAI's chat completions or of Anthropic's
-            messages; calls and blocks may be the SDK's own objects. Not changed.
+        messages: Oldest first: `LLMMessage`s, or dicts in the shape of OpenAI's chat completions or
+            of Anthropic's messages; calls and blocks may be the SDK's own objects. Not changed.
         store: Keeps what is folded.
         session_id: The conversation, as a query id of the store.
         policy: Limits, and the names of the tools that read back; None takes the defaults.
         counter: Counts tokens; None takes `DefaultCounter`.
 
     Raises:
-        TokenBudgetError: What is never folded is over the limit; `.needed_tokens` holds how much it takes.
-        TypeError: `messages` is no list, one is neither an `LLMMessage` nor a dict with a known role, `store` is no
-            `ContextPointerStore`, or the counter returned no whole number.
+        TokenBudgetError: What is never folded is over the limit; `.needed_tokens` holds how much it
+            takes.
+        TypeError: `messages` is no list, one is neither an `LLMMessage` nor a dict with a known
+            role, `store` is no `ContextPointerStore`, or the counter returned no whole number.
         UnserialisableError: JSON cannot stand for a message.
         InvalidIdError: `session_id` is not allowed.
         StoreError: What is folded could not be stored; nothing may be sent then.
@@ -123,33 +129,61 @@ async def fold(
     ids: dict[str, str] = {}
 
     def id_of(part: StoredPart) -> str:
-        own = compute_pointer_id(tool_name=part.tool_name, args=part.args, query_id=session_id, task_id=part.task_id)
+        own = compute_pointer_id(
+            tool_name=part.tool_name, args=part.args, query_id=session_id, task_id=part.task_id
+        )
         return ids.get(own, own)
 
     while True:
         plan = await in_thread(plan_fold, given, policy=policy, counter=counter, id_of=id_of)
         wanted = {one.pointer_id: stored for one, stored in plan.parts}
-        known = {pointer.pointer_id for pointer in await in_thread(store.list, query_id=session_id)} if wanted else ()
-        new = {pointer_id: stored for pointer_id, stored in wanted.items() if pointer_id not in known}
+        known = (
+            {pointer.pointer_id for pointer in await in_thread(store.list, query_id=session_id)}
+            if wanted
+            else ()
+        )
+        new = {
+            pointer_id: stored for pointer_id, stored in wanted.items() if pointer_id not in known
+        }
         saved = await asyncio.gather(*(_save(store, session_id, stored) for stored in new.values()))
-        moved = {own: pointer.pointer_id for own, pointer in zip(new, saved, strict=True) if own != pointer.pointer_id}
+        moved = {
+            own: pointer.pointer_id
+            for own, pointer in zip(new, saved, strict=True)
+            if own != pointer.pointer_id
+        }
         if not moved:
-            whole = Folded(messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts))
-            record("fold", folded=whole, session_id=session_id, limit_tokens=policy.limit_tokens, given=len(given))
+            whole = Folded(
+                messages=plan.messages,
+                tokens=plan.tokens,
+                parts=tuple(part for part, _ in plan.parts),
+            )
+            record(
+                "fold",
+                folded=whole,
+                session_id=session_id,
+                limit_tokens=policy.limit_tokens,
+                given=len(given),
+            )
             return whole
         ids |= moved  # another call has the short id: plan again with the longer one
 
 
 async def _save(store: ContextPointerStore, session_id: str, part: StoredPart) -> ContextPointer:
     return await store.save(
-        query_id=session_id, task_id=part.task_id, tool_name=part.tool_name, args=part.args, result=part.result
+        query_id=session_id,
+        task_id=part.task_id,
+        tool_name=part.tool_name,
+        args=part.args,
+        result=part.result,
     )
 
 
 async def search_history(
     query: str, *, store: ContextPointerStore, session_id: str, k: int = 5
 ) -> tuple[FoundMessage, ...]:
-    """What was folded or stored in a session and holds words of the query, the best first; none without a match.
+    """What was folded or stored in a session and holds words of the query, the best first.
+
+    None without a match.
 
     Args:
         query: What to find.
@@ -164,20 +198,28 @@ async def search_history(
     """
     _check_given(store, session_id)
     if not isinstance(query, str):
-        raise TypeError(f"query is of type {type(query).__name__}; pass the words to find as a text")
+        raise TypeError(
+            f"query is of type {type(query).__name__}; pass the words to find as a text"
+        )
     return await in_thread(_search, query, store, session_id, min(max(k, 0), _MAX_FOUND))
 
 
 def _check_given(store: object, session_id: str) -> None:
     # A short history needs neither: the mistake would show when the conversation has grown.
     if not isinstance(store, ContextPointerStore):
-        raise TypeError(f"store is a {type(store).__name__}; pass a store, such as FileContextPointerStore(folder)")
+        raise TypeError(
+            f"store is a {type(store).__name__}; pass a store, such as FileContextPointerStore(folder)"
+        )
     checked_query_id(session_id, store.redactor)
 
 
-def _search(query: str, store: ContextPointerStore, session_id: str, k: int) -> tuple[FoundMessage, ...]:
+def _search(
+    query: str, store: ContextPointerStore, session_id: str, k: int
+) -> tuple[FoundMessage, ...]:
     rows = [row for pointer in store.list(query_id=session_id) for row in _rows(store, pointer)]
-    scores = scan(query, [(folded_text(text[:_READ_CHARS]),) for _, _, _, text in rows], weights=_WEIGHTS)
+    scores = scan(
+        query, [(folded_text(text[:_READ_CHARS]),) for _, _, _, text in rows], weights=_WEIGHTS
+    )
     best = sorted(zip(scores, range(len(rows)), strict=True), key=lambda row: (-row[0], row[1]))[:k]
     stems = search_stems(query)
     return tuple(
@@ -195,7 +237,10 @@ def _search(query: str, store: ContextPointerStore, session_id: str, k: int) -> 
 
 
 def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str, str, str, str]]:
-    """Pointer, path, role and text of each message or output that a pointer holds; none if it is gone."""
+    """Pointer, path, role and text of each message or output that a pointer holds.
+
+    None if it is gone.
+    """
     try:
         result: Any = store.load_result(pointer=pointer)
     except PointerNotFoundError:  # expired since it was listed
@@ -203,7 +248,12 @@ def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str
     if pointer.tool_name == HISTORY_TOOL and _are_messages(result):
         messages = (HistoryMessage(data, data, int(number)) for number, data in result.items())
         return [
-            (pointer.pointer_id, f"/{one.number}", one.role, "\n".join([one.text, *(out.text for out in one.outputs)]))
+            (
+                pointer.pointer_id,
+                f"/{one.number}",
+                one.role,
+                "\n".join([one.text, *(out.text for out in one.outputs)]),
+            )
             for one in messages
         ]
     text = result if isinstance(result, str) else to_json(result)
@@ -213,7 +263,8 @@ def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str
 def _are_messages(result: Any) -> bool:
     """Whether a result is folded messages by their numbers, and not of a tool that has the name too."""
     return isinstance(result, dict) and all(
-        number.isdecimal() and isinstance(data, dict) and "role" in data for number, data in result.items()
+        number.isdecimal() and isinstance(data, dict) and "role" in data
+        for number, data in result.items()
     )
 
 
@@ -258,10 +309,14 @@ def history_tools(
 
     parameters: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"query": {"type": "string", "description": "Words that were said or returned."}},
+        "properties": {
+            "query": {"type": "string", "description": "Words that were said or returned."}
+        },
         "required": ["query"],
         "additionalProperties": False,
     }
-    description = "Finds earlier messages and tool outputs of this conversation that are not shown any more."
+    description = (
+        "Finds earlier messages and tool outputs of this conversation that are not shown any more."
+    )
     reader = ReadBackTool(partial(store.load_payload, query_id=session_id), name=reader_name)
     return reader, Tool(search, name=search_name, description=description, parameters=parameters)

@@ -1,9 +1,10 @@
 """What a history becomes under a token limit: pure, from messages to messages and the parts to store.
 
-The history is read from its first message on, as it grew. Whenever the next message does not fit, room is made for
-many more in one step: earlier outputs of repeated calls go first, then the largest outputs, then the oldest messages.
-Between two steps messages are only added. So a longer history begins with the same bytes as a shorter one, as the
-prompt caches of providers need, and no state is kept from call to call.
+The history is read from its first message on, as it grew. Whenever the next message does not fit,
+room is made for many more in one step: earlier outputs of repeated calls go first, then the largest
+outputs, then the oldest messages. Between two steps messages are only added. So a longer history
+begins with the same bytes as a shorter one, as the prompt caches of providers need, and no state is
+kept from call to call.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,24 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.errors import TokenBudgetError
 from llm_common.history.digest import NOTE_BEGIN, Sentence, sentences_of
-from llm_common.history.message_shapes import HistoryMessage, Message, ToolCall, in_units, user_message
+from llm_common.history.message_shapes import (
+    HistoryMessage,
+    Message,
+    ToolCall,
+    in_units,
+    user_message,
+)
 from llm_common.pointers.pointer import describe_result, text_digest
 from llm_common.pointers.reading import READER_NAME
 from llm_common.text.canonical import stable_json
-from llm_common.text.display import excerpt_text, fair_shares, fence_nonce, fenced, one_line, printable
+from llm_common.text.display import (
+    excerpt_text,
+    fair_shares,
+    fence_nonce,
+    fenced,
+    one_line,
+    printable,
+)
 
 HISTORY_TOOL: Final = "history"
 """The tool name under which folded messages are stored."""
@@ -40,7 +54,8 @@ class FoldPolicy(BaseModel):
 
     Attributes:
         limit_tokens: Most tokens of the messages that come back, the marks around them included.
-        target_share: Share of the limit that a step leaves: the less, the fewer steps, and the less is shown.
+        target_share: Share of the limit that a step leaves: the less, the fewer steps, and the less
+            is shown.
         note_share: Share of the limit for the message that tells what was folded.
         reader_name: The name under which `read_context` is offered to the model.
         search_name: The name under which `search_history` is offered to the model.
@@ -56,7 +71,9 @@ class FoldPolicy(BaseModel):
 
     @classmethod
     def of_window(cls, window_tokens: int, *, share: float = 0.7) -> Self:
-        """A policy whose limit is a share of the model's window; the rest is for the system's text and the answer.
+        """A policy whose limit is a share of the model's window.
+
+        The rest is for the system's text and the answer.
 
         Raises:
             ValueError: The limit would be under 200 tokens.
@@ -69,8 +86,8 @@ class FoldedPart(BaseModel):
 
     Attributes:
         pointer_id: Reads it back.
-        kind: `messages` for a range of messages, `output` for one call's, `repeat` for an earlier one of a repeated
-            call, `text` for the middle of a long message.
+        kind: `messages` for a range of messages, `output` for one call's, `repeat` for an earlier
+            one of a repeated call, `text` for the middle of a long message.
         first: Number of the first message, from 1.
         last: Number of the last message.
         tokens: What it took.
@@ -152,7 +169,8 @@ def plan_fold(
     """The messages within the limit, and what is behind which pointer. The same arguments give the same plan.
 
     Raises:
-        TokenBudgetError: The system messages, a call, or what is needed to tell what was folded is over the limit.
+        TokenBudgetError: The system messages, a call, or what is needed to tell what was folded is
+            over the limit.
         UnserialisableError: JSON cannot stand for a message.
     """
     head, units = in_units(messages)
@@ -227,12 +245,16 @@ class _Folder:
     def _outputs(self, units: Sequence[_Unit]) -> Iterator[_Output]:
         """The outputs that are shown whole and worth a pointer."""
         for unit in units:
-            for index, (message, original) in enumerate(zip(unit.shown, unit.originals, strict=True)):
+            for index, (message, original) in enumerate(
+                zip(unit.shown, unit.originals, strict=True)
+            ):
                 for now, before in zip(message.outputs, original.outputs, strict=True):
                     if now.value == before.value:
                         tokens = self.counter.count(now.text)
                         if tokens >= _MIN_OUTPUT_TOKENS:
-                            yield _Output(unit, index, unit.call(now.call_id), now.value, now.text, tokens)
+                            yield _Output(
+                                unit, index, unit.call(now.call_id), now.value, now.text, tokens
+                            )
 
     def _repeats(self) -> list[_Output]:
         """Outputs of calls that were made again later, the oldest first."""
@@ -251,7 +273,11 @@ class _Folder:
     def _replace(self, output: _Output) -> None:
         """Shows a line instead of an output."""
         number = output.unit.originals[output.message].number
-        args = output.call.args if isinstance(output.call.args, dict) else {"arguments": output.call.args}
+        args = (
+            output.call.args
+            if isinstance(output.call.args, dict)
+            else {"arguments": output.call.args}
+        )
         stored = StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
         pointer_id = self.id_of(stored)
         again = " The same call was made again later." if output.is_repeat else ""
@@ -283,7 +309,10 @@ class _Folder:
         unit.shown = [*unit.shown[:index], message, *unit.shown[index + 1 :]]
 
     def _fold_oldest(self, target: int) -> bool:
-        """Puts the oldest units behind one pointer, if there are any; the last, and what the user said last, stay."""
+        """Puts the oldest units behind one pointer, if there are any.
+
+        The last, and what the user said last, stay.
+        """
         asked = [unit for unit in self.live if any(message.is_asked for message in unit.originals)]
         kept = [*asked[-1:], self.live[-1]]
         left = self.head_tokens + max(self._note_limit(), self.note_tokens) + self.live_tokens
@@ -299,14 +328,20 @@ class _Folder:
         messages = [message for unit in folded for message in unit.originals]
         result = {str(message.number): message.data for message in messages}
         numbers = f"{messages[0].number}-{messages[-1].number}"
-        stored = StoredPart(HISTORY_TOOL, {"messages": numbers}, text_digest(stable_json(result))[:12], result)
+        stored = StoredPart(
+            HISTORY_TOOL, {"messages": numbers}, text_digest(stable_json(result))[:12], result
+        )
         pointer_id, tokens = self.id_of(stored), sum(unit.original_tokens for unit in folded)
         self.live = [unit for unit in self.live if not any(unit is one for one in folded)]
         self.live_tokens -= sum(unit.tokens for unit in folded)
         lines = "\n".join(map(_line, messages))
         self.segments.append(_Segment(pointer_id, messages, tokens, sentences_of(messages), lines))
         part = FoldedPart(
-            pointer_id=pointer_id, kind="messages", first=messages[0].number, last=messages[-1].number, tokens=tokens
+            pointer_id=pointer_id,
+            kind="messages",
+            first=messages[0].number,
+            last=messages[-1].number,
+            tokens=tokens,
         )
         self.parts.append((part, stored))
         note = self._write_note()
@@ -334,7 +369,11 @@ class _Folder:
             told[number] = [sentence for sentence in segment.sentences if own.take(sentence.line)]
             room.left -= share - own.left
         lined = {number for number in reversed(range(len(shown))) if room.take(shown[number].lines)}
-        lines = [f"{dropped} earlier parts: find what was said with {self.policy.search_name}"] if dropped else []
+        lines = (
+            [f"{dropped} earlier parts: find what was said with {self.policy.search_name}"]
+            if dropped
+            else []
+        )
         for number, segment in enumerate(shown):
             lines.append(segment.heading())
             lines += [sentence.line for sentence in sorted(told[number])]
@@ -346,7 +385,10 @@ class _Folder:
         return HistoryMessage(raw, {"role": "user", "content": text}, 0)
 
     def _cut_texts(self, limit: int) -> None:
-        """Shows the ends of long texts and where their middles are; the texts share what is left for them."""
+        """Shows the ends of long texts and where their middles are.
+
+        The texts share what is left for them.
+        """
         long = [
             (unit, index)
             for unit in self.live
@@ -364,7 +406,9 @@ class _Folder:
     def _cut_text(self, unit: _Unit, index: int, share: int) -> None:
         whole = unit.originals[index]
         tokens = self.counter.count(printable(whole.text))
-        stored = StoredPart(HISTORY_TOOL, {"message": whole.number}, text_digest(whole.text)[:12], whole.text)
+        stored = StoredPart(
+            HISTORY_TOOL, {"message": whole.number}, text_digest(whole.text)[:12], whole.text
+        )
         pointer_id = self.id_of(stored)
         line = (
             f"[This message has {tokens:,} tokens, of which the beginning and the end are shown; the rest has not "
@@ -380,7 +424,9 @@ class _Folder:
             return
         self._show(unit, index, shown)
         number = whole.number
-        part = FoldedPart(pointer_id=pointer_id, kind="text", first=number, last=number, tokens=tokens)
+        part = FoldedPart(
+            pointer_id=pointer_id, kind="text", first=number, last=number, tokens=tokens
+        )
         if (part, stored) not in self.parts:  # else it is cut once more
             self.parts.append((part, stored))
 
@@ -402,8 +448,14 @@ class _Room:
 
 
 def _line(message: HistoryMessage) -> str:
-    calls = ", ".join(f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls)
-    outputs = f"{sum(len(output.text) for output in message.outputs):,} characters of output" if message.outputs else ""
+    calls = ", ".join(
+        f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls
+    )
+    outputs = (
+        f"{sum(len(output.text) for output in message.outputs):,} characters of output"
+        if message.outputs
+        else ""
+    )
     said = one_line(message.text, max_chars=_LINE_CHARS)
     return f"{message.number} {message.role}: {'; '.join(filter(None, (said, calls, outputs)))}"
 

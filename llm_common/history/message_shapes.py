@@ -1,7 +1,7 @@
 """`HistoryMessage`: what folding reads of a message, in the shapes of OpenAI, Anthropic and `LLMMessage`.
 
-OpenAI's chat completions put calls in `tool_calls` and each output in a message of the role `tool`; Anthropic's
-messages put both in blocks of the content, `tool_use` and `tool_result`.
+OpenAI's chat completions put calls in `tool_calls` and each output in a message of the role `tool`;
+Anthropic's messages put both in blocks of the content, `tool_use` and `tool_result`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,8 @@ class HistoryMessage:
 
     Attributes:
         raw: The message as it was given; never changed.
-        data: Its fields as plain data: the SDKs' own objects in a dict, such as a `ToolUseBlock`, count as dicts.
+        data: Its fields as plain data: the SDKs' own objects in a dict, such as a `ToolUseBlock`,
+            count as dicts.
         number: Its place in the history, from 1.
     """
 
@@ -72,42 +73,68 @@ class HistoryMessage:
             return ""
         if isinstance(content, str):
             return content
-        return "\n".join(str(block["text"]) for block in self._blocks if isinstance(block.get("text"), str))
+        return "\n".join(
+            str(block["text"]) for block in self._blocks if isinstance(block.get("text"), str)
+        )
 
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that the message makes."""
         calls = [
-            ToolCall(str(call.get("id") or ""), str(what.get("name")), what.get("arguments", what.get("input")))
+            ToolCall(
+                str(call.get("id") or ""),
+                str(what.get("name")),
+                what.get("arguments", what.get("input")),
+            )
             for call in self.data.get("tool_calls") or ()
-            if isinstance(call, Mapping) and isinstance(what := call.get("function") or call.get("custom"), Mapping)
+            if isinstance(call, Mapping)
+            and isinstance(what := call.get("function") or call.get("custom"), Mapping)
         ]
         if isinstance(legacy := self.data.get("function_call"), Mapping):
-            calls.append(ToolCall(f"function {legacy.get('name')}", str(legacy.get("name")), legacy.get("arguments")))
+            calls.append(
+                ToolCall(
+                    f"function {legacy.get('name')}",
+                    str(legacy.get("name")),
+                    legacy.get("arguments"),
+                )
+            )
         uses = (block for block in self._blocks if block.get("type") == "tool_use")
-        return (*calls, *(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")) for use in uses))
+        return (
+            *calls,
+            *(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")) for use in uses),
+        )
 
     @cached_property
     def outputs(self) -> tuple[ToolOutput, ...]:
         """The outputs of calls that the message holds."""
         if self.role in _OUTPUT_ROLES:
             # Some servers give every call the id "", or none.
-            call_id = f"function {self.data.get('name')}" if self.role == "function" else self.data.get("tool_call_id")
+            call_id = (
+                f"function {self.data.get('name')}"
+                if self.role == "function"
+                else self.data.get("tool_call_id")
+            )
             return (ToolOutput(str(call_id or ""), self.data.get("content")),)
         results = (block for block in self._blocks if block.get("type") == "tool_result")
-        return tuple(ToolOutput(str(result.get("tool_use_id")), result.get("content")) for result in results)
+        return tuple(
+            ToolOutput(str(result.get("tool_use_id")), result.get("content")) for result in results
+        )
 
     @property
     def _blocks(self) -> list[Mapping[str, Any]]:
         content = self.data.get("content")
         blocks = content if isinstance(content, list) else []
-        named = ({"type": "text", "text": block} if isinstance(block, str) else block for block in blocks)
+        named = (
+            {"type": "text", "text": block} if isinstance(block, str) else block for block in blocks
+        )
         return [block for block in named if isinstance(block, Mapping)]
 
     @property
     def is_asked(self) -> bool:
         """Whether the user says something, as a text or an image, and does not only return outputs."""
-        is_said = bool(self.text) or any(block.get("type") not in ("text", "tool_result") for block in self._blocks)
+        is_said = bool(self.text) or any(
+            block.get("type") not in ("text", "tool_result") for block in self._blocks
+        )
         return self.role == "user" and is_said
 
     def tokens(self, counter: TokenCounter) -> int:
@@ -120,15 +147,23 @@ class HistoryMessage:
             return self.with_content(texts[self.outputs[0].call_id])
         content = [
             {**block, "content": texts[call_id]}
-            if block.get("type") == "tool_result" and (call_id := str(block.get("tool_use_id"))) in texts
+            if block.get("type") == "tool_result"
+            and (call_id := str(block.get("tool_use_id"))) in texts
             else block
             for block in self._blocks
         ]
         return self.with_content(content)
 
     def with_text(self, text: str) -> "HistoryMessage":
-        """The message with one text for all of its texts; its other blocks, such as images, stay."""
-        texts = [number for number, block in enumerate(self._blocks) if isinstance(block.get("text"), str)]
+        """The message with one text for all of its texts.
+
+        Its other blocks, such as images, stay.
+        """
+        texts = [
+            number
+            for number, block in enumerate(self._blocks)
+            if isinstance(block.get("text"), str)
+        ]
         if len(texts) == len(self._blocks):
             return self.with_content(text)
         return self.with_content(
@@ -156,7 +191,9 @@ def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
         UnserialisableError: JSON cannot stand for a message.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
-        raise TypeError(f"messages is a {type(messages).__name__}; pass a list of messages, oldest first")
+        raise TypeError(
+            f"messages is a {type(messages).__name__}; pass a list of messages, oldest first"
+        )
     return [_read(raw, number) for number, raw in enumerate(messages, 1)]
 
 
@@ -168,12 +205,16 @@ def _read(raw: object, number: int) -> HistoryMessage:
             f"message {number} is a {type(raw).__name__}; pass an LLMMessage or a dict with role and content"
         )
     if raw.get("role") not in _ROLES:
-        raise TypeError(f"message {number} has no role that is known; pass one of {', '.join(sorted(_ROLES))}")
+        raise TypeError(
+            f"message {number} has no role that is known; pass one of {', '.join(sorted(_ROLES))}"
+        )
     if not isinstance(raw.get("content"), str | list | None):
         raise TypeError(
             f"the content of message {number} is a {type(raw['content']).__name__}; pass a text or a list of blocks"
         )
-    data = {name: value if isinstance(value, str) else to_plain(value) for name, value in raw.items()}
+    data = {
+        name: value if isinstance(value, str) else to_plain(value) for name, value in raw.items()
+    }
     return HistoryMessage(raw, data, number)
 
 
@@ -184,9 +225,12 @@ def user_message(text: str, like: Message) -> Message:
     return {"role": "user", "content": text}
 
 
-def in_units(messages: Sequence[HistoryMessage]) -> tuple[list[HistoryMessage], list[list[HistoryMessage]]]:
-    """The system messages at the head; then the others in units: one message, or all from a call to its output.
+def in_units(
+    messages: Sequence[HistoryMessage],
+) -> tuple[list[HistoryMessage], list[list[HistoryMessage]]]:
+    """The system messages at the head.
 
+    Then the others in units: one message, or all from a call to its output.
     What makes a unit is kept or folded together, so no output is ever without its call.
     """
     head = [*takewhile(lambda message: message.role in _SYSTEM_ROLES, messages)]
@@ -195,7 +239,12 @@ def in_units(messages: Sequence[HistoryMessage]) -> tuple[list[HistoryMessage], 
         ids = {output.call_id for output in message.outputs}
         places = range(len(units) - 1, -1, -1) if ids else ()
         at = next(
-            (at for at in places if any(call.call_id in ids for one in units[at] for call in one.calls)), len(units)
+            (
+                at
+                for at in places
+                if any(call.call_id in ids for one in units[at] for call in one.calls)
+            ),
+            len(units),
         )
         units[at:] = [[*chain(*units[at:]), message]]
     return head, units

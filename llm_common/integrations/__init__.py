@@ -1,3 +1,6 @@
-"""Hooks for agent frameworks: one module each, which imports its framework; this package imports nothing."""
+"""Hooks for agent frameworks: one module each, which imports its framework.
+
+This package imports nothing.
+"""
 
 __all__: list[str] = []

@@ -18,10 +18,11 @@ _PLAIN: Final = (str, list, tuple, dict, BaseModel)
 class LLMCommonToolHook:
     """Long results behind pointers, and the tools that read them back.
 
-    `hook = LLMCommonToolHook()`, then `Agent(..., tools=[..., *hook.tools], tool_hooks=[hook])`; `run` and `arun` both
-    work. Exceptions, streams and media stay as they are. A session is that of the run and its user.
-    With several tool hooks, put this one first: it then sees what the others made of a result. Agno has no hook that
-    sees a model's call, so all tools are shown, and the history is Agno's matter.
+    `hook = LLMCommonToolHook()`, then `Agent(..., tools=[..., *hook.tools], tool_hooks=[hook])`;
+    `run` and `arun` both work. Exceptions, streams and media stay as they are. A session is that of
+    the run and its user. With several tool hooks, put this one first: it then sees what the others
+    made of a result. Agno has no hook that sees a model's call, so all tools are shown, and the
+    history is Agno's matter.
 
     Args:
         hooks: Store, limits and policies; None takes the defaults.
@@ -37,15 +38,24 @@ class LLMCommonToolHook:
         self.tools = [self._function(tool) for tool in self._hooks.tools(self._hooks.session_id)]
 
     def __call__(
-        self, name: str, function: Callable[..., Any], args: Mapping[str, Any], run_context: RunContext | None = None
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: Mapping[str, Any],
+        run_context: RunContext | None = None,
     ) -> Any:
-        """The result of a call or what replaces it, from an asynchronous run as an awaitable; Agno calls it."""
+        """The result of a call or what replaces it, from an asynchronous run as an awaitable.
+
+        Agno calls it.
+        """
         result = function(**args)
         if isawaitable(result):
             return self._awaited(result, name, args, run_context)
         return run_sync(self._shown(result, name, args, run_context))
 
-    async def _awaited(self, result: Awaitable[Any], name: str, args: Mapping[str, Any], run: Any) -> Any:
+    async def _awaited(
+        self, result: Awaitable[Any], name: str, args: Mapping[str, Any], run: Any
+    ) -> Any:
         return await self._shown(await result, name, args, run)
 
     async def _shown(self, result: Any, name: str, args: Mapping[str, Any], run: Any) -> Any:
@@ -73,7 +83,9 @@ class LLMCommonToolHook:
 
         def read(run_context: RunContext, **args: Any) -> str:
             try:
-                return run_sync(self._hooks.read_back(tool.name, args, session_id=self._session(run_context)))
+                return run_sync(
+                    self._hooks.read_back(tool.name, args, session_id=self._session(run_context))
+                )
             except ToolError as exc:
                 return exc.message
 
@@ -91,4 +103,8 @@ def _turn(run: Any) -> dict[str, Any]:
     messages = (run.messages if run else None) or []
     caller = next((one for one in reversed(messages) if one.tool_calls), None)
     query = next((one.get_content_string() for one in reversed(messages) if one.role == "user"), "")
-    return {"turn_id": caller and caller.id, "calls": len(caller.tool_calls) if caller else 1, "query": query}
+    return {
+        "turn_id": caller and caller.id,
+        "calls": len(caller.tool_calls) if caller else 1,
+        "query": query,
+    }

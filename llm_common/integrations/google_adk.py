@@ -7,7 +7,13 @@ from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from llm_common.errors import ToolError
-from llm_common.integrations.google_contents import facts_of, plain_value, query_of, read_content, write_content
+from llm_common.integrations.google_contents import (
+    facts_of,
+    plain_value,
+    query_of,
+    read_content,
+    write_content,
+)
 from llm_common.integrations.session_hooks import SessionHooks
 from llm_common.tools.tool import Tool
 
@@ -17,10 +23,11 @@ _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_
 class LLMCommonPlugin(BasePlugin):
     """Long results behind pointers, the tools that fit, a folded history, and the tools that read back.
 
-    `Runner(..., plugins=[LLMCommonPlugin()])`, for all its agents. The session's events keep previews instead of long
-    results; only what the model is sent is folded. Errors, media, and results that are the answer stay as they are. A
-    session is that of the app, the user and the session service. ADK asks no further plugin or callback about a
-    result that is replaced: put plugins that have to see all of them first.
+    `Runner(..., plugins=[LLMCommonPlugin()])`, for all its agents. The session's events keep
+    previews instead of long results; only what the model is sent is folded. Errors, media, and
+    results that are the answer stay as they are. A session is that of the app, the user and the
+    session service. ADK asks no further plugin or callback about a result that is replaced: put
+    plugins that have to see all of them first.
 
     Args:
         hooks: Store, limits and policies; None takes the defaults.
@@ -29,7 +36,9 @@ class LLMCommonPlugin(BasePlugin):
     def __init__(self, hooks: SessionHooks | None = None) -> None:
         super().__init__(name="llm_common")
         self._hooks = hooks or SessionHooks()
-        self._readers = [_ReadBackTool(tool, self._hooks) for tool in self._hooks.tools(self._hooks.session_id)]
+        self._readers = [
+            _ReadBackTool(tool, self._hooks) for tool in self._hooks.tools(self._hooks.session_id)
+        ]
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any, result: Any
@@ -47,18 +56,30 @@ class LLMCommonPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Changes what the model is sent; ADK calls it."""
         config = llm_request.config
-        if not _declaring(config) and (config.tools or config.response_schema or config.response_json_schema):
-            return  # Gemini takes no functions beside its own tools or a schema, and folding needs them
-        llm_request.append_tools([tool for tool in self._readers if tool.name not in llm_request.tools_dict])
+        if not _declaring(config) and (
+            config.tools or config.response_schema or config.response_json_schema
+        ):
+            # Gemini takes no functions beside its own tools or a schema, and folding needs them
+            return
+        llm_request.append_tools(
+            [tool for tool in self._readers if tool.name not in llm_request.tools_dict]
+        )
         await self._choose(config, llm_request.contents, query=query_of(callback_context))
         session_id = _session(self._hooks, callback_context)
         llm_request.contents = await self._hooks.fold_messages(
             llm_request.contents, session_id=session_id, read=read_content, write=write_content
         )
 
-    async def _choose(self, config: types.GenerateContentConfig, contents: list[types.Content], *, query: str) -> None:
+    async def _choose(
+        self, config: types.GenerateContentConfig, contents: list[types.Content], *, query: str
+    ) -> None:
         """Leaves the functions that fit in the request; tools of other kinds stay."""
-        called = {part.function_call.name for one in contents for part in one.parts or () if part.function_call}
+        called = {
+            part.function_call.name
+            for one in contents
+            for part in one.parts or ()
+            if part.function_call
+        }
         forced: Any = config.tool_config and config.tool_config.function_calling_config
         keep = {*map(str, called), *_CONTROL, *((forced and forced.allowed_function_names) or ())}
         declaring = _declaring(config)
@@ -66,7 +87,9 @@ class LLMCommonPlugin(BasePlugin):
         chosen = await self._hooks.choose_tools(declared, query=query, facts_of=facts_of, keep=keep)
         names = {one.name for one in chosen}
         for tool in declaring:
-            tool.function_declarations = [one for one in tool.function_declarations if one.name in names]
+            tool.function_declarations = [
+                one for one in tool.function_declarations if one.name in names
+            ]
 
 
 class _ReadBackTool(BaseTool):

@@ -23,7 +23,9 @@ def plain_value(result: Any) -> Any:
         if result.get("error") or result.get("isError"):
             return None
         blocks = result.get("content")  # of a server of MCP
-        if isinstance(blocks, list) and all(isinstance(block, Mapping) and "type" in block for block in blocks):
+        if isinstance(blocks, list) and all(
+            isinstance(block, Mapping) and "type" in block for block in blocks
+        ):
             return plain_text(blocks)
     try:
         orjson.dumps(result, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
@@ -46,21 +48,36 @@ def facts_of(tool: types.FunctionDeclaration) -> ToolFacts:
 
 
 def read_content(content: types.Content) -> dict[str, Any]:
-    """A message in the shape of Anthropic's, whose blocks are in the same order; media are named only."""
+    """A message in the shape of Anthropic's, whose blocks are in the same order.
+
+    Media are named only.
+    """
     role = "assistant" if content.role == "model" else "user"
     return {"role": role, "content": [_block(part) for part in content.parts or ()]}
 
 
 def _block(part: types.Part) -> dict[str, Any]:
     if call := part.function_call:
-        return {"type": "tool_use", "id": call.id or call.name, "name": call.name, "input": call.args or {}}
+        return {
+            "type": "tool_use",
+            "id": call.id or call.name,
+            "name": call.name,
+            "input": call.args or {},
+        }
     if result := part.function_response:
-        return {"type": "tool_result", "tool_use_id": result.id or result.name, "content": stable_json(result.response)}
+        return {
+            "type": "tool_result",
+            "tool_use_id": result.id or result.name,
+            "content": stable_json(result.response),
+        }
     return {"type": "media"} if part.text is None else {"type": "text", "text": part.text}
 
 
 def write_content(content: types.Content | None, shown: Any) -> types.Content:
-    """A content with a shorter text, or with shorter results; a new one of the user without a content."""
+    """A content with a shorter text, or with shorter results.
+
+    A new one of the user without a content.
+    """
     if content is None:
         return types.Content(role="user", parts=[types.Part(text=shown)])
     old = content.parts or []
@@ -68,7 +85,8 @@ def write_content(content: types.Content | None, shown: Any) -> types.Content:
         parts = [types.Part(text=shown), *(part for part in old if part.text is None)]
     else:
         parts = [
-            part if block == _block(part) else _result(part, block) for part, block in zip(old, shown, strict=True)
+            part if block == _block(part) else _result(part, block)
+            for part, block in zip(old, shown, strict=True)
         ]
     return content.model_copy(update={"parts": parts})
 

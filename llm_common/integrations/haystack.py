@@ -11,7 +11,12 @@ from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.tools.tool import Tool
 
 from llm_common.errors import ToolError
-from llm_common.integrations.haystack_folding import MadeInCode, read_message, result_text, write_message
+from llm_common.integrations.haystack_folding import (
+    MadeInCode,
+    read_message,
+    result_text,
+    write_message,
+)
 from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, run_sync
 from llm_common.text.canonical import decode_json
 from llm_common.tools.tool import Tool as ReadsBack
@@ -25,10 +30,11 @@ _OFFLOADED: Final = "llm_common_pointer_id"
 class LLMCommonHook(MadeInCode):
     """Long results behind pointers, the tools that fit, and a folded history, before each call of the model.
 
-    `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm": [hook]})`. Errors and
-    results with images or files stay as they are. The run's messages change, those of its answer too: what was folded
-    is read with the tools. A run is of the session that `hook_context={"session_id": ...}` names; without one, all
-    runs of this hook are one session, so name it wherever there are several users.
+    `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm":
+    [hook]})`. Errors and results with images or files stay as they are. The run's messages change,
+    those of its answer too: what was folded is read with the tools. A run is of the session that
+    `hook_context={"session_id": ...}` names; without one, all runs of this hook are one session, so
+    name it wherever there are several users.
 
     Args:
         hooks: Store, limits and policies; None takes the defaults.
@@ -54,7 +60,9 @@ class LLMCommonHook(MadeInCode):
         called = {call.tool_name for message in messages for call in message.tool_calls}
         # Haystack shows the model this list, and makes it anew for each step.
         tools = state.data["tools"]
-        tools[:] = await self._hooks.choose_tools(tools, query=_query(messages), facts_of=_facts, keep=called)
+        tools[:] = await self._hooks.choose_tools(
+            tools, query=_query(messages), facts_of=_facts, keep=called
+        )
         messages = await self._hooks.fold_messages(
             messages, session_id=session_id, read=read_message, write=write_message
         )
@@ -68,7 +76,10 @@ class LLMCommonHook(MadeInCode):
         turn = {"turn_id": token_hex(8), "calls": len(messages) - start, "query": _query(messages)}
         return [
             *messages[:start],
-            *[await self._replaced(message, session_id=session_id, **turn) for message in messages[start:]],
+            *[
+                await self._replaced(message, session_id=session_id, **turn)
+                for message in messages[start:]
+            ],
         ]
 
     async def _replaced(self, message: ChatMessage, **turn: Any) -> ChatMessage:
@@ -77,7 +88,9 @@ class LLMCommonHook(MadeInCode):
         if result.error or text is None or _OFFLOADED in message.meta:
             return message
         call = result.origin
-        shown = await self._hooks.offload(text, tool_name=call.tool_name, args=call.arguments, **turn)
+        shown = await self._hooks.offload(
+            text, tool_name=call.tool_name, args=call.arguments, **turn
+        )
         if shown is None:
             return message
         meta = {**message.meta, _OFFLOADED: shown.pointer_id}
@@ -103,7 +116,8 @@ class LLMCommonHook(MadeInCode):
 class PointerResultStore(MadeInCode, ToolResultStore):
     """A pointer store for `ToolResultOffloadHook` and `ToolResultOffloadCompactor`.
 
-    A reference is the id of a pointer, which the tools of an `LLMCommonHook` of the same `hooks` and session read.
+    A reference is the id of a pointer, which the tools of an `LLMCommonHook` of the same `hooks`
+    and session read.
 
     Args:
         hooks: Store, limits and policies; None takes the defaults.
@@ -118,7 +132,9 @@ class PointerResultStore(MadeInCode, ToolResultStore):
 
     def write(self, *, key: str, content: str | bytes) -> str:
         """The id of the pointer under which the content is now stored; raises `StoreError`."""
-        result = content if isinstance(content, str) else {"base64": base64.b64encode(content).decode()}
+        result = (
+            content if isinstance(content, str) else {"base64": base64.b64encode(content).decode()}
+        )
         save = self._hooks.store.save  # keys of different runs may be the same
         saved = save(
             query_id=self._query_id,
@@ -132,7 +148,9 @@ class PointerResultStore(MadeInCode, ToolResultStore):
 
     def read(self, reference: str) -> str | bytes:
         """What was written; raises `StoreError`, if it is gone `PointerNotFoundError`."""
-        result: Any = decode_json(self._hooks.store.load_payload(reference, query_id=self._query_id)[1])
+        result: Any = decode_json(
+            self._hooks.store.load_payload(reference, query_id=self._query_id)[1]
+        )
         return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result)
 
 

@@ -1,4 +1,7 @@
-"""`FoldCompactor`: folding for Haystack's `CompactionHook`; and Haystack's messages as folding reads them."""
+"""`FoldCompactor`: folding for Haystack's `CompactionHook`.
+
+And Haystack's messages as folding reads them.
+"""
 
 import json
 from typing import Any, Final
@@ -22,12 +25,17 @@ class MadeInCode:
     def to_dict(self) -> dict[str, Any]:
         """Raises `ConfigError`: a store and its settings are no plain values."""
         kind = type(self).__name__
-        raise ConfigError(f"a {kind} cannot be serialised; make it and its agent in code", variable="hooks")
+        raise ConfigError(
+            f"a {kind} cannot be serialised; make it and its agent in code", variable="hooks"
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
         """Raises `ConfigError`, as `to_dict`."""
-        raise ConfigError(f"a {cls.__name__} cannot be serialised; make it and its agent in code", variable="hooks")
+        raise ConfigError(
+            f"a {cls.__name__} cannot be serialised; make it and its agent in code",
+            variable="hooks",
+        )
 
 
 class FoldCompactor(MadeInCode, Compactor):
@@ -94,13 +102,24 @@ class _TextCounter:
 def read_message(message: ChatMessage) -> dict[str, Any]:
     """A message in the shape of OpenAI's chat completions; images and files are left out."""
     if result := message.tool_call_result:
-        return {"role": "tool", "tool_call_id": _id(result.origin), "content": result_text(result) or ""}
+        return {
+            "role": "tool",
+            "tool_call_id": _id(result.origin),
+            "content": result_text(result) or "",
+        }
     calls = [
-        {"id": _id(call), "function": {"name": call.tool_name, "arguments": json.dumps(call.arguments)}}
+        {
+            "id": _id(call),
+            "function": {"name": call.tool_name, "arguments": json.dumps(call.arguments)},
+        }
         for call in message.tool_calls
     ]
     content = "\n".join(message.texts)
-    return {"role": message.role.value, "content": content, **({"tool_calls": calls} if calls else {})}
+    return {
+        "role": message.role.value,
+        "content": content,
+        **({"tool_calls": calls} if calls else {}),
+    }
 
 
 def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
@@ -108,7 +127,9 @@ def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
     if message is None:
         return ChatMessage.from_user(content)
     if result := message.tool_call_result:
-        return ChatMessage.from_tool(content, origin=result.origin, error=result.error, meta=message.meta)
+        return ChatMessage.from_tool(
+            content, origin=result.origin, error=result.error, meta=message.meta
+        )
     if message.is_from(ChatRole.USER):
         parts: list[Any] = [TextContent(content), *message.images, *message.files]
         return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)

@@ -15,21 +15,29 @@ from llm_common.tools.tool import Tool
 
 T = TypeVar("T")
 
-_ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "function",
+}
 
 
 class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     """Long results behind pointers, a history within a limit, and the tools that fit, for `create_agent`.
 
-    Give it as `middleware=[LLMCommonMiddleware()]`; `invoke` and `ainvoke` both work. A long text of a tool becomes a
-    preview in the same `ToolMessage`: `artifact`, `status` and `tool_call_id` stay. Errors, images and `Command`s stay
-    as they are. The state keeps every message; only what the model is sent is folded.
+    Give it as `middleware=[LLMCommonMiddleware()]`; `invoke` and `ainvoke` both work. A long text
+    of a tool becomes a preview in the same `ToolMessage`: `artifact`, `status` and `tool_call_id`
+    stay. Errors, images and `Command`s stay as they are. The state keeps every message; only what
+    the model is sent is folded.
 
-    A session is the `thread_id` of the run. Without one it is the first message: a caller who keeps the history passes
-    on the messages that the run before returned.
+    A session is the `thread_id` of the run. Without one it is the first message: a caller who keeps
+    the history passes on the messages that the run before returned.
 
     Args:
-        hooks: Store, limits and policies; None takes the defaults of `SessionHooks`, which keep results in memory.
+        hooks: Store, limits and policies; None takes the defaults of `SessionHooks`, which keep
+            results in memory.
     """
 
     def __init__(self, hooks: SessionHooks | None = None) -> None:
@@ -37,7 +45,9 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         self.hooks = hooks or SessionHooks()
         self.tools = [self._readable(tool) for tool in self.hooks.tools(self.hooks.session_id)]
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
+    ) -> Any:
         """The tool's message, with a preview instead of a long text."""
         return run_sync(self._offloaded(request, handler(request)))
 
@@ -47,7 +57,9 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         """As `wrap_tool_call`, asynchronously."""
         return await self._offloaded(request, await handler(request))
 
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]) -> T:
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
+    ) -> T:
         """The model's answer to a folded history, with the tools that fit."""
         return handler(run_sync(self._reduced(request)))
 
@@ -64,7 +76,11 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         return self.hooks.session(thread_id)
 
     async def _offloaded(self, request: ToolCallRequest, result: Any) -> Any:
-        text = plain_text(result.content) if isinstance(result, ToolMessage) and result.status != "error" else None
+        text = (
+            plain_text(result.content)
+            if isinstance(result, ToolMessage) and result.status != "error"
+            else None
+        )
         if text is None:
             return result
         messages = request.state["messages"]
@@ -81,14 +97,28 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         return result.model_copy(update={"content": shown.preview}) if shown else result
 
     async def _reduced(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        called = {call["name"] for one in request.messages if isinstance(one, AIMessage) for call in one.tool_calls}
-        own = [tool for tool in request.tools if isinstance(tool, BaseTool)]  # a provider's are dicts
-        chosen = await self.hooks.choose_tools(own, query=_query(request.messages), facts_of=_facts, keep=called)
+        called = {
+            call["name"]
+            for one in request.messages
+            if isinstance(one, AIMessage)
+            for call in one.tool_calls
+        }
+        # a provider's are dicts
+        own = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+        chosen = await self.hooks.choose_tools(
+            own, query=_query(request.messages), facts_of=_facts, keep=called
+        )
         names = {tool.name for tool in chosen}
         session = self._session(request.runtime, request.state["messages"])
         return request.override(
-            tools=[tool for tool in request.tools if not isinstance(tool, BaseTool) or tool.name in names],
-            messages=await self.hooks.fold_messages(request.messages, session_id=session, read=_read, write=_write),
+            tools=[
+                tool
+                for tool in request.tools
+                if not isinstance(tool, BaseTool) or tool.name in names
+            ],
+            messages=await self.hooks.fold_messages(
+                request.messages, session_id=session, read=_read, write=_write
+            ),
         )
 
     def _readable(self, tool: Tool) -> BaseTool:
@@ -130,7 +160,11 @@ def _read(message: BaseMessage) -> Mapping[str, Any]:
         fields["tool_call_id"] = message.tool_call_id
     if isinstance(message, AIMessage) and message.tool_calls:
         fields["tool_calls"] = [
-            {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["args"]}}
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": call["args"]},
+            }
             for call in message.tool_calls
         ]
     return fields
@@ -139,6 +173,13 @@ def _read(message: BaseMessage) -> Mapping[str, Any]:
 def _write(message: Any, text: str) -> Any:
     if message is None:
         return HumanMessage(text)
-    blocks = message.content if isinstance(message.content, list) and not isinstance(message, ToolMessage) else []
-    rest = [block for block in blocks if isinstance(block, dict) and "text" not in block]  # such as images
-    return message.model_copy(update={"content": [{"type": "text", "text": text}, *rest] if rest else text})
+    blocks = (
+        message.content
+        if isinstance(message.content, list) and not isinstance(message, ToolMessage)
+        else []
+    )
+    # such as images
+    rest = [block for block in blocks if isinstance(block, dict) and "text" not in block]
+    return message.model_copy(
+        update={"content": [{"type": "text", "text": text}, *rest] if rest else text}
+    )

@@ -11,7 +11,13 @@ from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
 from llm_common.errors import ToolError
-from llm_common.integrations.responses_items import arguments_of, grouped, read_group, said, write_group
+from llm_common.integrations.responses_items import (
+    arguments_of,
+    grouped,
+    read_group,
+    said,
+    write_group,
+)
 from llm_common.integrations.session_hooks import SessionHooks, StoredItems, ToolFacts, plain_text
 from llm_common.tools.tool import Tool
 
@@ -21,15 +27,15 @@ AgentT = TypeVar("AgentT", bound=Agent[Any])
 class LLMCommonSession(StoredItems):
     """A conversation with long results behind pointers, a folded history and the tools that fit, for `Runner`.
 
-    Give it three times: `Runner.run(session.equip(agent), text, session=session, run_config=session.run_config())`;
-    `run_sync` and `run_streamed` work too. Another session of the SDK may keep the items instead. What a
-    `failure_error_function` answers, images and files stay as they are. The session keeps every item; only what the
-    model is sent is folded.
+    Give it three times: `Runner.run(session.equip(agent), text, session=session,
+    run_config=session.run_config())`; `run_sync` and `run_streamed` work too. Another session of
+    the SDK may keep the items instead. What a `failure_error_function` answers, images and files
+    stay as they are. The session keeps every item; only what the model is sent is folded.
 
     Args:
         session_id: Names the conversation; nothing of another one can be read.
-        hooks: Store, limits and policies, shared by the sessions of an application; None takes the defaults of
-            `SessionHooks`, which keep results and items in memory.
+        hooks: Store, limits and policies, shared by the sessions of an application; None takes the
+            defaults of `SessionHooks`, which keep results and items in memory.
     """
 
     def __init__(self, session_id: str, hooks: SessionHooks | None = None) -> None:
@@ -51,7 +57,9 @@ class LLMCommonSession(StoredItems):
             return await session._chosen(await kind.get_all_tools(self, run_context), run_context)
 
         equipped = type(kind.__name__, (kind,), {"get_all_tools": get_all_tools})
-        copy: AgentT = equipped(**{one.name: getattr(agent, one.name) for one in fields(agent) if one.init})
+        copy: AgentT = equipped(
+            **{one.name: getattr(agent, one.name) for one in fields(agent) if one.init}
+        )
         return copy
 
     def run_config(self, run_config: RunConfig | None = None) -> RunConfig:
@@ -65,27 +73,40 @@ class LLMCommonSession(StoredItems):
 
     async def _fold(self, data: CallModelData[Any]) -> ModelInputData:
         groups = grouped(data.model_data.input)
-        folded = await self.hooks.fold_messages(groups, session_id=self._results, read=read_group, write=write_group)
+        folded = await self.hooks.fold_messages(
+            groups, session_id=self._results, read=read_group, write=write_group
+        )
         return replace(data.model_data, input=[item for group in folded for item in group])
 
-    async def _chosen(self, tools: list[sdk.Tool], run_context: RunContextWrapper[Any]) -> list[sdk.Tool]:
+    async def _chosen(
+        self, tools: list[sdk.Tool], run_context: RunContextWrapper[Any]
+    ) -> list[sdk.Tool]:
         """The tools of the next call, which offload what they return."""
         self._turn_id = secrets.token_hex(8)
         query, called = said(run_context.turn_input)
-        own = [tool for tool in tools if isinstance(tool, FunctionTool)]  # others run at the provider
+        # others run at the provider
+        own = [tool for tool in tools if isinstance(tool, FunctionTool)]
         own += [self._readable(tool) for tool in self.hooks.tools(self._results)]
-        chosen = await self.hooks.choose_tools(own, query=query, facts_of=_facts, keep=called | self._called)
-        return [*(tool for tool in tools if not isinstance(tool, FunctionTool)), *map(self._offloading, chosen)]
+        chosen = await self.hooks.choose_tools(
+            own, query=query, facts_of=_facts, keep=called | self._called
+        )
+        return [
+            *(tool for tool in tools if not isinstance(tool, FunctionTool)),
+            *map(self._offloading, chosen),
+        ]
 
     def _offloading(self, tool: FunctionTool) -> FunctionTool:
-        if tool.name in self.hooks.tool_names or tool.output_json_schema is not None:  # a program reads the latter
+        # a program reads the latter
+        if tool.name in self.hooks.tool_names or tool.output_json_schema is not None:
             return tool
         return replace(tool, on_invoke_tool=_Invoker(tool, self._offloaded))
 
     async def _offloaded(self, result: Any, ctx: ToolContext[Any]) -> Any:
         self._called.add(ctx.tool_name)
         parts = result if isinstance(result, list) else [result]
-        blocks = [part if isinstance(part, dict) else getattr(part, "__dict__", {}) for part in parts]
+        blocks = [
+            part if isinstance(part, dict) else getattr(part, "__dict__", {}) for part in parts
+        ]
         kinds = [block.get("type") for block in blocks]
         if isinstance(result, _Failure) or any(kind in ("image", "file") for kind in kinds):
             return result
@@ -103,11 +124,15 @@ class LLMCommonSession(StoredItems):
     def _readable(self, tool: Tool) -> FunctionTool:
         async def read(_: ToolContext[Any], arguments: str) -> str:
             try:
-                return await self.hooks.read_back(tool.name, arguments_of(arguments), session_id=self._results)
+                return await self.hooks.read_back(
+                    tool.name, arguments_of(arguments), session_id=self._results
+                )
             except ToolError as exc:
                 return exc.message
 
-        return FunctionTool(tool.name, tool.description, dict(tool.parameters), read, strict_json_schema=False)
+        return FunctionTool(
+            tool.name, tool.description, dict(tool.parameters), read, strict_json_schema=False
+        )
 
 
 class _Failure(str):
@@ -127,7 +152,9 @@ def _marking(formatter: Any) -> Any:
 class _Invoker:
     """Runs a tool; for what the SDK asks of the function itself, it is that of the tool."""
 
-    def __init__(self, tool: FunctionTool, finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]]) -> None:
+    def __init__(
+        self, tool: FunctionTool, finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]]
+    ) -> None:
         self._tool, self._finish = replace(tool), finish
         formatter = sdk.resolve_function_tool_failure_error_function(tool)
         if formatter not in (None, sdk.default_tool_error_function):

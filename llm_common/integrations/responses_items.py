@@ -1,7 +1,7 @@
 """The items of OpenAI's Responses API as messages of chat completions, which is what folding reads.
 
-An item is a message, a call, an output or a piece of reasoning. What the model answered at once is folded together:
-reasoning without its call, or a call without its output, is refused.
+An item is a message, a call, an output or a piece of reasoning. What the model answered at once is
+folded together: reasoning without its call, or a call without its output, is refused.
 """
 
 import json
@@ -13,12 +13,20 @@ from llm_common.integrations.session_hooks import plain_text
 
 def said(items: Sequence[Any]) -> tuple[str, set[str]]:
     """What the user said last, and the names of the tools that were called."""
-    texts = (plain_text(item.get("content")) for item in reversed(items) if item.get("role") == "user")
-    return next((text for text in texts if text), ""), {item["name"] for item in items if item.get("name")}
+    texts = (
+        plain_text(item.get("content")) for item in reversed(items) if item.get("role") == "user"
+    )
+    return next((text for text in texts if text), ""), {
+        item["name"] for item in items if item.get("name")
+    }
 
 
 def _is_alone(item: Mapping[str, Any]) -> bool:
-    return item.get("type") == "function_call_output" or item.get("role") in ("user", "system", "developer")
+    return item.get("type") == "function_call_output" or item.get("role") in (
+        "user",
+        "system",
+        "developer",
+    )
 
 
 def grouped(items: Sequence[Any]) -> list[list[Any]]:
@@ -49,7 +57,13 @@ def read_group(group: list[Any]) -> Mapping[str, Any]:
 
 
 def _blocks(item: Mapping[str, Any]) -> list[Any]:
-    content = item.get("content") if item.get("role") else [] if item.get("type") == "function_call" else [item]
+    content = (
+        item.get("content")
+        if item.get("role")
+        else []
+        if item.get("type") == "function_call"
+        else [item]
+    )
     return [{"type": "text", "text": content}] if isinstance(content, str) else [*(content or ())]
 
 
@@ -61,8 +75,11 @@ def write_group(group: list[Any] | None, text: str) -> list[Any]:
         return [{**group[0], "output": text}]
     role = group[0].get("role", "assistant")
     parts = group[0].get("content") if role == "user" else None
-    rest = [part for part in parts if "text" not in part] if isinstance(parts, list) else []  # such as images
-    return [{"role": role, "content": [{"type": "input_text", "text": text}, *rest] if rest else text}]
+    # such as images
+    rest = [part for part in parts if "text" not in part] if isinstance(parts, list) else []
+    return [
+        {"role": role, "content": [{"type": "input_text", "text": text}, *rest] if rest else text}
+    ]
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -23,7 +23,11 @@ from llm_common.errors import InvalidIdError
 from llm_common.history import FoldPolicy, fold, history_tools
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.save import checked_query_id
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from llm_common.ranking.embeddings import Embedder
 from llm_common.text.canonical import stable_json
 from llm_common.tools.tool import Tool
@@ -56,17 +60,19 @@ class ToolFacts(NamedTuple):
 class SessionHooks:
     """Offloads results, chooses tools, folds messages and reads back, for any number of sessions.
 
-    A result of one session cannot be read or found in another. The asynchronous methods may run on several event
-    loops; `run_sync` calls them from code that is not asynchronous. Framework modules take one as their only setting.
-    A deep copy, as of an agent, is the same object: copies share the store.
+    A result of one session cannot be read or found in another. The asynchronous methods may run on
+    several event loops; `run_sync` calls them from code that is not asynchronous. Framework modules
+    take one as their only setting. A deep copy, as of an agent, is the same object: copies share
+    the store.
 
     Args:
-        store: A store or a session's manager, or a folder as its path; None keeps results in memory, for a day and up
-            to 64 MB a session.
+        store: A store or a session's manager, or a folder as its path; None keeps results in
+            memory, for a day and up to 64 MB a session.
         policy: Which results stay whole, and the size of the previews.
-        fold_policy: When a history is folded; None never folds. Its `reader_name` is taken from `policy`.
-        tools_limit_tokens: Definitions of tools that take more are reduced to those that fit the request; None shows
-            all.
+        fold_policy: When a history is folded; None never folds. Its `reader_name` is taken from
+            `policy`.
+        tools_limit_tokens: Definitions of tools that take more are reduced to those that fit the
+            request; None shows all.
         max_tools: Most tools of such a choice, besides those that are kept.
         embedder: Compares tools with the request by meaning too, such as `StaticVectors`.
         counter: Counts tokens; None takes the upper bound.
@@ -107,7 +113,9 @@ class SessionHooks:
         self._turns: LRUCache[tuple[str, str], OffloadTurn] = LRUCache(_MAX_TURNS)
         self._catalogues: LRUCache[tuple[str, ...], _Catalogue] = LRUCache(_MAX_CATALOGUES)
         self._next_gc_s = time.monotonic() + _GC_PAUSE_S
-        self.session_id = self._manager.session_id if self._manager else f"session_{secrets.token_hex(16)}"
+        self.session_id = (
+            self._manager.session_id if self._manager else f"session_{secrets.token_hex(16)}"
+        )
         self.reader_name = self._policy.reader_name
         self.tool_names = (self.reader_name, self._search_name)
 
@@ -125,8 +133,8 @@ class SessionHooks:
         Different ids give different sessions; a user who chooses an id cannot choose a hash.
 
         Args:
-            framework_id: How the framework names the conversation, such as a text, or a tuple of application, user and
-                id; None or "" takes `session_id`.
+            framework_id: How the framework names the conversation, such as a text, or a tuple of
+                application, user and id; None or "" takes `session_id`.
         """
         if framework_id is None or framework_id == "":
             return self.session_id
@@ -146,18 +154,20 @@ class SessionHooks:
         turn_id: str | None = None,
         calls: int = 1,
     ) -> Offloaded | None:
-        """What replaces a result in the prompt, now that it is stored; None if the result stays as it is.
+        """What replaces a result in the prompt, now that it is stored.
 
+        None if the result stays as it is.
         Its `preview` is never empty.
 
         Args:
-            result: What a tool returned: plain data, or a text, which may be JSON. Give no errors and no images.
+            result: What a tool returned: plain data, or a text, which may be JSON. Give no errors
+                and no images.
             tool_name: The tool's name.
             args: The arguments of the call.
             session_id: From `session`.
             query: Decides which passages the preview shows: what the user said last.
-            turn_id: Calls of one turn share its budget, such as the id of the message that made them; None: a turn of
-                its own.
+            turn_id: Calls of one turn share its budget, such as the id of the message that made
+                them; None: a turn of its own.
             calls: How many calls the turn has.
 
         Raises:
@@ -166,9 +176,16 @@ class SessionHooks:
         if tool_name in self.tool_names:
             return None
         turn = self._turn(session_id, turn_id, query, calls)
-        context = self._manager or ToolContextManager(pointer_store=self._store, persist_threshold=0)
+        context = self._manager or ToolContextManager(
+            pointer_store=self._store, persist_threshold=0
+        )
         shown = await offload(
-            result, tool_name=tool_name, args=dict(args), context=context, turn=turn, query_id=session_id
+            result,
+            tool_name=tool_name,
+            args=dict(args),
+            context=context,
+            turn=turn,
+            query_id=session_id,
         )
         if not isinstance(shown, Offloaded):
             return None
@@ -188,15 +205,16 @@ class SessionHooks:
     ) -> list[T]:
         """The tools that the next call sees, in the order given; all of them if they fit.
 
-        Else those that fit the request, best first while there is room, besides the kept ones; none besides those if
-        no tool fits the request. Without a model; the first choice among the same tools takes some 0.2 ms a tool.
+        Else those that fit the request, best first while there is room, besides the kept ones; none
+        besides those if no tool fits the request. Without a model; the first choice among the same
+        tools takes some 0.2 ms a tool.
 
         Args:
             tools: The framework's tools.
             query: What the user said last.
             facts_of: Reads name, description and parameters of one.
-            keep: Names that are always shown: those that the conversation has called. The tools that read back count
-                among them.
+            keep: Names that are always shown: those that the conversation has called. The tools
+                that read back count among them.
         """
         if self._tools_limit_tokens is None:
             return [*tools]
@@ -214,14 +232,15 @@ class SessionHooks:
     ) -> list[T]:
         """The messages within the limit of `fold_policy`; see `llm_common.history.fold`.
 
-        Messages that fit are returned as they are, the same objects. Give the whole history each time.
+        Messages that fit are returned as they are, the same objects. Give the whole history each
+        time.
 
         Args:
             messages: The framework's messages, oldest first.
             session_id: From `session`.
             read: A message as a dict in the shape of OpenAI's chat completions.
-            write: A copy of a message that says another text and keeps its images, or, for None, a message of the user
-                that says it.
+            write: A copy of a message that says another text and keeps its images, or, for None, a
+                message of the user that says it.
 
         Raises:
             TokenBudgetError: What is never folded is over the limit.
@@ -231,20 +250,31 @@ class SessionHooks:
             return [*messages]
         given = [{**read(message), "number": number} for number, message in enumerate(messages, 1)]
         folded = await fold(
-            given, store=self._store, session_id=session_id, policy=self._fold_policy, counter=self._counter
+            given,
+            store=self._store,
+            session_id=session_id,
+            policy=self._fold_policy,
+            counter=self._counter,
         )
         await self._collect()
         unchanged = {id(one) for one in given}
-        originals = [messages[one["number"] - 1] if "number" in one else None for one in folded.messages]
+        originals = [
+            messages[one["number"] - 1] if "number" in one else None for one in folded.messages
+        ]
         return [
-            original if original is not None and id(one) in unchanged else write(original, _shown(one["content"]))
+            original
+            if original is not None and id(one) in unchanged
+            else write(original, _shown(one["content"]))
             for one, original in zip(folded.messages, originals, strict=True)
         ]
 
     def tools(self, session_id: str) -> tuple[Tool, Tool]:
         """`read_context` and `search_history` for one session: one reads by id, one finds by words."""
         return history_tools(
-            self._store, session_id=session_id, reader_name=self.reader_name, search_name=self._search_name
+            self._store,
+            session_id=session_id,
+            reader_name=self.reader_name,
+            search_name=self._search_name,
         )
 
     async def read_back(self, tool_name: str, args: Mapping[str, Any], *, session_id: str) -> str:
@@ -274,7 +304,9 @@ class SessionHooks:
             return catalogue.tokens
         shown = {one.name for one in facts} & {*keep, *self.tool_names}
         left = limit_tokens - sum(catalogue.tokens[name] for name in shown)
-        ranked = [row.name for row in catalogue.ranking.rank(query, len(facts)) if row.name not in shown]
+        ranked = [
+            row.name for row in catalogue.ranking.rank(query, len(facts)) if row.name not in shown
+        ]
         for name in ranked[: self._max_tools]:
             if catalogue.tokens[name] <= left:
                 shown.add(name)
@@ -286,7 +318,10 @@ class SessionHooks:
         definitions = tuple(stable_json(one._asdict()) for one in facts)
         with self._indexing:  # which may take seconds
             if definitions not in self._catalogues:
-                tokens = {one.name: self._counter.count(text) for one, text in zip(facts, definitions, strict=True)}
+                tokens = {
+                    one.name: self._counter.count(text)
+                    for one, text in zip(facts, definitions, strict=True)
+                }
                 self._catalogues[definitions] = _Catalogue(ToolIndex(facts, self._embedder), tokens)
             return self._catalogues[definitions]
 
@@ -298,10 +333,12 @@ class SessionHooks:
 
 
 class StoredItems:
-    """A conversation's items, in the order in which they were added; for sessions that a framework keeps in a store.
+    """A conversation's items, in the order in which they were added.
 
-    What the hooks offload cannot be reached through them, nor they through the tools that read back. They do not
-    expire with results. What two writers add at the same time is all kept, in either order.
+    For sessions that a framework keeps in a store.
+    What the hooks offload cannot be reached through them, nor they through the tools that read
+    back. They do not expire with results. What two writers add at the same time is all kept, in
+    either order.
 
     Args:
         hooks: Its store keeps them.
@@ -313,7 +350,10 @@ class StoredItems:
         self._query_id = hooks.session((_ITEMS, session_id))
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The newest items, oldest first, or all of them; raises `StoreError` if one cannot be read."""
+        """The newest items, oldest first, or all of them.
+
+        Raises `StoreError` if one cannot be read.
+        """
         items = [item for _, batch in await in_thread(self._batches) for item in batch]
         return items if limit is None else items[max(len(items) - limit, 0) :]
 
@@ -334,11 +374,16 @@ class StoredItems:
             await self._save(pointer.args, items[:-1])
         else:
             ids = {pointer.pointer_id}
-            await in_thread(self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False)
+            await in_thread(
+                self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False
+            )
         return items[-1]
 
     async def clear_session(self) -> None:
-        """Removes every item; stored results stay. Raises `StoreError` if they cannot be removed."""
+        """Removes every item.
+
+        Stored results stay. Raises `StoreError` if they cannot be removed.
+        """
         await in_thread(self._store.delete, query_id=self._query_id, remember=False)
 
     def _pointers(self) -> list[ContextPointer]:
@@ -375,7 +420,10 @@ def _shown(content: Any) -> Any:
 
 
 def plain_text(content: object) -> str | None:
-    """A tool's content as one text: a text, or blocks that are all text; None for anything else, such as an image."""
+    """A tool's content as one text: a text, or blocks that are all text.
+
+    None for anything else, such as an image.
+    """
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or not content:
@@ -406,7 +454,9 @@ def _loop(process: int) -> asyncio.AbstractEventLoop:  # noqa: ARG001 - a forked
 
 def _store_of(store: object) -> ContextPointerStore:
     if store is None:
-        return InMemoryContextPointerStore(ttl_s=DEFAULT_TTL_S, max_bytes_per_query=_MAX_SESSION_BYTES)
+        return InMemoryContextPointerStore(
+            ttl_s=DEFAULT_TTL_S, max_bytes_per_query=_MAX_SESSION_BYTES
+        )
     if isinstance(store, str | Path):
         return FileContextPointerStore(store)
     if isinstance(store, ContextPointerStore):

@@ -20,7 +20,8 @@ _MAX_KEY_CHARS = 1_000
 class PointerStorage:
     """A pointer store as Strands' `Storage`: `Agent(storage=PointerStorage(store))`, or that of its plugins.
 
-    UTF-8 is kept as text, so that read-back and `search_history` read it. Redaction, limits and lifetime are the
+    UTF-8 is kept as text, so that read-back and `search_history` read it. Redaction, limits and
+    lifetime are the
     store's: with `redact_results` what is read is not what was written where that held secrets.
 
     Args:
@@ -32,36 +33,60 @@ class PointerStorage:
         self._store, self._query_id = store, query_id
 
     async def write(self, key: str, data: bytes) -> None:
-        """Stores the bytes, in place of what was there; raises `StorageError`, also for a key that holds a secret."""
+        """Stores the bytes, in place of what was there.
+
+        Raises `StorageError`, also for a key that holds a secret.
+        """
         args = {"name": key}
         if self._store.redactor.args(args) != args or len(key) > _MAX_KEY_CHARS:
-            raise StorageError(f"keys take up to {_MAX_KEY_CHARS:,} characters without secrets; use another one")
+            raise StorageError(
+                f"keys take up to {_MAX_KEY_CHARS:,} characters without secrets; use another one"
+            )
         with _storage_errors():
             query_id, result = self._query_id, _result_of(data)
-            await self._store.save(query_id=query_id, task_id=None, tool_name="storage", args=args, result=result)
+            await self._store.save(
+                query_id=query_id, task_id=None, tool_name="storage", args=args, result=result
+            )
 
     async def read(self, key: str) -> bytes | None:
         """The bytes, or None; raises `StorageError`."""
         with _storage_errors():
             pointer = (await self._pointers()).get(key)
-            result = None if pointer is None else await in_thread(self._store.load_result, pointer=pointer)
+            result = (
+                None
+                if pointer is None
+                else await in_thread(self._store.load_result, pointer=pointer)
+            )
         if result is None:
             return None
-        return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result).encode()
+        return (
+            base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result).encode()
+        )
 
     async def delete(self, key: str) -> None:
         """Removes the key, if it is there; raises `StorageError`."""
         with _storage_errors():
             if pointer := (await self._pointers()).get(key):
                 ids = [pointer.pointer_id]
-                await in_thread(self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False)
+                await in_thread(
+                    self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False
+                )
 
     async def search(self, query: str) -> list[StorageSearchResult]:
-        """At most 20 keys whose bytes hold words of the query, the best first; raises `StorageError`."""
+        """At most 20 keys whose bytes hold words of the query, the best first.
+
+        Raises `StorageError`.
+        """
         with _storage_errors():
             keys = {pointer.pointer_id: key for key, pointer in (await self._pointers()).items()}
-            found = await search_history(query, store=self._store, session_id=self._query_id, k=_MAX_FOUND)
-            return [StorageSearchResult(keys[one.pointer_id], one.score) for one in found if one.pointer_id in keys]
+            found = await search_history(
+                query, store=self._store, session_id=self._query_id, k=_MAX_FOUND
+            )
+            return [
+                StorageSearchResult(keys[one.pointer_id], one.score)
+                for one in found
+                if one.pointer_id in keys
+            ]
 
     async def list(self, query: str = "") -> list[str]:
         """The keys that begin so, sorted; raises `StorageError`."""
@@ -70,7 +95,9 @@ class PointerStorage:
 
     async def _pointers(self) -> dict[str, ContextPointer]:
         pointers = await in_thread(self._store.list, query_id=self._query_id)
-        return {pointer.args["name"]: pointer for pointer in pointers if pointer.tool_name == "storage"}
+        return {
+            pointer.args["name"]: pointer for pointer in pointers if pointer.tool_name == "storage"
+        }
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What every store does with an event before it keeps it: checks, scopes, echoes.
 
-A scope is what a key, a ranking and a full-text index know: all that is one user's, or one session without a user.
+A scope is what a key, a ranking and a full-text index know: all that is one user's, or one session
+without a user.
 """
 
 from collections.abc import Iterable
@@ -32,11 +33,13 @@ class Entry:
     valid_until: datetime | None = None
 
     def echoed(self, newest: Iterable[tuple[int, str, bool]]) -> int | None:
-        """The number of the event that this one repeats, if it is an echo; see `FactMemory.append_event`.
+        """The number of the event that this one repeats, if it is an echo.
+
+        See `FactMemory.append_event`.
 
         Args:
-            newest: Of the newest events of the session, newest first: number, role, and whether the event is current
-                and like this one.
+            newest: Of the newest events of the session, newest first: number, role, and whether the
+                event is current and like this one.
         """
         if self.supersedes is not None:
             return None
@@ -50,7 +53,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What `forget` erases: the events that agree with each field that is not None; from `checked_target`."""
+    """What `forget` erases: the events that agree with each field that is not None.
+
+    From `checked_target`.
+    """
 
     scope: str | None
     session_id: str | None
@@ -71,7 +77,8 @@ def check_session(session_id: object, user: object = None) -> None:
     """Refuses what names no session.
 
     Raises:
-        InvalidIdError: The session id or the user is no text, blank, over 200 characters, or not printable.
+        InvalidIdError: The session id or the user is no text, blank, over 200 characters, or not
+            printable.
     """
     _check_id("session id", session_id)
     if user is not None:
@@ -103,7 +110,9 @@ def checked_entry(
     """
     check_session(session_id, user)
     if not isinstance(event, Event):
-        raise TypeError(f"event is a {type(event).__name__}; pass an Event, such as Event(role='user', text='…')")
+        raise TypeError(
+            f"event is a {type(event).__name__}; pass an Event, such as Event(role='user', text='…')"
+        )
     if key is not None:
         _check_id("key", key)
     if valid_until is not None and not isinstance(valid_until, datetime):
@@ -163,7 +172,9 @@ def check_search(query: object, k: object, filters: object) -> str:
         )
     check_session(filters.session_id, filters.user)
     if filters.all_sessions and filters.user is None:
-        raise InvalidIdError("all_sessions needs a user, whose sessions are meant; pass user='…' or leave it out")
+        raise InvalidIdError(
+            "all_sessions needs a user, whose sessions are meant; pass user='…' or leave it out"
+        )
     return scope_of(filters.session_id, filters.user)
 
 
@@ -176,7 +187,12 @@ def no_such_event(number: int) -> InvalidIdError:
 
 
 def _check_id(name: str, value: object) -> None:
-    if not (isinstance(value, str) and value.strip() and len(value) <= _MAX_ID_CHARS and value.isprintable()):
+    if not (
+        isinstance(value, str)
+        and value.strip()
+        and len(value) <= _MAX_ID_CHARS
+        and value.isprintable()
+    ):
         raise InvalidIdError(
             f"the {name} {one_line(repr(value), max_chars=60)} is not allowed; "
             f"use 1 to {_MAX_ID_CHARS} printable characters, not all blank"
@@ -191,6 +207,8 @@ def _check_int(name: str, value: object) -> None:
 def _number(name: str, event_id: object) -> int:
     """The number behind an id; 0, which no event has, for any other text."""
     if not isinstance(event_id, str):
-        raise TypeError(f"{name} is a {type(event_id).__name__}; pass an id, a text that append_event returned")
+        raise TypeError(
+            f"{name} is a {type(event_id).__name__}; pass an id, a text that append_event returned"
+        )
     digits = event_id.isascii() and event_id.isdecimal() and not event_id.startswith("0")
     return int(event_id) if digits and len(event_id) <= _MAX_DIGITS else 0

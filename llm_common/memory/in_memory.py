@@ -18,8 +18,23 @@ from llm_common.memory.entry import (
     scope_of,
 )
 from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
-from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
-from llm_common.memory.recall import INDEXED_CHARS, MAX_MATCHES, best_lines, event_tags, filter_tags, follows, shortlist
+from llm_common.memory.protocol import (
+    SUMMARISED_EVENTS,
+    Event,
+    MemoryFilters,
+    MemoryHit,
+    Summariser,
+    summarised,
+)
+from llm_common.memory.recall import (
+    INDEXED_CHARS,
+    MAX_MATCHES,
+    best_lines,
+    event_tags,
+    filter_tags,
+    follows,
+    shortlist,
+)
 from llm_common.ranking import folded, query_terms
 
 
@@ -33,7 +48,9 @@ class _Line:
     superseded: bool = False
 
     def current(self, now: datetime) -> bool:
-        return not self.superseded and (self.entry.valid_until is None or self.entry.valid_until > now)
+        return not self.superseded and (
+            self.entry.valid_until is None or self.entry.valid_until > now
+        )
 
     def like(self, entry: Entry, tags: frozenset[str]) -> bool:
         """Whether it has the same role, text, metadata, key and end."""
@@ -47,8 +64,9 @@ class _Line:
 class InMemoryMemory:
     """A `FactMemory` that lives as long as its process; for one event loop.
 
-    An event matches when it contains a word of the query, inside other words too. A query of stop words alone must be
-    contained as a whole. A search reads every event of the session, or of the user.
+    An event matches when it contains a word of the query, inside other words too. A query of stop
+    words alone must be contained as a whole. A search reads every event of the session, or of the
+    user.
 
     Args:
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
@@ -71,17 +89,28 @@ class InMemoryMemory:
         valid_until: datetime | None = None,
     ) -> str:
         """Keeps a copy of the event; see `FactMemory.append_event`."""
-        entry = checked_entry(session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until)
-        lines, tags, now = self._scopes[entry.scope], frozenset(event_tags(entry)), datetime.now(UTC)
-        newest = islice((line for line in reversed(lines) if line.entry.session_id == session_id), ECHO_EVENTS)
+        entry = checked_entry(
+            session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
+        )
+        lines, tags, now = (
+            self._scopes[entry.scope],
+            frozenset(event_tags(entry)),
+            datetime.now(UTC),
+        )
+        newest = islice(
+            (line for line in reversed(lines) if line.entry.session_id == session_id), ECHO_EVENTS
+        )
         echoed = entry.echoed(
-            (line.number, line.entry.event.role, line.current(now) and line.like(entry, tags)) for line in newest
+            (line.number, line.entry.event.role, line.current(now) and line.like(entry, tags))
+            for line in newest
         )
         if echoed is not None:
             return str(echoed)
         fact = _supersede(lines, entry)
         kept = replace(entry, event=_copy(event))
-        lines.append(_Line(next(self._numbers), kept, tags, folded(event.text[:INDEXED_CHARS]), fact))
+        lines.append(
+            _Line(next(self._numbers), kept, tags, folded(event.text[:INDEXED_CHARS]), fact)
+        )
         return str(lines[-1].number)
 
     async def recent(
@@ -99,7 +128,9 @@ class InMemoryMemory:
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
-        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
+        return await summarised(
+            await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
+        )
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
@@ -123,12 +154,19 @@ class InMemoryMemory:
             (shown, line.text)
             for position, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True)
             if wanted <= line.tags
-            for shown in {position if filters.history or line.current(now) else None, newest.get(line.fact)}
+            for shown in {
+                position if filters.history or line.current(now) else None,
+                newest.get(line.fact),
+            }
             if shown is not None
         ]
         matches = [
             sorted(
-                islice(dict.fromkeys(shown for shown, text in newest_first if term in text), MAX_MATCHES), reverse=True
+                islice(
+                    dict.fromkeys(shown for shown, text in newest_first if term in text),
+                    MAX_MATCHES,
+                ),
+                reverse=True,
             )
             for term in terms
         ]
@@ -164,7 +202,8 @@ class InMemoryMemory:
             kept = [
                 line
                 for line in lines
-                if target.session_id not in (None, line.entry.session_id) or target.number not in (None, line.number)
+                if target.session_id not in (None, line.entry.session_id)
+                or target.number not in (None, line.number)
             ]
             forgotten += len(lines) - len(kept)
             if kept:
@@ -178,7 +217,10 @@ class InMemoryMemory:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -188,7 +230,10 @@ def _copy(event: Event) -> Event:
 
 
 def _supersede(lines: list[_Line], entry: Entry) -> int | None:
-    """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+    """Marks what the entry supersedes.
+
+    The number of the fact whose newest event the entry is, or None.
+    """
     fact = None
     if entry.supersedes is not None:
         [*named] = (line for line in lines if line.number == entry.supersedes)

@@ -1,7 +1,7 @@
 """The spans of memory operations, for every memory of this package.
 
-What a memory keeps and is asked never becomes an attribute. The conventions know no operation for reading the newest
-events of a session, so `recent` has no span.
+What a memory keeps and is asked never becomes an attribute. The conventions know no operation for
+reading the newest events of a session, so `recent` has no span.
 """
 
 from collections.abc import Callable, Coroutine
@@ -23,7 +23,9 @@ def writes_memory(
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> str:
         name = "upsert_memory" if kwargs.get("key") or kwargs.get("supersedes") else "create_memory"
-        with operation(name, attributes=_facts(memory) | {"gen_ai.memory.record.count": 1}) as current:
+        with operation(
+            name, attributes=_facts(memory) | {"gen_ai.memory.record.count": 1}
+        ) as current:
             record_id = await method(memory, *args, **kwargs)
             current.set_attribute("gen_ai.memory.record.id", record_id)
         return record_id

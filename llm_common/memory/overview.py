@@ -15,14 +15,13 @@ from llm_common.errors import StoreError
 from llm_common.memory.entry import Target, check_user, checked_target, scope_of, user_of
 from llm_common.memory.protocol import Event
 
-# Read by SQLite and PostgreSQL alike; `:name` is a value, `{schema}.` is left out where there are no schemas.
+# Read by SQLite and PostgreSQL alike; `:name` is a value, `{schema}.` is left out where there are
+# no schemas.
 _CURRENT: Final = "NOT (superseded OR coalesce(valid_until <= :now, false))"
 _WANTED: Final = """(CAST(:scope AS text) IS NULL OR scope = :scope)
     AND (CAST(:session_id AS text) IS NULL OR session_id = :session_id)
     AND (CAST(:number AS bigint) IS NULL OR id = :number)"""
-_COUNT_SESSIONS: Final = (
-    f"SELECT count(*) FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"  # noqa: S608 - our names
-)
+_COUNT_SESSIONS: Final = f"SELECT count(*) FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"  # noqa: S608 - our names
 _SESSIONS: Final = f"""SELECT scope, session_id, count(*), sum(CASE WHEN {_CURRENT} THEN 1 ELSE 0 END), max(timestamp)
     FROM {{schema}}.events WHERE {_WANTED} GROUP BY scope, session_id
     ORDER BY max(timestamp) DESC, scope, session_id LIMIT :limit OFFSET :offset"""  # noqa: S608 - our names
@@ -76,7 +75,9 @@ class KeptEvent(BaseModel):
 class ReadsRows(Protocol):
     """A memory in a database: `SqliteMemory` or `PostgresMemory`."""
 
-    async def read_rows(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    async def read_rows(
+        self, statement: LiteralString, values: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
         """The rows of a SELECT; `:name` in it is a value, `{schema}` where the tables are."""
 
 
@@ -97,7 +98,9 @@ async def list_sessions(
     """
     if user is not None:
         check_user(user)
-    values = _values(Target(None if user is None else scope_of("", user), None, None), limit, offset)
+    values = _values(
+        Target(None if user is None else scope_of("", user), None, None), limit, offset
+    )
     rows = await memory.read_rows(_SESSIONS, values)
     [[total]] = await memory.read_rows(_COUNT_SESSIONS, values)
     return [_summary(*row) for row in rows], int(total)
@@ -143,13 +146,21 @@ def _damage_as_store_error() -> Iterator[None]:
     try:
         yield
     except ValueError as exc:
-        raise StoreError("a stored event is damaged; put a backup in the place of the memory") from exc
+        raise StoreError(
+            "a stored event is damaged; put a backup in the place of the memory"
+        ) from exc
 
 
 @_damage_as_store_error()
-def _summary(scope: str, session_id: str, events: int, current: int, newest_at: Any) -> SessionSummary:
+def _summary(
+    scope: str, session_id: str, events: int, current: int, newest_at: Any
+) -> SessionSummary:
     return SessionSummary(
-        user=user_of(scope), session_id=session_id, events=events, current=current, newest_at=newest_at
+        user=user_of(scope),
+        session_id=session_id,
+        events=events,
+        current=current,
+        newest_at=newest_at,
     )
 
 
@@ -157,7 +168,14 @@ def _summary(scope: str, session_id: str, events: int, current: int, newest_at: 
 def _kept(row: Sequence[Any]) -> KeptEvent:
     number, scope, session_id, key, current, role, text, timestamp, metadata = row
     facts = json.loads(metadata) if isinstance(metadata, str) else metadata
-    event = Event.model_validate({"role": role, "text": text, "timestamp": timestamp, "metadata": facts})
+    event = Event.model_validate(
+        {"role": role, "text": text, "timestamp": timestamp, "metadata": facts}
+    )
     return KeptEvent(
-        id=str(number), user=user_of(scope), session_id=session_id, event=event, key=key, current=bool(current)
+        id=str(number),
+        user=user_of(scope),
+        session_id=session_id,
+        event=event,
+        key=key,
+        current=bool(current),
     )

@@ -52,7 +52,8 @@ from llm_common.memory.recall import (
 )
 from llm_common.ranking import reciprocal_rank_fusion
 
-# What each version adds; a database of an older version gets the rest. Never edit one that was released.
+# What each version adds; a database of an older version gets the rest. Never edit one that was
+# released.
 _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     (
         "CREATE TABLE {schema}.sessions (session_id text PRIMARY KEY, lines bigint NOT NULL)",
@@ -104,7 +105,8 @@ _CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.val
 _PARTS = {
     "event": SQL("role, text, timestamp, metadata"),
     "current": SQL(_CURRENT),
-    "wanted": SQL(  # words and tags hold hashes of scope and session; a hash is short, an id is exact
+    # words and tags hold hashes of scope and session; a hash is short, an id is exact
+    "wanted": SQL(
         "events.scope = %(scope)s AND (%(session_id)s::text IS NULL OR events.session_id = %(session_id)s) "
         f"AND events.tags @> %(tags)s AND (%(history)s OR {_CURRENT})"
     ),
@@ -131,27 +133,39 @@ async def _migrate(connection: AsyncConnection, schema: str) -> None:
         await connection.execute(SQL("SELECT pg_advisory_xact_lock({})").format(Literal(_LOCK)))
         await connection.execute(qualified("CREATE SCHEMA IF NOT EXISTS {schema}", schema))
         await connection.execute(
-            qualified("CREATE TABLE IF NOT EXISTS {schema}.migrations (version integer PRIMARY KEY)", schema)
+            qualified(
+                "CREATE TABLE IF NOT EXISTS {schema}.migrations (version integer PRIMARY KEY)",
+                schema,
+            )
         )
-        found = await connection.execute(qualified("SELECT coalesce(max(version), 0) FROM {schema}.migrations", schema))
+        found = await connection.execute(
+            qualified("SELECT coalesce(max(version), 0) FROM {schema}.migrations", schema)
+        )
         [version] = await found.fetchone() or [0]
         if version > len(_MIGRATIONS):
-            raise StoreError(f"the tables are of version {version}, newer than this llm-common; upgrade it")
+            raise StoreError(
+                f"the tables are of version {version}, newer than this llm-common; upgrade it"
+            )
         for number, statements in enumerate(_MIGRATIONS[version:], start=version + 1):
             for statement in statements:
                 await connection.execute(qualified(statement, schema))
-            await connection.execute(qualified("INSERT INTO {schema}.migrations VALUES (%s)", schema), [number])
+            await connection.execute(
+                qualified("INSERT INTO {schema}.migrations VALUES (%s)", schema), [number]
+            )
 
 
 async def _prepare_vectors(connection: AsyncConnection, schema: str) -> bool:
     """Whether the server has pgvector; if so, its table is there afterwards.
 
     Raises:
-        psycopg.Error: The server refused, for example because the role may not install the extension.
+        psycopg.Error: The server refused, for example because the role may not install the
+            extension.
     """
     async with connection.transaction():
         await connection.execute(SQL("SELECT pg_advisory_xact_lock({})").format(Literal(_LOCK)))
-        found = await connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
+        found = await connection.execute(
+            "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+        )
         if await found.fetchone() is None:
             return False
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -174,7 +188,9 @@ _NEWEST = """
     FROM {schema}.events WHERE scope = %(scope)s AND session_id = %(session_id)s
     ORDER BY position DESC LIMIT %(echo_events)s
 """
-_FACT = "SELECT coalesce(fact, id) FROM {schema}.events WHERE id = %(supersedes)s AND scope = %(scope)s"
+_FACT = (
+    "SELECT coalesce(fact, id) FROM {schema}.events WHERE id = %(supersedes)s AND scope = %(scope)s"
+)
 _SUPERSEDED = """
     SELECT id, coalesce(fact, id) FROM {schema}.events WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
     UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE id = %(supersedes)s AND NOT superseded
@@ -238,25 +254,29 @@ _FORGET_SCOPES = """
 class PostgresMemory:
     """A `FactMemory` on a PostgreSQL server (tested: 15 and 18), for many machines.
 
-    English is stemmed by the server, case does not count, accents do, identifiers are found by their parts; the
-    ranking is that of `recall`. An event is kept when `append_event` returns, as far as the server's own
-    `synchronous_commit` goes. The tables are made at the first use, and migrated by one process while the
-    others wait. Connections that broke are replaced; a call that was under way is not repeated, since its event may
-    have been kept.
+    English is stemmed by the server, case does not count, accents do, identifiers are found by
+    their parts; the ranking is that of `recall`. An event is kept when `append_event` returns, as
+    far as the server's own `synchronous_commit` goes. The tables are made at the first use, and
+    migrated by one process while the others wait. Connections that broke are replaced; a call that
+    was under way is not repeated, since its event may have been kept.
 
-    `forget` deletes the events and rewrites tables and indexes by VACUUM FULL, for which all other calls wait. It
-    rewrites deleted rows too while another program's transaction is older than they are; call it again then. A client
-    does not reach the server's write-ahead log, replicas and backups: bytes stay there until the server recycles them.
+    `forget` deletes the events and rewrites tables and indexes by VACUUM FULL, for which all other
+    calls wait. It rewrites deleted rows too while another program's transaction is older than they
+    are; call it again then. A client does not reach the server's write-ahead log, replicas and
+    backups: bytes stay there until the server recycles them.
 
     Args:
-        conninfo: `postgresql://user@host/name` or a libpq connection string. Its password is in no error and no log.
+        conninfo: `postgresql://user@host/name` or a libpq connection string. Its password is in no
+            error and no log.
         schema: Where the tables are; made if it is missing.
         max_connections: How many the pool may open; a call beyond them waits.
         timeout_s: Seconds for getting a connection, and again for each statement.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
-        read_only: True changes nothing on the server: the tables have to be there, and a write raises `StoreError`.
-        embedder: Makes vectors. Where the server has pgvector, the nearest lines by cosine then join the ranking (see
-            `reciprocal_rank_fusion`), so that a line is also found without a common word; elsewhere it is not called.
+        read_only: True changes nothing on the server: the tables have to be there, and a write
+            raises `StoreError`.
+        embedder: Makes vectors. Where the server has pgvector, the nearest lines by cosine then
+            join the ranking (see `reciprocal_rank_fusion`), so that a line is also found without a
+            common word; elsewhere it is not called.
 
     Raises:
         ConfigError: libpq cannot read `conninfo`, or a number is out of its range.
@@ -277,7 +297,9 @@ class PostgresMemory:
         _check_conninfo(conninfo)
         for name, value in (("max_connections", max_connections), ("timeout_s", timeout_s)):
             if not 0 < value < math.inf:
-                raise ConfigError(f"{name} is {value}; give a number above 0", variable=name, value=str(value))
+                raise ConfigError(
+                    f"{name} is {value}; give a number above 0", variable=name, value=str(value)
+                )
         self._conninfo = conninfo
         self._schema = schema
         self._max_connections = max_connections
@@ -302,7 +324,9 @@ class PostgresMemory:
         valid_until: datetime | None = None,
     ) -> str:
         """Keeps the event; see `FactMemory.append_event`."""
-        entry = checked_entry(session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until)
+        entry = checked_entry(
+            session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
+        )
         words = scoped_words(entry.scope, event.text)
         row = {
             "scope": entry.scope,
@@ -321,14 +345,17 @@ class PostgresMemory:
         }
         vector = await self._vector(event.text)
         async with self._connected() as connection, connection.transaction():
-            await connection.execute(qualified(_LOCK_SCOPE, self._schema), row)  # what follows sees all that was kept
+            # what follows sees all that was kept
+            await connection.execute(qualified(_LOCK_SCOPE, self._schema), row)
             echoed = entry.echoed(await self._rows(connection, _NEWEST, row))
             if echoed is not None:
                 return str(echoed)
             row["fact"] = await self._supersede(connection, entry, row)
             [[position, number]] = await self._rows(connection, _APPEND, row)
             if vector is not None:
-                await connection.execute(qualified(_ADD_VECTOR, self._schema), [entry.scope, position, str(vector)])
+                await connection.execute(
+                    qualified(_ADD_VECTOR, self._schema), [entry.scope, position, str(vector)]
+                )
         return str(number)
 
     async def recent(
@@ -337,14 +364,21 @@ class PostgresMemory:
         """The newest events, oldest first; see `FactMemory.recent`."""
         check_limit(session_id, user, limit)
         scope = scope_of(session_id, user)
-        wanted = {"scope": scope, "session_id": session_id, "history": history, "limit": max(limit, 0)}
+        wanted = {
+            "scope": scope,
+            "session_id": session_id,
+            "history": history,
+            "limit": max(limit, 0),
+        }
         async with self._connected() as connection:
             rows = await self._rows(connection, _RECENT, wanted)
         return [_event(*row) for row in reversed(rows)]
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
-        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
+        return await summarised(
+            await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
+        )
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
@@ -364,11 +398,16 @@ class PostgresMemory:
             best = await self._by_words(connection, query, k, wanted)
             if vector is not None:
                 best = _fused(best, await self._by_vector(connection, vector, wanted))
-            rows = await self._rows(connection, _EVENTS, [scope, [position for position, _ in best]])
+            rows = await self._rows(
+                connection, _EVENTS, [scope, [position for position, _ in best]]
+            )
         events = {position: columns for position, *columns in rows}
-        hits = [_hit(score, *events[position]) for position, score in best if position in events]  # else just erased
+        # else just erased
+        hits = [_hit(score, *events[position]) for position, score in best if position in events]
         # A fact may have been superseded between two statements.
-        return sorted((hit for hit in hits if hit.current or filters.history), key=lambda hit: not hit.current)[:k]
+        return sorted(
+            (hit for hit in hits if hit.current or filters.history), key=lambda hit: not hit.current
+        )[:k]
 
     @forgets_memory
     async def forget(
@@ -381,14 +420,17 @@ class PostgresMemory:
         """Erases the events from tables and indexes; see `FactMemory.forget`.
 
         Raises:
-            LockTimeoutError: Others used the tables for `timeout_s`. The bytes may still be there; call again.
+            LockTimeoutError: Others used the tables for `timeout_s`. The bytes may still be there;
+                call again.
         """
         target = checked_target(session_id, user, id)
         wanted = {"scope": target.scope, "session_id": target.session_id, "number": target.number}
         async with self._connected() as connection:
             async with connection.transaction():
                 scopes = [scope for (scope,) in await self._rows(connection, _LOCK_TARGET, wanted)]
-                tables = [table for (table,) in await self._rows(connection, _TABLES, [self._schema])]
+                tables = [
+                    table for (table,) in await self._rows(connection, _TABLES, [self._schema])
+                ]
                 if "vectors" in tables:  # of this memory, or of one with an embedder
                     await connection.execute(qualified(_FORGET_VECTORS, self._schema), wanted)
                 erased = len(await self._rows(connection, _FORGET, wanted))
@@ -396,7 +438,9 @@ class PostgresMemory:
             await self._rewrite(connection, tables)
         return erased
 
-    async def read_rows(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    async def read_rows(
+        self, statement: LiteralString, values: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
         """The rows of a SELECT over all users; see `overview.ReadsRows`."""
         async with self._connected() as connection:
             return await self._rows(connection, _VALUE.sub(r"%(\1)s", statement), dict(values))
@@ -414,12 +458,20 @@ class PostgresMemory:
             return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
-    async def _supersede(self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]) -> int | None:
-        """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+    async def _supersede(
+        self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]
+    ) -> int | None:
+        """Marks what the entry supersedes.
+
+        The number of the fact whose newest event the entry is, or None.
+        """
         fact = None
         if entry.supersedes is not None:
             found = await self._rows(connection, _FACT, row)
@@ -430,7 +482,9 @@ class PostgresMemory:
             return None
         newest = await self._rows(connection, _SUPERSEDED, row | {"fact": fact})
         fact = newest[0][1] if newest else fact
-        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, [number for number, _ in newest]])
+        await connection.execute(
+            qualified(_SUPERSEDE, self._schema), [fact, [number for number, _ in newest]]
+        )
         return fact
 
     async def _by_words(
@@ -448,17 +502,24 @@ class PostgresMemory:
         old = {position for position, _, current in found if not current}
         return best_lines(weights, word_counts, lines=lines, k=k, old=old)
 
-    async def _by_vector(self, connection: AsyncConnection, vector: list[float], wanted: dict[str, Any]) -> list[int]:
+    async def _by_vector(
+        self, connection: AsyncConnection, vector: list[float], wanted: dict[str, Any]
+    ) -> list[int]:
         wanted = wanted | {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
         return [position for (position,) in await self._rows(connection, _NEAREST_LINES, wanted)]
 
     async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
         """Writes tables and indexes anew: only so do deleted rows leave pages, and deleted words a GIN index."""
-        await connection.execute("SELECT set_config('lock_timeout', current_setting('statement_timeout'), false)")
-        await connection.execute("SET statement_timeout = 0")  # a rewrite takes as long as there are events
+        await connection.execute(
+            "SELECT set_config('lock_timeout', current_setting('statement_timeout'), false)"
+        )
+        # a rewrite takes as long as there are events
+        await connection.execute("SET statement_timeout = 0")
         try:
             for table in tables:
-                await connection.execute(SQL("VACUUM (FULL, ANALYZE) {}").format(Identifier(self._schema, table)))
+                await connection.execute(
+                    SQL("VACUUM (FULL, ANALYZE) {}").format(Identifier(self._schema, table))
+                )
         finally:
             await connection.execute("RESET lock_timeout")
             await self._configure(connection)
@@ -474,9 +535,14 @@ class PostgresMemory:
         return [float(number) for number in vector]
 
     async def _rows(
-        self, connection: AsyncConnection, statement: LiteralString, values: Sequence[Any] | dict[str, Any]
+        self,
+        connection: AsyncConnection,
+        statement: LiteralString,
+        values: Sequence[Any] | dict[str, Any],
     ) -> list[tuple[Any, ...]]:
-        return await (await connection.execute(qualified(statement, self._schema), values)).fetchall()
+        return await (
+            await connection.execute(qualified(statement, self._schema), values)
+        ).fetchall()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
@@ -515,7 +581,9 @@ class PostgresMemory:
             if not self._read_only:
                 async with pool.connection() as connection:
                     await _migrate(connection, self._schema)
-                    self._has_vectors = self._embedder is not None and await _prepare_vectors(connection, self._schema)
+                    self._has_vectors = self._embedder is not None and await _prepare_vectors(
+                        connection, self._schema
+                    )
         except BaseException:
             await pool.close()
             raise
@@ -532,9 +600,14 @@ class PostgresMemory:
 
 
 def _check_conninfo(conninfo: object) -> None:
-    """Refuses at once what a pool would try for its whole timeout; no error shows the text, which holds a password."""
+    """Refuses at once what a pool would try for its whole timeout.
+
+    No error shows the text, which holds a password.
+    """
     if not isinstance(conninfo, str):
-        raise TypeError(f"conninfo is a {type(conninfo).__name__}; pass a text such as 'postgresql://user@host/name'")
+        raise TypeError(
+            f"conninfo is a {type(conninfo).__name__}; pass a text such as 'postgresql://user@host/name'"
+        )
     try:
         ports = str(conninfo_to_dict(conninfo).get("port") or "")
     except psycopg.ProgrammingError:
@@ -553,17 +626,28 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
     try:
         yield
     except (errors.QueryCanceled, errors.LockNotAvailable) as exc:
-        raise LockTimeoutError(f"the server took over {timeout_s:g} s; raise timeout_s, or see what holds it") from exc
+        raise LockTimeoutError(
+            f"the server took over {timeout_s:g} s; raise timeout_s, or see what holds it"
+        ) from exc
     except errors.DiskFull as exc:
-        raise StoreFullError("no room left on the database server; free some, nothing was written") from exc
+        raise StoreFullError(
+            "no room left on the database server; free some, nothing was written"
+        ) from exc
     except psycopg.OperationalError as exc:
-        raise StoreError("the database server cannot be reached; check conninfo and the server") from exc
+        raise StoreError(
+            "the database server cannot be reached; check conninfo and the server"
+        ) from exc
     except psycopg.Error as exc:
-        raise StoreError(f"the database server refused ({exc.sqlstate}); see its log and the cause") from exc
+        raise StoreError(
+            f"the database server refused ({exc.sqlstate}); see its log and the cause"
+        ) from exc
 
 
 def _fused(by_words: list[tuple[int, float]], by_vector: list[int]) -> list[tuple[int, float]]:
-    rankings = [[str(position) for position, _ in by_words], [str(position) for position in by_vector]]
+    rankings = [
+        [str(position) for position, _ in by_words],
+        [str(position) for position in by_vector],
+    ]
     return [(int(hit.key), hit.score) for hit in reciprocal_rank_fusion(rankings)]
 
 
@@ -576,7 +660,12 @@ def _hit(
     *columns: Any,
 ) -> MemoryHit:
     return MemoryHit(
-        session_id=session_id, event=_event(*columns), score=score, id=str(number), key=key, current=current
+        session_id=session_id,
+        event=_event(*columns),
+        score=score,
+        id=str(number),
+        key=key,
+        current=current,
     )
 
 

@@ -1,7 +1,7 @@
 """The protocols of a memory, which keeps events in sessions and finds them again.
 
-`MemoryWriter`, `MemoryReader` and `Memory` are the least that a memory does. `FactMemory` adds facts that change, users
-and erasure; every memory of this package is one.
+`MemoryWriter`, `MemoryReader` and `Memory` are the least that a memory does. `FactMemory` adds
+facts that change, users and erasure; every memory of this package is one.
 """
 
 import re
@@ -32,7 +32,9 @@ def in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError as exc:
-        raise ValueError("a time that UTC cannot express; use one between the years 1 and 9999") from exc
+        raise ValueError(
+            "a time that UTC cannot express; use one between the years 1 and 9999"
+        ) from exc
 
 
 Text = Annotated[str, AfterValidator(_storable)]
@@ -47,8 +49,8 @@ class Event(BaseModel):
     Attributes:
         role: Who spoke or acted.
         text: What was said, of any length; `retrieve` searches the first 16,000 characters.
-        timestamp: When; a time without a zone is UTC. It does not order a session: events are in the order in which
-            they were appended.
+        timestamp: When; a time without a zone is UTC. It does not order a session: events are in
+            the order in which they were appended.
         metadata: Facts to filter by, flat.
     """
 
@@ -56,7 +58,9 @@ class Event(BaseModel):
 
     role: MessageRole = MessageRole.USER
     text: Text
-    timestamp: Annotated[datetime, AfterValidator(in_utc)] = Field(default_factory=lambda: datetime.now(UTC))
+    timestamp: Annotated[datetime, AfterValidator(in_utc)] = Field(
+        default_factory=lambda: datetime.now(UTC)
+    )
     metadata: dict[Text, Scalar] = Field(default_factory=dict)
 
 
@@ -66,9 +70,10 @@ class MemoryFilters(BaseModel):
     Attributes:
         session_id: The session.
         role: Only what this role said; None for all.
-        metadata: An event must have each of these keys with an equal value; `1`, `1.0`, `True` and `"1"` all differ.
-        user: Whose session it is; None for a session without a user. Sessions of two users never meet, whatever their
-            ids.
+        metadata: An event must have each of these keys with an equal value; `1`, `1.0`, `True` and
+            `"1"` all differ.
+        user: Whose session it is; None for a session without a user. Sessions of two users never
+            meet, whatever their ids.
         all_sessions: Whether the user's other sessions are searched too; needs a user.
         key: Only facts under this key; None for all.
         history: Whether superseded and expired events are found too. They come after the others.
@@ -174,7 +179,10 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
 
@@ -182,12 +190,13 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
 class FactMemory(Memory, Protocol):
     """A memory of facts that change, for many users, which can forget.
 
-    A session belongs to one user, or to none: the session `s` of one user, that of another, and `s` without a user are
-    three sessions. An event is current until another supersedes it or `valid_until` passes. `recent`, `retrieve` and
-    summaries show what is current; the rest is history, which is shown when asked for.
+    A session belongs to one user, or to none: the session `s` of one user, that of another, and `s`
+    without a user are three sessions. An event is current until another supersedes it or
+    `valid_until` passes. `recent`, `retrieve` and summaries show what is current; the rest is
+    history, which is shown when asked for.
 
-    Words of a superseded event find the newest event of the fact: what finds "I live in Oslo" finds "It is Rome now" in
-    its place. A search by role or metadata goes by an event's own words alone.
+    Words of a superseded event find the newest event of the fact: what finds "I live in Oslo" finds
+    "It is Rome now" in its place. A search by role or metadata goes by an event's own words alone.
     """
 
     async def append_event(
@@ -202,26 +211,29 @@ class FactMemory(Memory, Protocol):
     ) -> str:
         """Keeps the event as the newest of its session; after the return every reader can find it.
 
-        An echo is not kept again. It has the role, text, metadata, key and `valid_until` of one of the newest 8 events
-        of the session, and since then no other role of `user` and `assistant` spoke. So the same question counts anew
-        after an answer. A superseded or expired event has no echo; an event with `supersedes` is none.
+        An echo is not kept again. It has the role, text, metadata, key and `valid_until` of one of
+        the newest 8 events of the session, and since then no other role of `user` and `assistant`
+        spoke. So the same question counts anew after an answer. A superseded or expired event has
+        no echo; an event with `supersedes` is none.
 
         Args:
             session_id: The session, which begins with its first event.
             event: What to keep.
             user: Whose session it is; None for a session without a user.
-            key: What the event is a fact about, such as `"address"`. The event supersedes the one that was current
-                under the key, in all sessions of the user, or in the session if there is no user.
-            supersedes: The id of an event that this one supersedes, together with what has superseded that one. It is
-                of the same user, or of the same session if there is no user.
+            key: What the event is a fact about, such as `"address"`. The event supersedes the one
+                that was current under the key, in all sessions of the user, or in the session if
+                there is no user.
+            supersedes: The id of an event that this one supersedes, together with what has
+                superseded that one. It is of the same user, or of the same session if there is no
+                user.
             valid_until: When the event stops being current; a time without a zone is UTC.
 
         Returns:
             The id of the event, never used again; of an echo the id of the event that was kept.
 
         Raises:
-            InvalidIdError: A session id, user or key is blank, over 200 characters or not printable, or
-                `supersedes` is no id of such an event. Nothing was kept.
+            InvalidIdError: A session id, user or key is blank, over 200 characters or not
+                printable, or `supersedes` is no id of such an event. Nothing was kept.
             TypeError: The event is no `Event`, `supersedes` no text, or `valid_until` no datetime.
             ValueError: UTC cannot express `valid_until`.
             StoreError: It could not be kept.
@@ -230,7 +242,9 @@ class FactMemory(Memory, Protocol):
     async def recent(
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
-        """The newest current events of a session, oldest first; with `history` superseded and expired ones too.
+        """The newest current events of a session, oldest first.
+
+        With `history` superseded and expired ones too.
 
         Raises:
             InvalidIdError, TypeError, StoreError: As for `Memory.recent`.
@@ -250,10 +264,11 @@ class FactMemory(Memory, Protocol):
         user: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases for good the events that agree with every argument; after the return their bytes are gone.
+        """Erases for good the events that agree with every argument.
 
-        A user alone is all that was kept for the user. A session without a user names a session that has none. What an
-        erased event superseded stays history.
+        After the return their bytes are gone.
+        A user alone is all that was kept for the user. A session without a user names a session
+        that has none. What an erased event superseded stays history.
 
         Returns:
             How many events were erased; 0 if nothing agrees.
@@ -261,8 +276,8 @@ class FactMemory(Memory, Protocol):
         Raises:
             InvalidIdError: As for `append_event`.
             TypeError: There is no argument, or the id is no text.
-            StoreError: They could not be erased, or their bytes not yet. Another call, also one that finds no more
-                events, erases the bytes.
+            StoreError: They could not be erased, or their bytes not yet. Another call, also one
+                that finds no more events, erases the bytes.
         """
 
 
@@ -288,13 +303,15 @@ async def summarised(events: Sequence[Event], summariser: Summariser | None) -> 
 def episode_summary(events: Sequence[Event]) -> str | None:
     """Role and first sentence of each event, one a line, oldest first; deterministic.
 
-    A line takes at most 160 characters, the whole at most 1,200: the newest lines that fit. None when no event has
-    words.
+    A line takes at most 160 characters, the whole at most 1,200: the newest lines that fit. None
+    when no event has words.
     """
     lines: list[str] = []
     room = MAX_SUMMARY_CHARS
     for event in reversed(events):
-        sentence = one_line(_first_sentence(event.text), max_chars=_MAX_LINE_CHARS - len(event.role) - 2)
+        sentence = one_line(
+            _first_sentence(event.text), max_chars=_MAX_LINE_CHARS - len(event.role) - 2
+        )
         line = f"{event.role}: {sentence}"
         if len(line) + 1 > room:
             break

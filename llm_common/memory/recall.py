@@ -1,17 +1,20 @@
 """How well each line of a scope matches a query: one ranking for every store.
 
-A scope is a user's sessions, or one session without a user. A line has a position, 1 for the first of its scope. A
-store looks up each word of the query separately and gives the newest lines that hold it, at most `MAX_MATCHES`; how far
-back these reach shows how common the word is. That bounds the work for a word of every line, which adds next to
-nothing, and finds a rare word in any old line.
+A scope is a user's sessions, or one session without a user. A line has a position, 1 for the first
+of its scope. A store looks up each word of the query separately and gives the newest lines that
+hold it, at most `MAX_MATCHES`; how far back these reach shows how common the word is. That bounds
+the work for a word of every line, which adds next to nothing, and finds a rare word in any old
+line.
 
-The score is BM25's (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each word counted once
-a line. Lines of a conversation belong together, so a line gains from its neighbours; and between equals the newer wins.
+The score is BM25's (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each
+word counted once a line. Lines of a conversation belong together, so a line gains from its
+neighbours; and between equals the newer wins.
 
-Every word carries a prefix made of the scope. An index then holds a list of lines per scope and word: a search never
-reads another scope's lines, and costs what its own scope costs. Within a user's scope a tag tells the session. The
-prefix is made of consonants, which leaves the measures of stemmers as they were (Porter 1980 counts from the first
-vowel on).
+Every word carries a prefix made of the scope. An index then holds a list of lines per scope and
+word: a search never reads another scope's lines, and costs what its own scope costs. Within a
+user's scope a tag tells the session. The
+prefix is made of consonants, which leaves the measures of stemmers as they were (Porter 1980 counts
+from the first vowel on).
 """
 
 import hashlib
@@ -60,19 +63,27 @@ def filter_tags(filters: MemoryFilters) -> list[str]:
 def follows(filters: MemoryFilters) -> bool:
     """Whether an older line of a fact finds the newest one.
 
-    The newest need not say what the fact is about: after "I live in Oslo" comes "It is Rome now". Tags are those of
-    the line that matched, so role and metadata must not be asked for.
+    The newest need not say what the fact is about: after "I live in Oslo" comes "It is Rome now".
+    Tags are those of the line that matched, so role and metadata must not be asked for.
     """
     return filters.role is None and not filters.metadata
 
 
 def _tags(
-    scope: str, session_id: str | None, key: str | None, role: MessageRole | None, metadata: Mapping[str, Scalar]
+    scope: str,
+    session_id: str | None,
+    key: str | None,
+    role: MessageRole | None,
+    metadata: Mapping[str, Scalar],
 ) -> list[str]:
     facts: list[list[Scalar]] = [[name, value] for name, value in metadata.items()]
     if role:
         facts.append([str(role)])
-    facts += [["", name, value] for name, value in (("session", session_id), ("key", key)) if value is not None]
+    facts += [
+        ["", name, value]
+        for name, value in (("session", session_id), ("key", key))
+        if value is not None
+    ]
     return [_consonants(stable_json([scope, *fact]), _TAG_DIGITS) for fact in facts]
 
 
@@ -94,7 +105,8 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
     """The summed weight of the query's words by position, for the lines that may be the best `k`.
 
     Args:
-        matches: For each word the positions of lines that hold it, newest first, at most `MAX_MATCHES`.
+        matches: For each word the positions of lines that hold it, newest first, at most
+            `MAX_MATCHES`.
         lines: How many lines the scope has.
         k: How many will be wanted.
     """
@@ -107,13 +119,19 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
 
 
 def best_lines(
-    weights: Mapping[int, float], word_counts: Mapping[int, int], *, lines: int, k: int, old: Collection[int] = ()
+    weights: Mapping[int, float],
+    word_counts: Mapping[int, int],
+    *,
+    lines: int,
+    k: int,
+    old: Collection[int] = (),
 ) -> list[tuple[int, float]]:
     """Position and score of the best `k`, best first.
 
     Args:
         weights: From `shortlist`.
-        word_counts: The number of words of each of these lines; a line without one was removed, and is left out.
+        word_counts: The number of words of each of these lines; a line without one was removed, and
+            is left out.
         lines: How many lines the scope has.
         k: Most lines.
         old: Lines that are no longer current, which come after all others.
@@ -124,12 +142,18 @@ def best_lines(
         for position, count in word_counts.items()
     }
     relevance = {
-        position: score + _NEIGHBOUR_SHARE * max(own.get(position - 1, 0.0), own.get(position + 1, 0.0))
+        position: score
+        + _NEIGHBOUR_SHARE * max(own.get(position - 1, 0.0), own.get(position + 1, 0.0))
         for position, score in own.items()
     }
     top = max(relevance.values(), default=1.0)
-    recency = {position: 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES) for position in relevance}
-    scores = {position: relevance[position] / top + _RECENCY_SHARE * recency[position] for position in relevance}
+    recency = {
+        position: 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES) for position in relevance
+    }
+    scores = {
+        position: relevance[position] / top + _RECENCY_SHARE * recency[position]
+        for position in relevance
+    }
     return sorted(_ordered(scores), key=lambda line: line[0] in old)[:k]
 
 

@@ -27,7 +27,14 @@ from llm_common.memory.entry import (
     scope_of,
 )
 from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
-from llm_common.memory.protocol import SUMMARISED_EVENTS, Event, MemoryFilters, MemoryHit, Summariser, summarised
+from llm_common.memory.protocol import (
+    SUMMARISED_EVENTS,
+    Event,
+    MemoryFilters,
+    MemoryHit,
+    Summariser,
+    summarised,
+)
 from llm_common.memory.recall import (
     MAX_MATCHES,
     best_lines,
@@ -38,10 +45,16 @@ from llm_common.memory.recall import (
     scoped_words,
     shortlist,
 )
-from llm_common.storage.sqlite_file import open_sqlite, open_sqlite_to_read, sqlite_errors_as_store_errors, transaction
+from llm_common.storage.sqlite_file import (
+    open_sqlite,
+    open_sqlite_to_read,
+    sqlite_errors_as_store_errors,
+    transaction,
+)
 from llm_common.text.canonical import stable_json
 
-# What each version adds; a file of an older version gets the rest. Never edit one that was released.
+# What each version adds; a file of an older version gets the rest. Never edit one that was
+# released.
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE events (
@@ -59,7 +72,9 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             words, tags, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
         )""",
     ),
-    (  # AUTOINCREMENT: no erased id comes back. Text last: columns behind a long one cost a walk through its pages.
+    # AUTOINCREMENT: no erased id comes back. Text last: columns behind a long one cost a walk
+    # through its pages.
+    (
         """CREATE TABLE kept (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             scope TEXT NOT NULL,
@@ -100,24 +115,28 @@ _MAX_STRUCTURE_BYTES = 1_000
 class SqliteMemory:
     """A `FactMemory` in one SQLite file, which many processes of one machine may use at once.
 
-    English is stemmed (Porter), case and accents do not count, identifiers are found by their parts; the ranking is
-    that of `recall`. Once `append_event` returns, the event survives a kill of the process. A power failure may lose
-    the last events, but does not damage the file. A file of an older version is migrated.
+    English is stemmed (Porter), case and accents do not count, identifiers are found by their
+    parts; the ranking is that of `recall`. Once `append_event` returns, the event survives a kill
+    of the process. A power failure may lose the last events, but does not damage the file. A file
+    of an older version is migrated.
 
-    One thread reads and one writes, so the event loop never waits for the disk, and a read never waits for a writer.
-    `forget` rewrites the file in a second copy, about a second for 100,000 events, while other writers wait.
-    Cancelling a call does not undo work that a thread has begun. Keep the file on a local disk: SQLite's locks need
-    one. If the file is deleted or replaced while the memory is open, every later call raises `StoreError`.
+    One thread reads and one writes, so the event loop never waits for the disk, and a read never
+    waits for a writer. `forget` rewrites the file in a second copy, about a second for 100,000
+    events, while other writers wait. Cancelling a call does not undo work that a thread has begun.
+    Keep the file on a local disk: SQLite's locks need one. If the file is deleted or replaced while
+    the memory is open, every later call raises `StoreError`.
 
     Args:
         path: The file, made at the first use with mode 0600; `~` is expanded.
         summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
-        lock_timeout_s: Seconds from the call that a write waits while others write; 10 outlasts any healthy write.
-        read_only: True opens a file that is there and changes nothing, neither the file nor its folder; a write then
-            raises `StoreError`.
+        lock_timeout_s: Seconds from the call that a write waits while others write; 10 outlasts any
+            healthy write.
+        read_only: True opens a file that is there and changes nothing, neither the file nor its
+            folder; a write then raises `StoreError`.
 
     Raises:
-        ConfigError: The path is blank or SQLite's `:memory:`, or the timeout is no number from 0 on.
+        ConfigError: The path is blank or SQLite's `:memory:`, or the timeout is no number from 0
+            on.
     """
 
     def __init__(
@@ -160,7 +179,9 @@ class SqliteMemory:
         valid_until: datetime | None = None,
     ) -> str:
         """Keeps the event; see `FactMemory.append_event`."""
-        entry = checked_entry(session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until)
+        entry = checked_entry(
+            session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
+        )
         return str(await self._run(self._writer, lambda connection: _append(connection, entry)))
 
     async def recent(
@@ -170,12 +191,15 @@ class SqliteMemory:
         check_limit(session_id, user, limit)
         scope, limit = scope_of(session_id, user), max(limit, 0)
         return await self._run(
-            self._reader, lambda connection: _recent(connection, scope, session_id, limit, history=history)
+            self._reader,
+            lambda connection: _recent(connection, scope, session_id, limit, history=history),
         )
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
-        return await summarised(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser)
+        return await summarised(
+            await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
+        )
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
@@ -183,7 +207,9 @@ class SqliteMemory:
         scope = check_search(query, k, filters)
         if k <= 0:
             return []
-        return await self._run(self._reader, lambda connection: _retrieve(connection, scope, query, k, filters))
+        return await self._run(
+            self._reader, lambda connection: _retrieve(connection, scope, query, k, filters)
+        )
 
     @forgets_memory
     async def forget(
@@ -193,19 +219,31 @@ class SqliteMemory:
         user: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases the events from the table, the full-text index, free pages and the log; see `FactMemory.forget`.
+        """Erases the events from the table, the full-text index, free pages and the log.
+
+        See `FactMemory.forget`.
 
         Raises:
-            LockTimeoutError: Others read or wrote for too long. The bytes may still be there; call again.
+            LockTimeoutError: Others read or wrote for too long. The bytes may still be there; call
+                again.
         """
         target = checked_target(session_id, user, id)
-        return await self._run(self._writer, lambda connection: _forget(connection, target, self._path))
+        return await self._run(
+            self._writer, lambda connection: _forget(connection, target, self._path)
+        )
 
-    async def read_rows(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    async def read_rows(
+        self, statement: LiteralString, values: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
         """The rows of a SELECT over all users; see `overview.ReadsRows`."""
-        bound = {name: _moment(value) if isinstance(value, datetime) else value for name, value in values.items()}
+        bound = {
+            name: _moment(value) if isinstance(value, datetime) else value
+            for name, value in values.items()
+        }
         text = statement.replace("{schema}.", "")
-        return await self._run(self._reader, lambda connection: connection.execute(text, bound).fetchall())
+        return await self._run(
+            self._reader, lambda connection: connection.execute(text, bound).fetchall()
+        )
 
     async def aclose(self) -> None:
         """Closes the file; the memory cannot be used afterwards. Safe to call twice."""
@@ -220,12 +258,18 @@ class SqliteMemory:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
     async def _run(self, worker: "_Worker", work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs the work in the worker's thread; the wait for locks ends `lock_timeout_s` after this call."""
+        """Runs the work in the worker's thread.
+
+        The wait for locks ends `lock_timeout_s` after this call.
+        """
         if self._closed:
             raise StoreError("this memory is closed; make another one")
         deadline = time.monotonic() + self._lock_timeout_s
@@ -245,7 +289,8 @@ class SqliteMemory:
     def _connected(self, worker: "_Worker", deadline: float) -> sqlite3.Connection:
         with self._opening:
             if worker.connection is None:
-                self._check_file()  # else a new file would be made in the place of the other worker's
+                # else a new file would be made in the place of the other worker's
+                self._check_file()
                 worker.connection = self._open(max(deadline - time.monotonic(), 0.0))
                 weakref.finalize(self, worker.connection.close)
                 self._file = self._file or _identity(self._path)
@@ -254,9 +299,17 @@ class SqliteMemory:
     def _open(self, timeout_s: float) -> sqlite3.Connection:
         if self._read_only:
             return open_sqlite_to_read(
-                self._path, application_id=_APPLICATION_ID, version=len(_MIGRATIONS), lock_timeout_s=timeout_s
+                self._path,
+                application_id=_APPLICATION_ID,
+                version=len(_MIGRATIONS),
+                lock_timeout_s=timeout_s,
             )
-        return open_sqlite(self._path, application_id=_APPLICATION_ID, migrations=_MIGRATIONS, lock_timeout_s=timeout_s)
+        return open_sqlite(
+            self._path,
+            application_id=_APPLICATION_ID,
+            migrations=_MIGRATIONS,
+            lock_timeout_s=timeout_s,
+        )
 
     def _check_file(self) -> None:
         """Compares the file that is open with the one of that name: a stat, some microseconds.
@@ -329,7 +382,10 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
 
 
 def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, object]) -> int | None:
-    """Marks what the entry supersedes; the number of the fact whose newest event the entry is, or None."""
+    """Marks what the entry supersedes.
+
+    The number of the fact whose newest event the entry is, or None.
+    """
     fact = None
     if entry.supersedes is not None:
         found = connection.execute(
@@ -348,19 +404,28 @@ def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, obje
     ).fetchall()
     fact = newest[0][1] if newest else fact
     connection.executemany(
-        "UPDATE events SET superseded = 1, fact = ? WHERE id = ?", [(fact, number) for number, _ in newest]
+        "UPDATE events SET superseded = 1, fact = ? WHERE id = ?",
+        [(fact, number) for number, _ in newest],
     )
     return fact
 
 
-def _index(connection: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], command: str | None = None) -> None:
-    """Adds rows of number, words and tags to the full-text index; the command `delete` takes them out."""
+def _index(
+    connection: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], command: str | None = None
+) -> None:
+    """Adds rows of number, words and tags to the full-text index.
+
+    The command `delete` takes them out.
+    """
     connection.executemany(
-        "INSERT INTO lines (lines, rowid, words, tags) VALUES (?, ?, ?, ?)", ((command, *row) for row in rows)
+        "INSERT INTO lines (lines, rowid, words, tags) VALUES (?, ?, ?, ?)",
+        ((command, *row) for row in rows),
     )
 
 
-def _recent(connection: sqlite3.Connection, scope: str, session_id: str, limit: int, *, history: bool) -> list[Event]:
+def _recent(
+    connection: sqlite3.Connection, scope: str, session_id: str, limit: int, *, history: bool
+) -> list[Event]:
     rows = connection.execute(
         f"""SELECT {_EVENT} FROM events WHERE scope = :scope AND session_id = :session_id AND (:history OR {_CURRENT})
             ORDER BY position DESC LIMIT :limit""",  # noqa: S608 - our names
@@ -388,7 +453,8 @@ def _retrieve(
     }
     terms = [f'words:"{term}"{among}' for term in scoped_terms(scope, query)]
     with connection:
-        connection.execute("BEGIN")  # one state of the file for all that follows, while the writer goes on
+        # one state of the file for all that follows, while the writer goes on
+        connection.execute("BEGIN")
         [lines] = connection.execute(
             "SELECT coalesce(max(position), 0) FROM events WHERE scope = ?", (scope,)
         ).fetchone()
@@ -399,9 +465,14 @@ def _retrieve(
         weights = shortlist([look_up(connection, term, wanted) for term in terms], lines=lines, k=k)
         columns = f"word_count, {_CURRENT}"
         found = _of_positions(connection, columns, list(weights), wanted).fetchall()
-        word_counts, old = {row[0]: row[1] for row in found}, {row[0] for row in found if not row[2]}
+        word_counts, old = (
+            {row[0]: row[1] for row in found},
+            {row[0] for row in found if not row[2]},
+        )
         best = best_lines(weights, word_counts, lines=lines, k=k, old=old)
-        rows = _of_positions(connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], wanted)
+        rows = _of_positions(
+            connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], wanted
+        )
         events = {position: columns for position, *columns in rows}
     hits = []
     for position, score in best:
@@ -430,7 +501,9 @@ def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, obj
     return [position for (position,) in rows]
 
 
-def _positions_of_facts(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
+def _positions_of_facts(
+    connection: sqlite3.Connection, match: str, wanted: dict[str, object]
+) -> list[int]:
     """As `_positions`, with the newest line of each fact of which an older line matches."""
     rows = connection.execute(
         f"""SELECT iif(:history OR {_CURRENT}, events.position, newest.position), newest.position
@@ -463,11 +536,18 @@ def _of_positions(
 def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
     """Erases the events in one transaction, then the bytes that free pages and the write-ahead log still hold.
 
-    FTS5 keeps deleted words until its segments are merged (https://sqlite.org/fts5.html, "optimize"). Pages keep
-    deleted bytes until VACUUM writes the file anew. TRUNCATE copies the log into the file and cuts it to no bytes.
+    FTS5 keeps deleted words until its segments are merged (https://sqlite.org/fts5.html,
+    "optimize"). Pages keep deleted bytes until VACUUM writes the file anew. TRUNCATE copies the log
+    into the file and cuts it to no bytes.
     """
-    where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in ("scope", "session_id", "id"))
-    values: dict[str, object] = {"scope": target.scope, "session_id": target.session_id, "id": target.number}
+    where = " AND ".join(
+        f"(:{name} IS NULL OR {name} = :{name})" for name in ("scope", "session_id", "id")
+    )
+    values: dict[str, object] = {
+        "scope": target.scope,
+        "session_id": target.session_id,
+        "id": target.number,
+    }
     as_indexed = True
     with transaction(connection):
         for number, word_count, words, tags in _indexed(connection, where, values):
@@ -477,8 +557,11 @@ def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
                 as_indexed = False
         erased = connection.execute(f"DELETE FROM events WHERE {where}", values).rowcount  # noqa: S608 - our names
         connection.execute("INSERT INTO lines (lines) VALUES ('optimize')")
-        # Each "optimize" adds two bytes here, and SQLite before 3.41 takes an index of 2,000 merges for damaged.
-        [structure] = connection.execute("SELECT length(block) FROM lines_data WHERE id = 10").fetchone()
+        # Each "optimize" adds two bytes here, and SQLite before 3.41 takes an index of 2,000 merges
+        # for damaged.
+        [structure] = connection.execute(
+            "SELECT length(block) FROM lines_data WHERE id = 10"
+        ).fetchone()
         if structure > _MAX_STRUCTURE_BYTES or not as_indexed:
             _reindex(connection)
     connection.execute("VACUUM")
@@ -525,4 +608,6 @@ def _event(role: str, text: str, timestamp: str, metadata: str) -> Event:
             {"role": role, "text": text, "timestamp": timestamp, "metadata": json.loads(metadata)}
         )
     except ValueError as exc:
-        raise StoreError("a stored event is damaged; put a backup in the place of the memory's file") from exc
+        raise StoreError(
+            "a stored event is damaged; put a backup in the place of the memory's file"
+        ) from exc

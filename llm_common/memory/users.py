@@ -11,8 +11,9 @@ from llm_common.memory.protocol import Event, FactMemory, MemoryFilters, MemoryH
 class UserMemory:
     """A `Memory` of one user's sessions, on a memory of many users.
 
-    Its holder reaches no other user's events, whatever session ids, event ids and filters are passed. It costs nothing
-    to make. `ContextBuilder` and `Answering` take it as they take any memory.
+    Its holder reaches no other user's events, whatever session ids, event ids and filters are
+    passed. It costs nothing to make. `ContextBuilder` and `Answering` take it as they take any
+    memory.
 
     Args:
         memory: The memory of all users; it stays open when this one is closed.
@@ -38,10 +39,17 @@ class UserMemory:
     ) -> str:
         """Keeps the event in the user's session; see `FactMemory.append_event`."""
         return await self._memory.append_event(
-            session_id, event, user=self._user, key=key, supersedes=supersedes, valid_until=valid_until
+            session_id,
+            event,
+            user=self._user,
+            key=key,
+            supersedes=supersedes,
+            valid_until=valid_until,
         )
 
-    async def recent(self, session_id: str, *, limit: int = 20, history: bool = False) -> list[Event]:
+    async def recent(
+        self, session_id: str, *, limit: int = 20, history: bool = False
+    ) -> list[Event]:
         """The newest events of the user's session, oldest first; see `FactMemory.recent`."""
         return await self._memory.recent(session_id, limit=limit, user=self._user, history=history)
 
@@ -50,7 +58,10 @@ class UserMemory:
         return await self._memory.summarize_episode(session_id, user=self._user)
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """The user's events that match, whatever user the filters name; see `MemoryReader.retrieve`."""
+        """The user's events that match, whatever user the filters name.
+
+        See `MemoryReader.retrieve`.
+        """
         if isinstance(filters, MemoryFilters):  # the memory refuses other kinds
             filters = filters.model_copy(update={"user": self._user})
         return await self._memory.retrieve(query, k, filters)
@@ -61,7 +72,10 @@ class UserMemory:
         session_id: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases the user's events that agree with every argument, all without one; see `FactMemory.forget`."""
+        """Erases the user's events that agree with every argument, all without one.
+
+        See `FactMemory.forget`.
+        """
         return await self._memory.forget(session_id=session_id, user=self._user, id=id)
 
     async def aclose(self) -> None:
@@ -71,6 +85,9 @@ class UserMemory:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()

@@ -1,3 +1,6 @@
-"""Pointers to stored outputs, their store and their selection; import from `llm_common.agents.context_pointers`."""
+"""Pointers to stored outputs, their store and their selection.
+
+Import from `llm_common.agents.context_pointers`.
+"""
 
 __all__: list[str] = []

@@ -1,14 +1,17 @@
 """Filters of read-back: JMESPath with a budget of work, because a model writes the filter.
 
-jmespath evaluates without a limit, and `[@,@,@]|[@,@,@]|…` grows threefold with each step. Here its own interpreter
-spends units of a budget. Work is counted instead of time, so a busy machine changes no answer. The count is sound:
+jmespath evaluates without a limit, and `[@,@,@]|[@,@,@]|…` grows threefold with each step. Here its
+own interpreter spends units of a budget. Work is counted instead of time, so a busy machine changes
+no answer. The count is sound:
 
 - each visit of a node of the expression pays one unit, for each element of a loop again;
-- a step whose cost grows with its input pays for it before it runs: for the elements that it copies, compares or sorts,
-  and for the characters that it compares or writes. A part that occurs twice in a value is paid twice;
+- a step whose cost grows with its input pays for it before it runs: for the elements that it
+  copies, compares or sorts, and for the characters that it compares or writes. A part that occurs
+  twice in a value is paid twice;
 - the answer is measured in the same way before it becomes text.
 
-So one unit stands for about a microsecond and less than 250 bytes, and the units of one filter are limited.
+So one unit stands for about a microsecond and less than 250 bytes, and the units of one filter are
+limited.
 """
 
 from math import isfinite
@@ -38,8 +41,8 @@ def apply_filter(value: Any, expression: str, *, payload_bytes: int) -> Any:
         payload_bytes: Size of the stored result. A filter over a larger result may do more work.
 
     Raises:
-        ValueError: The expression is wrong, does not fit the data, takes too much work, or gives something that is
-            not JSON. The text repeats neither the expression nor the data.
+        ValueError: The expression is wrong, does not fit the data, takes too much work, or gives
+            something that is not JSON. The text repeats neither the expression nor the data.
     """
     budget = _Budget(min(_BASE_UNITS + payload_bytes, _MAX_UNITS))
     try:
@@ -50,11 +53,15 @@ def apply_filter(value: Any, expression: str, *, payload_bytes: int) -> Any:
             "the filter took too much work and was stopped; use a simpler filter, or narrow it with a path"
         ) from exc
     except RecursionError as exc:
-        raise ValueError("the filter took too much depth and was stopped; use a simpler filter") from exc
+        raise ValueError(
+            "the filter took too much depth and was stopped; use a simpler filter"
+        ) from exc
     except _NotJsonError as exc:
         raise ValueError("what the filter gives is no JSON data") from exc
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as exc:
-        raise ValueError(f"the filter is no JMESPath expression that fits the data ({type(exc).__name__})") from exc
+        raise ValueError(
+            f"the filter is no JMESPath expression that fits the data ({type(exc).__name__})"
+        ) from exc
     return found
 
 
@@ -67,7 +74,10 @@ class _NotJsonError(Exception):
 
 
 def _measure(value: Any, *, max_size: int) -> int:
-    """The size of a value as JSON, roughly in characters; each occurrence of a shared part counts."""
+    """The size of a value as JSON, roughly in characters.
+
+    Each occurrence of a shared part counts.
+    """
     size, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
@@ -110,12 +120,17 @@ class _Budget:
 
 
 class _Interpreter(TreeInterpreter):  # type: ignore[misc]
-    """JMESPath's interpreter; a visit pays one unit, a step that copies or compares pays for what it meets."""
+    """JMESPath's interpreter.
+
+    A visit pays one unit, a step that copies or compares pays for what it meets.
+    """
 
     def __init__(self, budget: _Budget) -> None:
         super().__init__(Options(custom_functions=_PaidFunctions(budget)))
         self._budget = budget
-        self._methods = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("visit_")}
+        self._methods = {
+            name[6:]: getattr(self, name) for name in dir(self) if name.startswith("visit_")
+        }
 
     def visit(self, node: _Node, *args: Any, **kwargs: Any) -> Any:
         self._budget.units -= 1
@@ -142,7 +157,9 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         left, right = [self.visit(child, value) for child in node["children"]]
         if isinstance(right, str):
             self._budget.spend(len(right) // 256)
-        elif isinstance(right, list | dict) and type(left) is type(right) and len(left) == len(right):
+        elif (
+            isinstance(right, list | dict) and type(left) is type(right) and len(left) == len(right)
+        ):
             self._budget.spend_size_of(right)  # a comparison meets each part once at most
         name = node["value"]
         if name not in self._EQUALITY_OPS and not {type(left), type(right)} <= {int, float, str}:

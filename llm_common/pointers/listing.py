@@ -1,8 +1,8 @@
 """Which queries a store has, and which pointers a query has, found without reading their results.
 
-`PointerIndex` serves the many lists of a running program. The functions serve a person who looks at a store once: they
-keep nothing, change nothing, and read no more records than they show or search. Only a search that is told to reads
-results.
+`PointerIndex` serves the many lists of a running program. The functions serve a person who looks at
+a store once: they keep nothing, change nothing, and read no more records than they show or search.
+Only a search that is told to reads results.
 """
 
 import logging
@@ -42,7 +42,8 @@ _AGE = attrgetter("age")
 _BATCH = 16  # records that are read together; an object store fetches as many results at once
 _CALL_WEIGHT = 2.0
 _PIECE_BYTES = 500_000
-_ESCAPES = ("\\\\", "\\n", "\\r", "\\t", "\\b", "\\f")  # the escaped backslash first, which may stand before an n
+# the escaped backslash first, which may stand before an n
+_ESCAPES = ("\\\\", "\\n", "\\r", "\\t", "\\b", "\\f")
 _ESCAPED_CHAR = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
@@ -62,7 +63,8 @@ class QuerySummary(BaseModel):
         query_id: The query.
         pointers: Pointers with a record, expired ones too until they are collected.
         bytes: Of their records and results.
-        changed_at: When one of their files changed last, in the form of `created_at`; None without any.
+        changed_at: When one of their files changed last, in the form of `created_at`; None without
+            any.
         problem: `unreadable` or `unsafe` for a folder that could not be read, else "".
     """
 
@@ -85,7 +87,10 @@ class PointerPage(BaseModel):
 
 
 class PointerMatch(BaseModel):
-    """A pointer that was found by words, and how well it matches; scores compare within one answer."""
+    """A pointer that was found by words, and how well it matches.
+
+    Scores compare within one answer.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -131,9 +136,11 @@ class _Cached(NamedTuple):
 
 
 class PointerIndex:
-    """Lists the pointers of a query that can be loaded; parses a meta again only when an ETag of its pair has changed.
+    """Lists the pointers of a query that can be loaded.
 
-    A save or a deletion, in any process, shows at once. A file that another program writes into shows within a second.
+    Parses a meta again only when an ETag of its pair has changed.
+    A save or a deletion, in any process, shows at once. A file that another program writes into
+    shows within a second.
 
     Args:
         records: Where the pairs are.
@@ -186,7 +193,9 @@ class PointerIndex:
             self._cache, self._cached_pointers = {}, len(listed)
         if pointers:
             by_id = {one.pointer.pointer_id: one for one in listed}
-            self._cache[query_id] = _Cached(listing, folder_etag, time.monotonic() + _MAX_UNSEEN_S, by_id)
+            self._cache[query_id] = _Cached(
+                listing, folder_etag, time.monotonic() + _MAX_UNSEEN_S, by_id
+            )
         else:
             self._cache.pop(query_id, None)
         return listing
@@ -205,7 +214,9 @@ class PointerIndex:
 
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
         """Whether the names and sizes alone tell that the pointer loads."""
-        result = next((entries[name] for name in self._records.result_names(pointer) if name in entries), None)
+        result = next(
+            (entries[name] for name in self._records.result_names(pointer) if name in entries), None
+        )
         is_pending = any(name.endswith(".next") for name in entries)
         return result is not None and pointer.result_bytes in (None, result.size) and not is_pending
 
@@ -216,9 +227,13 @@ def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:
     return [pointer for pointer in _read_metas(blobs, files.query_id, pointer_ids) if pointer]
 
 
-def _read_metas(blobs: BlobStore, query_id: str, pointer_ids: list[str]) -> Iterator[ContextPointer | None]:
+def _read_metas(
+    blobs: BlobStore, query_id: str, pointer_ids: list[str]
+) -> Iterator[ContextPointer | None]:
     """The pointer of each id, None for a meta that is damaged or gone."""
-    metas = blobs.get_many(folder_of(query_id), [*map(meta_name, pointer_ids)], max_bytes=MAX_RECORD_BYTES)
+    metas = blobs.get_many(
+        folder_of(query_id), [*map(meta_name, pointer_ids)], max_bytes=MAX_RECORD_BYTES
+    )
     for pointer_id, meta in zip(pointer_ids, metas, strict=True):
         try:
             yield parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
@@ -238,28 +253,37 @@ def query_summaries(blobs: BlobStore) -> Iterator[QuerySummary]:
             files = QueryFiles.of(blobs, query_id)
         except StoreError as exc:
             yield QuerySummary(
-                query_id=query_id, problem="unsafe" if isinstance(exc, UnsafePathError) else "unreadable"
+                query_id=query_id,
+                problem="unsafe" if isinstance(exc, UnsafePathError) else "unreadable",
             )
             continue
         changed_s = max(
-            (entry.modified_s for names in files.by_pointer.values() for entry in names.values()), default=None
+            (entry.modified_s for names in files.by_pointer.values() for entry in names.values()),
+            default=None,
         )
         yield QuerySummary(
             query_id=query_id,
             pointers=sum(meta_name(one) in names for one, names in files.by_pointer.items()),
             bytes=sum(map(files.size, files.by_pointer)),
-            changed_at=None if changed_s is None else time_text(datetime.fromtimestamp(changed_s, UTC)),
+            changed_at=None
+            if changed_s is None
+            else time_text(datetime.fromtimestamp(changed_s, UTC)),
         )
 
 
-def newest_pointers(blobs: BlobStore, query_id: str, *, limit: int, offset: int, now: datetime) -> PointerPage:
+def newest_pointers(
+    blobs: BlobStore, query_id: str, *, limit: int, offset: int, now: datetime
+) -> PointerPage:
     """The pointers of a query whose files changed last; reads `limit` records.
 
-    A record that is damaged or expired is left out, so a page may be shorter than `limit` before the end.
+    A record that is damaged or expired is left out, so a page may be shorter than `limit` before
+    the end.
     """
     files = QueryFiles.of(blobs, query_id)
     changed = {
-        one: names[meta_name(one)].modified_s for one, names in files.by_pointer.items() if meta_name(one) in names
+        one: names[meta_name(one)].modified_s
+        for one, names in files.by_pointer.items()
+        if meta_name(one) in names
     }
     ordered = sorted(changed, key=lambda one: (-changed[one], one))
     read = _read_metas(blobs, query_id, ordered[offset : offset + limit])
@@ -279,15 +303,16 @@ def find_pointers(
 ) -> PointerSearch:
     """The pointers that share a word with a text, best first, and what could not be searched.
 
-    Memory holds counts of words, a few results and a piece of one as text. Most records are passed over by their bytes:
-    a record is parsed only if it may hold a word.
+    Memory holds counts of words, a few results and a piece of one as text. Most records are passed
+    over by their bytes: a record is parsed only if it may hold a word.
 
     Args:
         records: Where the pointers are.
         words: What to look for, in any form and case.
         query_ids: Where to look.
         limit: Most matches.
-        in_results: True reads all of each stored result; False the record, whose digest holds the first 500 characters.
+        in_results: True reads all of each stored result; False the record, whose digest holds the
+            first 500 characters.
         now: Leaves out what has expired by then.
         progress: Told how many were searched so far, after each few.
     """
@@ -327,7 +352,9 @@ def find_pointers(
 class _Search:
     """Counts words in records, and in results."""
 
-    def __init__(self, records: PointerRecords, words: StreamedScan, *, in_results: bool, now: datetime) -> None:
+    def __init__(
+        self, records: PointerRecords, words: StreamedScan, *, in_results: bool, now: datetime
+    ) -> None:
         self.words = words
         self._records = records
         self._in_results = in_results
@@ -340,7 +367,12 @@ class _Search:
         metas = blobs.get_many(folder, [*map(meta_name, pointer_ids)], max_bytes=MAX_RECORD_BYTES)
         for pointer_id, meta in zip(pointer_ids, metas, strict=True):
             is_whole = meta is not None and meta.startswith(b"{") and meta.endswith(b"}")
-            if meta and is_whole and not self._in_results and not self.words.may_hold(_as_words(meta)):
+            if (
+                meta
+                and is_whole
+                and not self._in_results
+                and not self.words.may_hold(_as_words(meta))
+            ):
                 continue
             try:
                 pointer = parse_meta(meta or b"", query_id=files.query_id, pointer_id=pointer_id)
@@ -357,15 +389,25 @@ class _Search:
 
     def _read_results(self, files: QueryFiles, pointers: list[ContextPointer]) -> int:
         names = [
-            next((name for name in self._records.result_names(one) if name in files.by_pointer[one.pointer_id]), None)
+            next(
+                (
+                    name
+                    for name in self._records.result_names(one)
+                    if name in files.by_pointer[one.pointer_id]
+                ),
+                None,
+            )
             for one in pointers
         ]
         limit = max(map(max_result_bytes, pointers), default=0)
-        payloads = self._records.blobs.get_many(folder_of(files.query_id), [*filter(None, names)], max_bytes=limit)
+        payloads = self._records.blobs.get_many(
+            folder_of(files.query_id), [*filter(None, names)], max_bytes=limit
+        )
         missed = 0
         for pointer, name in zip(pointers, names, strict=True):
             payload = next(payloads) if name else None
-            if payload is None or not matches_digest(pointer, payload):  # damaged, or a writer is at work
+            # damaged, or a writer is at work
+            if payload is None or not matches_digest(pointer, payload):
                 try:
                     pointer, payload = self._records.load(files.query_id, pointer.pointer_id)  # noqa: PLW2901
                 except StoreError:
@@ -420,5 +462,7 @@ def _age(pointer: ContextPointer) -> tuple[str, str]:
     moment = pointer.created_at
     if not _CANONICAL_TIME.fullmatch(moment):
         with suppress(ValueError, OverflowError):
-            moment = datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
+            moment = (
+                datetime.fromisoformat(moment).astimezone(UTC).isoformat(timespec="microseconds")
+            )
     return moment, pointer.pointer_id

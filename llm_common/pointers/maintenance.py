@@ -1,7 +1,7 @@
 """What is done with results that are stored already: erasing, collecting garbage, verifying.
 
-All three scan a query without a lock first, and change it only if something is to go: a walk through many healthy
-queries disturbs no writer. What goes is decided again inside the change.
+All three scan a query without a lock first, and change it only if something is to go: a walk
+through many healthy queries disturbs no writer. What goes is decided again inside the change.
 """
 
 import logging
@@ -40,14 +40,19 @@ FindingKind = Literal[
 ]
 """What can be wrong with a file.
 
-`bad_meta`: a pointer's record is damaged, or that of another place. `digest_mismatch`: a result is not what was saved.
-`missing_result`: a pointer has lost its result. `orphan_result`: no pointer names the result of a killed save.
-`leftover_next`: a killed save of a known call is unfinished. `stale_temporary`: a killed writer's, over an hour old.
-`unsafe`: a link, a file with several names or of another owner, a directory or a device under a name of ours.
+`bad_meta`: a pointer's record is damaged, or that of another place. `digest_mismatch`: a result is
+not what was saved.
+`missing_result`: a pointer has lost its result. `orphan_result`: no pointer names the result of a
+killed save.
+`leftover_next`: a killed save of a known call is unfinished. `stale_temporary`: a killed writer's,
+over an hour old.
+`unsafe`: a link, a file with several names or of another owner, a directory or a device under a
+name of ours.
 `unreadable`: the whole query cannot be looked at. `unrecognized`: a file that no store writes.
 """
 
-_Faults = dict[str, dict[str, FindingKind]]  # what is wrong with the files, by name, by the pointer that owns them
+# what is wrong with the files, by name, by the pointer that owns them
+_Faults = dict[str, dict[str, FindingKind]]
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +62,8 @@ class GcReport(BaseModel):
 
     Attributes:
         queries: Queries looked at.
-        passed_over: Queries that could not be worked on, such as one that a writer held; the next run tries again.
+        passed_over: Queries that could not be worked on, such as one that a writer held; the next
+            run tries again.
         expired: Pointers removed since their time was over.
         orphans: Results removed that no pointer named.
         leftovers: Unfinished saves of killed writers, completed or dropped.
@@ -115,12 +121,17 @@ class StoreReport(BaseModel):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong, or all of it has been put right; files of other programs do not count."""
+        """Whether nothing is wrong, or all of it has been put right.
+
+        Files of other programs do not count.
+        """
         return all(finding.repaired or finding.kind == "unrecognized" for finding in self.findings)
 
 
 class Maintenance:
-    """Walks through a store, one query at a time; the memory that it takes is that of the largest query and result.
+    """Walks through a store, one query at a time.
+
+    The memory that it takes is that of the largest query and result.
 
     Args:
         records: The store's pairs.
@@ -131,7 +142,9 @@ class Maintenance:
         self._records = records
         self._tombstones = tombstones
 
-    def delete(self, query_id: str, pointer_ids: Collection[str] | None, *, remember: bool, now: datetime) -> int:
+    def delete(
+        self, query_id: str, pointer_ids: Collection[str] | None, *, remember: bool, now: datetime
+    ) -> int:
         """How many pointers were removed; see `ContextPointerStore.delete`."""
 
         def chosen() -> list[str]:
@@ -178,7 +191,9 @@ class Maintenance:
         """
         return GcReport(**self._walk(lambda query_id: self._garbage_of(query_id, now), stopped))
 
-    def _walk(self, count: Callable[[str], Counter[str]], stopped: Callable[[], bool]) -> Counter[str]:
+    def _walk(
+        self, count: Callable[[str], Counter[str]], stopped: Callable[[], bool]
+    ) -> Counter[str]:
         counts = Counter[str]()
         for query_id in map(query_id_of, self._records.blobs.folders()):
             if stopped():
@@ -188,7 +203,9 @@ class Maintenance:
                 counts += count(query_id)
             except StoreError as exc:
                 counts["passed_over"] += 1
-                _log.warning("a query was passed over while collecting garbage: %s", type(exc).__name__)
+                _log.warning(
+                    "a query was passed over while collecting garbage: %s", type(exc).__name__
+                )
         return counts
 
     def verify(self, *, repair: bool, now: datetime, stopped: Callable[[], bool]) -> StoreReport:
@@ -213,7 +230,10 @@ class Maintenance:
             except StoreError as exc:
                 _log.warning("a query could not be verified: %s", type(exc).__name__)
                 kind: FindingKind = "unsafe" if isinstance(exc, UnsafePathError) else "unreadable"
-                found, whole = [StoreFinding(query_id=query_id, name="", pointer_id=None, kind=kind)], 0
+                found, whole = (
+                    [StoreFinding(query_id=query_id, name="", pointer_id=None, kind=kind)],
+                    0,
+                )
             findings += found
             pointers += whole
         return StoreReport(queries=queries, pointers=pointers, findings=tuple(findings))
@@ -226,9 +246,13 @@ class Maintenance:
         counts = Counter[str]()
         if files.temporaries:
             self._records.blobs.sweep(folder_of(query_id))
-            counts.update(temporaries=len(files.temporaries), freed_bytes=sum(files.temporaries.values()))
+            counts.update(
+                temporaries=len(files.temporaries), freed_bytes=sum(files.temporaries.values())
+            )
         if self._records.leftovers(files, now=now) or self._expired(files, now):
-            counts += self._records.change(query_id, lambda transaction: self._collect(transaction, query_id, now))
+            counts += self._records.change(
+                query_id, lambda transaction: self._collect(transaction, query_id, now)
+            )
             files = self._scan(query_id)
         if files.is_empty:
             self._records.blobs.remove_folder(folder_of(query_id))
@@ -243,10 +267,12 @@ class Maintenance:
                 files = self._scan(query_id)
                 leftovers = self._records.leftovers(files, now=now)
         kinds, expired = Counter(leftovers.values()), self._expired(files, now)
-        gone = {name: entry.size for one in expired for name, entry in files.by_pointer[one].items()}
-        gone |= {name: files.by_pointer[owner_of(name) or ""][name].size for name in leftovers} | dict(
-            files.temporaries
-        )
+        gone = {
+            name: entry.size for one in expired for name, entry in files.by_pointer[one].items()
+        }
+        gone |= {
+            name: files.by_pointer[owner_of(name) or ""][name].size for name in leftovers
+        } | dict(files.temporaries)
         return Counter(
             leftovers=kinds["leftover_next"],
             orphans=kinds["orphan_result"],
@@ -261,7 +287,9 @@ class Maintenance:
         leftovers = self._records.leftovers(files, now=now)
         kinds = Counter(leftovers.values())
         counts = Counter(leftovers=kinds["leftover_next"], orphans=kinds["orphan_result"])
-        counts["freed_bytes"] = sum(files.by_pointer[owner_of(name) or ""][name].size for name in leftovers)
+        counts["freed_bytes"] = sum(
+            files.by_pointer[owner_of(name) or ""][name].size for name in leftovers
+        )
         transaction.clean(leftovers)
         files = self._scan(query_id)
         expired = self._expired(files, now)
@@ -271,9 +299,15 @@ class Maintenance:
         return counts
 
     def _expired(self, files: QueryFiles, now: datetime) -> list[str]:
-        return [one.pointer_id for one in read_pointers(self._records.blobs, files) if has_expired(one, now)]
+        return [
+            one.pointer_id
+            for one in read_pointers(self._records.blobs, files)
+            if has_expired(one, now)
+        ]
 
-    def _verify_query(self, query_id: str, *, repair: bool, now: datetime) -> tuple[list[StoreFinding], int]:
+    def _verify_query(
+        self, query_id: str, *, repair: bool, now: datetime
+    ) -> tuple[list[StoreFinding], int]:
         """The findings of a query, and how many of its pointers are whole."""
         files = self._scan(query_id)
         faults = self._faults(files, files.by_pointer, now)
@@ -281,7 +315,9 @@ class Maintenance:
         if repair and files.temporaries:
             self._records.blobs.sweep(folder_of(query_id))
         if faults and repair:
-            faults = self._records.change(query_id, lambda txn: self._repair(txn, query_id, list(faults), now))
+            faults = self._records.change(
+                query_id, lambda txn: self._repair(txn, query_id, list(faults), now)
+            )
         elif faults:  # a writer may have been at work
             with self._records.quiet(query_id):
                 faults = self._faults(self._scan(query_id), faults, now)
@@ -295,9 +331,15 @@ class Maintenance:
         for pointer_id in pointer_ids:
             has_meta = meta_name(pointer_id) in files.by_pointer.get(pointer_id, ())
             is_readable = pointer_id not in files.unreadable
-            if has_meta and is_readable and (wrong := self._what_is_wrong(files.query_id, pointer_id)):
+            if (
+                has_meta
+                and is_readable
+                and (wrong := self._what_is_wrong(files.query_id, pointer_id))
+            ):
                 faults.setdefault(pointer_id, {}).update(wrong)
-        return {pointer_id: wrong for pointer_id, wrong in faults.items() if pointer_id in pointer_ids}
+        return {
+            pointer_id: wrong for pointer_id, wrong in faults.items() if pointer_id in pointer_ids
+        }
 
     def _what_is_wrong(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
         """What keeps a pointer from being loaded, by the name of the file."""
@@ -311,14 +353,22 @@ class Maintenance:
             except StoreError:
                 return {meta: "bad_meta"}
             result = self._records.result_names(pointer)[0]
-            return {result: "missing_result" if isinstance(exc, PointerNotFoundError) else "digest_mismatch"}
+            return {
+                result: "missing_result"
+                if isinstance(exc, PointerNotFoundError)
+                else "digest_mismatch"
+            }
         return {}
 
-    def _repair(self, transaction: Transaction, query_id: str, suspects: list[str], now: datetime) -> _Faults:
+    def _repair(
+        self, transaction: Transaction, query_id: str, suspects: list[str], now: datetime
+    ) -> _Faults:
         """What was wrong with the pointers, and no longer is."""
         files = self._scan(query_id)
         faults = self._faults(files, suspects, now)
-        transaction.clean([name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults])
+        transaction.clean(
+            [name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults]
+        )
         lost = list(self._faults(self._scan(query_id), list(faults), now))
         orphans = [one for one in faults if meta_name(one) not in files.by_pointer[one]]
         self._tombstones.mark(query_id, {*lost, *orphans}, "erased", now=now)
@@ -335,6 +385,8 @@ def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[Sto
         *((name, kind, repaired) for wrong in faults.values() for name, kind in wrong.items()),
     ]
     return [
-        StoreFinding(query_id=files.query_id, name=name, pointer_id=owner_of(name), kind=kind, repaired=done)
+        StoreFinding(
+            query_id=files.query_id, name=name, pointer_id=owner_of(name), kind=kind, repaired=done
+        )
         for name, kind, done in found
     ]

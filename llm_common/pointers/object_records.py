@@ -3,12 +3,14 @@
 An object store has no lock but conditional puts. A save is two requests:
 
     1. result  put     `{id}.{12 digits of a SHA-256 of its digest and its time}.result.json`
-    2. meta    put-if  `{id}.meta.json`, if it is still the version that the writer has seen, or still missing
+    2. meta    put-if  `{id}.meta.json`, if it is still the version that the writer has seen, or
+    still missing
 
-The meta is the commit record and holds digest and time: a reader has the old pair or the new one, and two writers of
-one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no meta names is garbage once it is an
-hour old, which no healthy save is; `gc` removes it. The time is part of the name because deletions have no condition:
-a later save of the same bytes must not rely on an object that `gc` is about to remove.
+The meta is the commit record and holds digest and time: a reader has the old pair or the new one,
+and two writers of one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no
+meta names is garbage once it is an hour old, which no healthy save is; `gc` removes it. The time is
+part of the name because deletions have no condition: a later save of the same bytes must not rely
+on an object that `gc` is about to remove.
 
 Objects of version 1.0.0, `{id}.result.json` under the same meta, still load.
 """
@@ -67,7 +69,10 @@ class ObjectRecords:
         return self._blobs
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
-        """What the work returns, called again whenever another writer was faster; see `PointerRecords.change`."""
+        """What the work returns, called again whenever another writer was faster.
+
+        See `PointerRecords.change`.
+        """
         return retry_overtaken(lambda: work(_ObjectTransaction(self, self._blobs, query_id)))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are whole at any instant
@@ -88,13 +93,20 @@ class ObjectRecords:
                 break
             last = version
         if payload is None:
-            raise PointerNotFoundError(f"The result of {pointer_id} is gone; use a pointer that the store lists")
-        raise CorruptPointerError(f"The result of {pointer_id} is not what was saved; restore its object from a copy")
+            raise PointerNotFoundError(
+                f"The result of {pointer_id} is gone; use a pointer that the store lists"
+            )
+        raise CorruptPointerError(
+            f"The result of {pointer_id} is not what was saved; restore its object from a copy"
+        )
 
     load_once = load
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The name by digest and time, then that of version 1.0.0; see `PointerRecords.result_names`."""
+        """The name by digest and time, then that of version 1.0.0.
+
+        See `PointerRecords.result_names`.
+        """
         old = f"{pointer.pointer_id}.result.json"
         if pointer.result_sha256 is None:
             return (old,)
@@ -107,7 +119,11 @@ class ObjectRecords:
         found: dict[str, LeftoverKind] = {}
         for pointer_id, names in files.by_pointer.items():
             meta = meta_name(pointer_id)
-            old = [name for name, entry in names.items() if entry.modified_s < before_s and name != meta]
+            old = [
+                name
+                for name, entry in names.items()
+                if entry.modified_s < before_s and name != meta
+            ]
             named = self._named(files, pointer_id) if old else ()
             for name in old:
                 if name not in named:
@@ -115,7 +131,10 @@ class ObjectRecords:
         return found
 
     def _named(self, files: QueryFiles, pointer_id: str) -> Collection[str]:
-        """The names of the result that the meta stands for; every one where a damaged meta leaves that open."""
+        """The names of the result that the meta stands for.
+
+        Every one where a damaged meta leaves that open.
+        """
         names = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in names:
             return ()
@@ -130,7 +149,9 @@ class ObjectRecords:
     def _result(self, pointer: ContextPointer) -> bytes | None:
         for name in self.result_names(pointer):
             with suppress(PointerNotFoundError):
-                data, _ = self._blobs.get_version(blob_key(pointer.query_id, name), max_bytes=max_result_bytes(pointer))
+                data, _ = self._blobs.get_version(
+                    blob_key(pointer.query_id, name), max_bytes=max_result_bytes(pointer)
+                )
                 return data or b""
         return None
 
@@ -149,7 +170,9 @@ class _ObjectTransaction:
         self._versions[pointer_id] = None
         with suppress(PointerNotFoundError, CorruptPointerError):
             key = blob_key(self._query_id, meta_name(pointer_id))
-            data, self._versions[pointer_id] = self._blobs.get_version(key, max_bytes=MAX_RECORD_BYTES)
+            data, self._versions[pointer_id] = self._blobs.get_version(
+                key, max_bytes=MAX_RECORD_BYTES
+            )
             return parse_meta(data or b"", query_id=self._query_id, pointer_id=pointer_id)
         return None
 
@@ -176,7 +199,9 @@ class _ObjectTransaction:
             for name in files.by_pointer.get(pointer_id, ()) if files else ():
                 self._blobs.delete(blob_key(self._query_id, name))
 
-    def _put(self, pointer: ContextPointer, payload: bytes, *, replaces: BlobVersion | None) -> bool:
+    def _put(
+        self, pointer: ContextPointer, payload: bytes, *, replaces: BlobVersion | None
+    ) -> bool:
         name = self._records.result_names(pointer)[0]
         if name not in self._uploaded:
             self._blobs.check_conditions()  # before anything is stored that no meta could ever name
@@ -192,11 +217,12 @@ class _ObjectTransaction:
 class ObjectContextPointerStore(ContextPointerStore):
     """A `ContextPointerStore` of objects: `{pointer_id}.meta.json` and `….{digits}.result.json` in `prefix/query_id`.
 
-    Any number of processes on any number of machines save and read at the same time without a lock; the top of this
-    module says how. Needs a store that keeps conditional puts: S3, Google Cloud Storage, Azure, most of what speaks S3,
-    and obstore's memory; the first save fails on one that does not, such as a local directory. A first save takes two
-    requests, a later one four, a load two. A replaced result is garbage until `gc` has run an hour later.
-    A save in flight may go with a deletion of its pointer; a meta that stays then neither loads nor is listed.
+    Any number of processes on any number of machines save and read at the same time without a lock;
+    the top of this module says how. Needs a store that keeps conditional puts: S3, Google Cloud
+    Storage, Azure, most of what speaks S3, and obstore's memory; the first save fails on one that
+    does not, such as a local directory. A first save takes two requests, a later one four, a load
+    two. A replaced result is garbage until `gc` has run an hour later. A save in flight may go with
+    a deletion of its pointer; a meta that stays then neither loads nor is listed.
 
     Args:
         store: An obstore store; its prefix is the root of the keys.

@@ -1,7 +1,7 @@
 """Parts of a stored result as text: what a path, a filter, a range or a regular expression selects.
 
-A model writes them, so each is bounded: a path by its length, a filter by its work (`jmespath_filter`), a regular
-expression by the size that it compiles to and by its CPU time.
+A model writes them, so each is bounded: a path by its length, a filter by its work
+(`jmespath_filter`), a regular expression by the size that it compiles to and by its CPU time.
 """
 
 import re
@@ -54,11 +54,12 @@ class ExtractedPart(NamedTuple):
 def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
     """The part of a stored result that the fields of a `ResultPart` select, narrowed in their order.
 
-    A whole result that is not a text is its stored bytes, unchanged. A text that UTF-8 cannot encode is given as JSON.
+    A whole result that is not a text is its stored bytes, unchanged. A text that UTF-8 cannot
+    encode is given as JSON.
 
     Raises:
-        ValueError: The part is not there, its pattern or filter is wrong, or one of them was stopped. The message
-            repeats neither the pattern, nor the filter, nor the result.
+        ValueError: The part is not there, its pattern or filter is wrong, or one of them was
+            stopped. The message repeats neither the pattern, nor the filter, nor the result.
         CorruptPointerError: The payload is not JSON.
     """
     path, expression = part.get("path"), part.get("filter")
@@ -121,7 +122,10 @@ def _outline(value: Any) -> Any:
         return {"object": len(value), "members": {key: _shape(item) for key, item in value.items()}}
     if isinstance(value, list):
         first = value[0] if value else None
-        return {"list": len(value), "first": _outline(first) if isinstance(first, dict) else _shape(first)}
+        return {
+            "list": len(value),
+            "first": _outline(first) if isinstance(first, dict) else _shape(first),
+        }
     if isinstance(value, str):
         return {"text": len(value), "lines": value.count("\n") + 1}
     return _shape(value)
@@ -142,7 +146,8 @@ def _as_text(value: Any) -> ExtractedPart:
         return ExtractedPart(value, "text")
     try:
         return ExtractedPart(orjson.dumps(value).decode(), "json")
-    except TypeError:  # an integer over 64 bits, half a surrogate pair, or more levels than orjson takes
+    except TypeError:
+        # an integer over 64 bits, half a surrogate pair, or more levels than orjson takes
         return ExtractedPart(json_text(value), "json")
 
 
@@ -173,7 +178,9 @@ def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
         start, first_line = start + first, first_line + text.count("\n", 0, first)
         text = text[first:end]
     if part.get("regex") is not None:
-        return ExtractedPart(_list_matches(text, part["regex"], start=start, first_line=first_line), "text")
+        return ExtractedPart(
+            _list_matches(text, part["regex"], start=start, first_line=first_line), "text"
+        )
     return ExtractedPart(text, whole.form)
 
 
@@ -202,13 +209,14 @@ def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> st
 def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
     """Where the matches that are not empty start and end.
 
-    The engine compares its time limit after 256 steps, and one step may scan all of the text for each member of a set:
-    20 s for a million characters. So a long text is searched in windows, shorter for a longer pattern, which makes
-    256 steps take less than 0.4 s. A match is found whole if it, with what it looks at, is no longer than a third of a
+    The engine compares its time limit after 256 steps, and one step may scan all of the text for
+    each member of a set: 20 s for a million characters. So a long text is searched in windows,
+    shorter for a longer pattern, which makes 256 steps take less than 0.4 s. A match is found whole
+    if it, with what it looks at, is no longer than a third of a
     window: 60,000 characters for a pattern of 20.
 
-    The engine's clock counts the CPU time of all threads of the process. The search goes on until this thread alone has
-    used its time. Other threads run meanwhile.
+    The engine's clock counts the CPU time of all threads of the process. The search goes on until
+    this thread alone has used its time. Other threads run meanwhile.
     """
     compiled = _compile(pattern)
     margin = max(_REGEX_WINDOW // max(len(pattern), 1) // 3, _MIN_WINDOW_CHARS)
@@ -226,7 +234,9 @@ def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
                     "the regex took too much time and was stopped; use a simpler regex, or narrow the text with lines"
                 )
             with suppress(TimeoutError):
-                for match in compiled.finditer(window, at - offset, concurrent=True, timeout=max(left, 0.05)):
+                for match in compiled.finditer(
+                    window, at - offset, concurrent=True, timeout=max(left, 0.05)
+                ):
                     first, end = match.start() + offset, match.end() + offset
                     if first >= stop:
                         break
@@ -255,8 +265,9 @@ def _compile(pattern: str) -> Any:
 def _check_compiled_size(pattern: str) -> None:
     """Refuses a pattern that would compile to very many nodes.
 
-    The compiler copies a repeated part as often as it must occur, and once more if it may occur more often. It cannot
-    be stopped, and `((a{999}){999}){999}` would fill the memory. Where the syntax is unclear the larger size counts.
+    The compiler copies a repeated part as often as it must occur, and once more if it may occur
+    more often. It cannot be stopped, and `((a{999}){999}){999}` would fill the memory. Where the
+    syntax is unclear the larger size counts.
     """
     if _VERBOSE_COMMENT.search(pattern):
         raise ValueError("the regex must not hold comments after the flag x")

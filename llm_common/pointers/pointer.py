@@ -1,7 +1,8 @@
 """`ContextPointer`: what stands for a stored result, with the rules for its id and its summary.
 
-Ranking that reads the first 500 characters of an output beside its summary finds the right one of ten in 90 cases of a
-hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest holds, after the shape of the whole.
+Ranking that reads the first 500 characters of an output beside its summary finds the right one of
+ten in 90 cases of a hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest
+holds, after the shape of the whole.
 """
 
 import hashlib
@@ -27,7 +28,8 @@ MAX_DIGEST_CHARS = 640
 _SHAPE_CHARS = 120
 _NUMBER_CHARS = 60
 _TEXT_CHARS = MAX_DIGEST_CHARS + 100  # white space takes some away
-_READ_CHARS = 2 * MAX_DIGEST_CHARS  # so does redaction, and what may be the beginning of a secret at its end
+# so does redaction, and what may be the beginning of a secret at its end
+_READ_CHARS = 2 * MAX_DIGEST_CHARS
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _READ_LEVELS = 50
@@ -37,15 +39,18 @@ _KEYS = 12
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 
 
-def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR) -> str:
+def describe_result(
+    value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR
+) -> str:
     """One line of at most `MAX_DIGEST_CHARS` that tells a result's shape, its numbers and how its text begins.
 
-    The same value gives the same line. Only the head of the value is read, so that the work is bounded however large
-    the result is; values under secret names are left out, secrets in texts redacted. A text that holds JSON counts as
-    what it says.
+    The same value gives the same line. Only the head of the value is read, so that the work is
+    bounded however large the result is; values under secret names are left out, secrets in texts
+    redacted. A text that holds JSON counts as what it says.
 
     Args:
-        value: Plain data; tuples and enum members count as what they are in JSON, other objects are passed over.
+        value: Plain data; tuples and enum members count as what they are in JSON, other objects are
+            passed over.
         size_bytes: Size of the stored result, told in the line.
         redactor: Tells the secrets.
     """
@@ -64,7 +69,10 @@ def describe_result(value: object, *, size_bytes: int, redactor: Redactor = DEFA
 
 
 def _read_json(value: object) -> object:
-    """What a text says that holds a JSON object or list, as many tools answer; else the value itself."""
+    """What a text says that holds a JSON object or list, as many tools answer.
+
+    Else the value itself.
+    """
     if isinstance(value, str) and value.startswith(("{", "[")) and len(value) <= _READ_JSON_CHARS:
         with suppress(ValueError, RecursionError):
             return json.loads(value)
@@ -76,7 +84,9 @@ def _shape(value: object) -> str:
         return f"object of {len(value):,}: {_keys(value)}"
     if isinstance(value, list | tuple):
         first = value[0] if value else None
-        return f"list of {len(value):,}" + (f" objects: {_keys(first)}" if isinstance(first, Mapping) else "")
+        return f"list of {len(value):,}" + (
+            f" objects: {_keys(first)}" if isinstance(first, Mapping) else ""
+        )
     if isinstance(value, str):
         return f"text of {len(value):,} characters"
     return "nothing" if value is None else "value"
@@ -95,7 +105,10 @@ class _Head:
     nodes_left: int = _READ_NODES
 
     def read(self, found: object, key: str = "", depth: int = 0) -> Json:
-        """The value, without what stands in objects under secret names; None for what is passed over."""
+        """The value, without what stands in objects under secret names.
+
+        None for what is passed over.
+        """
         item: Any = found if type(found) in _PLAIN else _plain(found)
         kind = type(item)
         if kind is str:
@@ -119,7 +132,10 @@ class _Head:
         return self.nodes_left >= 0 and self.room_chars > 0
 
     def _text(self, text: str, key: str, depth: int) -> str:
-        """The text; of one that is longer than the room, the beginning: of what it says, if it holds JSON."""
+        """The text.
+
+        Of one that is longer than the room, the beginning: of what it says, if it holds JSON.
+        """
         if len(text) > self.room_chars and (inner := _read_json(text)) is not text:
             return encode_json(self.read(inner, key, depth + 1)).data.decode()
         if len(text) > self.room_chars:
@@ -146,7 +162,10 @@ def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:
 
 
 def _plain(item: Any) -> object:
-    """What stands in JSON for an object of another kind, of a long one for its beginning; None if it is passed over."""
+    """What stands in JSON for an object of another kind, of a long one for its beginning.
+
+    None if it is passed over.
+    """
     value = item.value if isinstance(item, Enum) else item
     if isinstance(value, Mapping):
         return dict(islice(value.items(), _READ_NODES))
@@ -177,18 +196,21 @@ class ContextPointer(BaseModel):
         query_id: What the user asked, as an id; names the folder.
         task_id: Task of the plan, if any.
         tool_name: Tool that gave the result.
-        args: What the tool was called with, as plain data without its secrets; cut short when they take over 8 KB, or
-            over 100 levels.
-        created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is time order.
+        args: What the tool was called with, as plain data without its secrets; cut short when they
+            take over 8 KB, or over 100 levels.
+        created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is
+            time order.
         summary: One line about the call; see `deterministic_summary`.
         result_path: Where a person finds the result. Information only: loading goes by the ids.
         source_urls: Where the result came from, at most 50, http(s) only. Never fetched.
         result_bytes: Size of the stored result; None in files of older versions.
-        result_sha256: SHA-256 of the stored result, which loading verifies; None in files of older versions.
+        result_sha256: SHA-256 of the stored result, which loading verifies; None in files of older
+            versions.
         digest: One line about the result; see `describe_result`.
-        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when those are cut or
-            redacted. Like the id it is taken over the secrets too, since both tell whether two calls are the same:
-            whoever knows the rest of the arguments can test a guess, so a short password can be found by trying.
+        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when
+            those are cut or redacted. Like the id it is taken over the secrets too, since both tell
+            whether two calls are the same: whoever knows the rest of the arguments can test a
+            guess, so a short password can be found by trying.
         expires_at: When it stops being there, in the form of `created_at`; None for never.
         pinned: Whether it stays all the same, also when its query is full.
     """
@@ -216,42 +238,57 @@ def check_pointer_id(pointer_id: str) -> str:
     """The id itself when it has the form of one.
 
     Raises:
-        PointerNotFoundError: Hexadecimal digits, but too many, too few or in capitals: no such pointer can exist.
+        PointerNotFoundError: Hexadecimal digits, but too many, too few or in capitals: no such
+            pointer can exist.
         UnsafePathError: Any other text.
         TypeError: No text.
     """
     if not isinstance(pointer_id, str):
-        raise TypeError(f"A pointer id must be text, not {type(pointer_id).__name__}; pass pointer.pointer_id")
+        raise TypeError(
+            f"A pointer id must be text, not {type(pointer_id).__name__}; pass pointer.pointer_id"
+        )
     if _POINTER_ID.fullmatch(pointer_id):
         return pointer_id
     shown = repr(pointer_id[:_SHOWN_ID_CHARS])
     if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
-        raise PointerNotFoundError(f"Nothing has the id {shown}; use one of 12 to 16 lower-case hex digits")
-    raise UnsafePathError(f"{shown} is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits")
+        raise PointerNotFoundError(
+            f"Nothing has the id {shown}; use one of 12 to 16 lower-case hex digits"
+        )
+    raise UnsafePathError(
+        f"{shown} is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits"
+    )
 
 
-def call_digest(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
-    """64 hexadecimal digits that are the same for the same call only; pointer ids are their beginning.
+def call_digest(
+    *, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None
+) -> str:
+    """64 hexadecimal digits that are the same for the same call only.
 
+    Pointer ids are their beginning.
     The order of keys never matters; None, "None" and "null" as `task_id` are three.
 
     Raises:
         UnserialisableError: JSON cannot stand for the arguments.
     """
-    return call_digest_of(stable_json(args), tool_name=tool_name, query_id=query_id, task_id=task_id)
+    return call_digest_of(
+        stable_json(args), tool_name=tool_name, query_id=query_id, task_id=task_id
+    )
 
 
 def call_digest_of(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:
     """`call_digest` of arguments whose `stable_json` is known."""
     rest = stable_json({"query_id": query_id, "task_id": task_id, "tool_name": tool_name})
-    return text_digest(f'{{"args":{args_json},{rest[1:]}')  # "args" comes first in the order of the keys
+    # "args" comes first in the order of the keys
+    return text_digest(f'{{"args":{args_json},{rest[1:]}')
 
 
-def compute_pointer_id(*, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None) -> str:
+def compute_pointer_id(
+    *, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None
+) -> str:
     """The 12 digits under which a call's result is stored, unless another call already has them.
 
-    Stable for ever, since files outlive versions: the beginning of `sha256(stable_json({tool_name, args, query_id,
-    task_id}))`.
+    Stable for ever, since files outlive versions: the beginning of `sha256(stable_json({tool_name,
+    args, query_id, task_id}))`.
 
     Raises:
         UnserialisableError: JSON cannot stand for the arguments.
@@ -282,9 +319,9 @@ def deterministic_summary(
 ) -> str:
     """One line of at most 300 characters that tells one call from another, such as `web_search query=foo count=3`.
 
-    The tool's name, then `key=value` for the key arguments that are present, else for the first three of the sorted
-    arguments; None is left out. A value has at most 120 characters, lists and dicts as compact JSON; secrets are
-    redacted, control characters become spaces.
+    The tool's name, then `key=value` for the key arguments that are present, else for the first
+    three of the sorted arguments; None is left out. A value has at most 120 characters, lists and
+    dicts as compact JSON; secrets are redacted, control characters become spaces.
 
     Args:
         tool_name: Name of the tool.
@@ -295,10 +332,14 @@ def deterministic_summary(
     Raises:
         UnserialisableError: JSON cannot stand for the arguments.
     """
-    return summary_line(tool_name=redactor.text(tool_name), args=redactor.args(args), key_args=key_args)
+    return summary_line(
+        tool_name=redactor.text(tool_name), args=redactor.args(args), key_args=key_args
+    )
 
 
-def summary_line(*, tool_name: str, args: Mapping[str, Json], key_args: Sequence[str] = KEY_ARGS) -> str:
+def summary_line(
+    *, tool_name: str, args: Mapping[str, Json], key_args: Sequence[str] = KEY_ARGS
+) -> str:
     """`deterministic_summary` of a name and plain arguments that hold no secrets any more."""
     names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:_OTHER_ARGS]
     shown = [f"{_shown(key)}={_shown_value(args[key])}" for key in names if args[key] is not None]
@@ -324,7 +365,9 @@ def as_pointers(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
     given: object = pointers  # a caller without a type checker passes anything
     several = isinstance(given, Iterable) and not isinstance(given, str | Mapping | BaseModel)
     listed: list[Any] = list(pointers) if several else [pointers]
-    wrong = [type(each).__name__ for each in listed if not several or not hasattr(each, "pointer_id")]
+    wrong = [
+        type(each).__name__ for each in listed if not several or not hasattr(each, "pointer_id")
+    ]
     if wrong:
         raise TypeError(
             f"pointers {'holds' if several else 'is'} a {wrong[0]}; pass a list of ContextPointer, as "

@@ -1,16 +1,18 @@
 """Results and their pointers as pairs of blobs that are never seen half written.
 
-`PointerRecords` is the seam: what a store of pointers needs, whatever keeps the bytes. `LockedRecords` writes under the
-folder's lock; `ObjectRecords` (`object_records.py`) by conditional puts.
+`PointerRecords` is the seam: what a store of pointers needs, whatever keeps the bytes.
+`LockedRecords` writes under the folder's lock; `ObjectRecords` (`object_records.py`) by conditional
+puts.
 
 The pointer's blob, the meta, is the commit record; it holds the digest of its result. Under a lock:
 
     first save:  result, meta
     re-save:     next (the new meta), result, meta, drop next
 
-Between any two steps the result on disk is described by the meta or by `next`: a reader, and the writer that follows a
-killed one, can tell which version is whole. Each step of a re-save is on the disk before the one that relies on it. Of
-a first save both files are flushed before either has its name, and a result without a meta counts for nothing.
+Between any two steps the result on disk is described by the meta or by `next`: a reader, and the
+writer that follows a killed one, can tell which version is whole. Each step of a re-save is on the
+disk before the one that relies on it. Of a first save both files are flushed before either has its
+name, and a result without a meta counts for nothing.
 """
 
 import hashlib
@@ -42,10 +44,14 @@ _MAX_UNRECORDED_BYTES: Final = 500_000_000
 
 _NAME = re.compile(
     r"([0-9a-f]{12,16})\.(?:meta\.json|next|result\.json"
-    r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next)"  # on an object store; the last by version 1.0.0
+    # on an object store; the last by version 1.0.0
+    r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next)"
 )
 _MAX_READS = 3
-"""A writer takes about a millisecond from result to meta; after so many mismatches a reader waits for the lock."""
+"""A writer takes about a millisecond from result to meta.
+
+After so many mismatches a reader waits for the lock.
+"""
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,10 @@ class QueryFiles:
 
 
 class Transaction(Protocol):
-    """Changes of one query's pairs; handed to the function that `PointerRecords.change` was given."""
+    """Changes of one query's pairs.
+
+    Handed to the function that `PointerRecords.change` was given.
+    """
 
     def current(self, pointer_id: str) -> ContextPointer | None:
         """The committed pointer, if any, once what a killed writer left of it is finished or dropped.
@@ -109,14 +118,17 @@ class Transaction(Protocol):
         """
 
     def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
-        """Commits a pointer whose id nothing has; False when something has it, and nothing was changed."""
+        """Commits a pointer whose id nothing has.
+
+        False when something has it, and nothing was changed.
+        """
 
     def commit(self, pointer: ContextPointer, payload: bytes) -> None:
         """Replaces the version that `current` of this id gave.
 
         Raises:
-            StoreError: Not committed: the old version is still there, or, once the new result has replaced the old
-                one, the new version. A first save leaves nothing.
+            StoreError: Not committed: the old version is still there, or, once the new result has
+                replaced the old one, the new version. A first save leaves nothing.
         """
 
     def update(self, pointer: ContextPointer) -> None:
@@ -158,7 +170,10 @@ class PointerRecords(Protocol):
         """As `load`, for a caller that keeps writers out, or accepts a false `CorruptPointerError`."""
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The names that the pointer's result may have, the one of a new save first; the first that is there counts."""
+        """The names that the pointer's result may have, the one of a new save first.
+
+        The first that is there counts.
+        """
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
         """The names of what killed writers left; certain in a quiet block only."""
@@ -180,7 +195,10 @@ class LockedRecords:
         return self._blobs
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
-        """What the work returns, called once under the query's lock; see `PointerRecords.change`."""
+        """What the work returns, called once under the query's lock.
+
+        See `PointerRecords.change`.
+        """
         with self._blobs.lock(folder_of(query_id)) as folder:
             return work(_LockedTransaction(folder, query_id))
 
@@ -199,18 +217,26 @@ class LockedRecords:
     def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """As `load`, without waiting for a writer; see `PointerRecords.load_once`."""
         # The record comes before the result, which the order of the steps relies on.
-        meta = self._blobs.get(blob_key(query_id, meta_name(pointer_id)), max_bytes=MAX_RECORD_BYTES)
+        meta = self._blobs.get(
+            blob_key(query_id, meta_name(pointer_id)), max_bytes=MAX_RECORD_BYTES
+        )
         pair = self._described(meta, query_id, pointer_id)
-        if pair is None or pair[0].result_sha256 is None:  # one of an older version describes whatever is there
+        # one of an older version describes whatever is there
+        if pair is None or pair[0].result_sha256 is None:
             names = [_next_name(pointer_id)]
             [pending] = self._blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
             pair = self._described(pending, query_id, pointer_id) or pair
         if pair is None:
-            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)  # raises if it is the record that is damaged
-            raise CorruptPointerError(f"The result of {pointer_id} is not what was saved; restore its file from a copy")
+            # raises if it is the record that is damaged
+            parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
+            raise CorruptPointerError(
+                f"The result of {pointer_id} is not what was saved; restore its file from a copy"
+            )
         return pair
 
-    def _described(self, record: bytes | None, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes] | None:
+    def _described(
+        self, record: bytes | None, query_id: str, pointer_id: str
+    ) -> tuple[ContextPointer, bytes] | None:
         """The pointer of a record with its result, None for a damaged record, or that of another result."""
         with suppress(CorruptPointerError):
             pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
@@ -225,7 +251,10 @@ class LockedRecords:
         return (_result_name(pointer.pointer_id),)
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:  # noqa: ARG002 - a lock needs no age
-        """Every pending record, and every result without a record; see `PointerRecords.leftovers`."""
+        """Every pending record, and every result without a record.
+
+        See `PointerRecords.leftovers`.
+        """
         found: dict[str, LeftoverKind] = {}
         for pointer_id, names in files.by_pointer.items():
             if pointer_id in files.unreadable:
@@ -243,7 +272,8 @@ class _LockedTransaction:
     def __init__(self, folder: LockedFolder, query_id: str) -> None:
         self._folder = folder
         self._query_id = query_id
-        self._seen: dict[str, ContextPointer | None] = {}  # no other writer changes it while the lock is held
+        # no other writer changes it while the lock is held
+        self._seen: dict[str, ContextPointer | None] = {}
 
     def current(self, pointer_id: str) -> ContextPointer | None:
         if pointer_id not in self._seen:
@@ -257,7 +287,9 @@ class _LockedTransaction:
             return committed
         payload = None
         with suppress(CorruptPointerError):
-            payload = self._folder.get(_result_name(pointer_id), max_bytes=max_result_bytes(pending))
+            payload = self._folder.get(
+                _result_name(pointer_id), max_bytes=max_result_bytes(pending)
+            )
         if payload is not None and matches_digest(pending, payload):
             self._folder.put((meta_name(pointer_id), meta_bytes(pending)))
             committed = pending
@@ -306,7 +338,11 @@ class _LockedTransaction:
         """The pointer of a record, None when it is missing or damaged."""
         with suppress(CorruptPointerError):
             data = self._folder.get(name, max_bytes=MAX_RECORD_BYTES)
-            return None if data is None else parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
+            return (
+                None
+                if data is None
+                else parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
+            )
         return None
 
 
@@ -356,9 +392,13 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
     try:
         pointer = pointer or ContextPointer.model_validate(decode_json(data))
     except (ValidationError, CorruptPointerError) as exc:
-        raise CorruptPointerError(f"The record of {pointer_id} is damaged; restore its file from a copy") from exc
+        raise CorruptPointerError(
+            f"The record of {pointer_id} is damaged; restore its file from a copy"
+        ) from exc
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
-        raise CorruptPointerError(f"The record of {pointer_id} is that of another place; move its file back")
+        raise CorruptPointerError(
+            f"The record of {pointer_id} is that of another place; move its file back"
+        )
     return pointer
 
 
@@ -368,7 +408,13 @@ def max_result_bytes(pointer: ContextPointer) -> int:
 
 
 def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
-    """Whether the pointer was saved with these bytes; one of an older version, without a digest, is believed."""
+    """Whether the pointer was saved with these bytes.
+
+    One of an older version, without a digest, is believed.
+    """
     if pointer.result_sha256 is None:
         return True
-    return pointer.result_bytes == len(payload) and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
+    return (
+        pointer.result_bytes == len(payload)
+        and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
+    )

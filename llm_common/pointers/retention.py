@@ -35,9 +35,10 @@ _log = logging.getLogger(__name__)
 class SteadyClock:
     """Tells the time in UTC, later than before by a microsecond while the clock underneath is up to 5 seconds back.
 
-    So what has expired stays expired, and what was saved later is later, while the system corrects its clock. A clock
-    that is further back is believed: it was wrong before, as after the resume of a virtual machine. No lock is taken,
-    which a forked child could inherit held: two threads that ask at the same instant may get the same time.
+    So what has expired stays expired, and what was saved later is later, while the system corrects
+    its clock. A clock that is further back is believed: it was wrong before, as after the resume of
+    a virtual machine. No lock is taken, which a forked child could inherit held: two threads that
+    ask at the same instant may get the same time.
 
     Args:
         read: The clock underneath; None takes the system's.
@@ -76,11 +77,18 @@ class Retention:
     max_bytes_per_query: int | None = None
 
     def __post_init__(self) -> None:
-        for name, limit in (("ttl_s", self.ttl_s), ("max_bytes_per_query", self.max_bytes_per_query)):
+        for name, limit in (
+            ("ttl_s", self.ttl_s),
+            ("max_bytes_per_query", self.max_bytes_per_query),
+        ):
             if limit is not None and not isinstance(limit, int | float):
-                raise TypeError(f"{name} is a {type(limit).__name__}; pass a number, or None for no limit")
+                raise TypeError(
+                    f"{name} is a {type(limit).__name__}; pass a number, or None for no limit"
+                )
         if self.ttl_s is not None and not self.ttl_s > 0:  # NaN is not either
-            raise ValueError(f"ttl_s is {self.ttl_s}; pass more than 0 seconds, or use delete() for what must go now")
+            raise ValueError(
+                f"ttl_s is {self.ttl_s}; pass more than 0 seconds, or use delete() for what must go now"
+            )
         if self.max_bytes_per_query is not None and self.max_bytes_per_query <= 0:
             raise ValueError(
                 f"max_bytes_per_query is {self.max_bytes_per_query}; pass more than 0, or None for no limit"
@@ -119,7 +127,9 @@ class Retention:
                 f"The result takes more than the {limit:,} bytes that a query may hold; raise max_bytes_per_query "
                 "or store less"
             )
-        pointers = sorted(others, key=lambda one: (not has_expired(one, now), one.created_at, one.pointer_id))
+        pointers = sorted(
+            others, key=lambda one: (not has_expired(one, now), one.created_at, one.pointer_id)
+        )
         excess = new_bytes + sum(pointer.result_bytes or 0 for pointer in pointers) - limit
         evicted: list[ContextPointer] = []
         for pointer in pointers:
@@ -135,7 +145,10 @@ class Retention:
 
 
 def has_expired(pointer: ContextPointer, now: datetime) -> bool:
-    """Whether the pointer's time is over; never that of a pinned one, nor of one whose expiry is no time."""
+    """Whether the pointer's time is over.
+
+    Never that of a pinned one, nor of one whose expiry is no time.
+    """
     if pointer.expires_at is None or pointer.pinned:
         return False
     try:
@@ -149,7 +162,9 @@ def time_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def not_found(reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str) -> PointerNotFoundError:
+def not_found(
+    reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str
+) -> PointerNotFoundError:
     """The miss of a pointer, in words that send nobody to run the tool again."""
     text = _MISSES[reason].format(pointer=f"{pointer_id} of query {query_id!r}")
     return PointerNotFoundError(text, reason=reason)
@@ -160,7 +175,9 @@ class _Shard(BaseModel):
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
-    salt: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] = Field(default_factory=lambda: secrets.token_hex(16))
+    salt: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] = Field(
+        default_factory=lambda: secrets.token_hex(16)
+    )
     gone: dict[str, tuple[Reason, date]] = Field(default_factory=dict)
 
     @classmethod
@@ -177,11 +194,13 @@ class _Shard(BaseModel):
 
 
 class Tombstones:
-    """Remembers for a month that a pointer expired or was erased; every process can tell why it is gone.
+    """Remembers for a month that a pointer expired or was erased.
 
-    Kept in the store's own folder: an erased query leaves nothing of itself, neither names nor ids nor contents, only
-    salted 8-byte hashes and the day. Bounded: 256 blobs, chosen by a hash of the query, of the newest 1,024 pointers
-    each, 14 MB at most. A blob that is damaged or cannot be written is no error: erasing must not depend on it.
+    Every process can tell why it is gone.
+    Kept in the store's own folder: an erased query leaves nothing of itself, neither names nor ids
+    nor contents, only salted 8-byte hashes and the day. Bounded: 256 blobs, chosen by a hash of the
+    query, of the newest 1,024 pointers each, 14 MB at most. A blob that is damaged or cannot be
+    written is no error: erasing must not depend on it.
 
     Args:
         blobs: Where the blobs are.
@@ -197,12 +216,16 @@ class Tombstones:
             return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
         return "unknown"
 
-    def mark(self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime) -> bool:
+    def mark(
+        self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime
+    ) -> bool:
         """Notes why these pointers go, before they do; False when it could not be noted."""
 
         def add(data: bytes | None) -> bytes:
             shard = _Shard.read(data)
-            tags = dict.fromkeys((shard.tag(query_id, one) for one in pointer_ids), (reason, now.date()))
+            tags = dict.fromkeys(
+                (shard.tag(query_id, one) for one in pointer_ids), (reason, now.date())
+            )
             gone = {tag: why for tag, why in shard.gone.items() if tag not in tags} | tags
             kept = dict(list(gone.items())[-_MAX_ENTRIES_PER_SHARD:])
             return shard.model_copy(update={"gone": kept}).model_dump_json().encode()
@@ -211,7 +234,11 @@ class Tombstones:
             if pointer_ids:
                 self._blobs.update(_shard_key(query_id), add, max_bytes=_MAX_SHARD_BYTES)
         except StoreError as exc:
-            _log.warning("why %d pointers are gone could not be noted: %s", len(pointer_ids), type(exc).__name__)
+            _log.warning(
+                "why %d pointers are gone could not be noted: %s",
+                len(pointer_ids),
+                type(exc).__name__,
+            )
             return False
         return True
 

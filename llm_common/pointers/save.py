@@ -1,7 +1,7 @@
 """A save, from the call to the committed pair.
 
-`Call` checks and redacts what the tool was called with, `describe` makes the pointer of a result, and `Saver` commits
-the two: it finds the id, makes room, and hands finished bytes to the records.
+`Call` checks and redacts what the tool was called with, `describe` makes the pointer of a result,
+and `Saver` commits the two: it finds the id, makes room, and hands finished bytes to the records.
 """
 
 import hashlib
@@ -55,7 +55,8 @@ class Call:
         tool_name: Tool that was called.
         shown_task_id: The task's id without secrets, as it is stored.
         shown_tool_name: The tool's name without secrets, as it is stored.
-        args: Its arguments as plain data without their secrets, cut when they take over 8 KB or 100 levels.
+        args: Its arguments as plain data without their secrets, cut when they take over 8 KB or 100
+            levels.
         args_sha256: Of the whole arguments.
         call_sha256: Of the call; its id is the beginning.
         summary: One line about it.
@@ -88,12 +89,16 @@ class Call:
             UnserialisableError: JSON cannot stand for the arguments.
         """
         query_id = checked_query_id(query_id, redactor)
-        task = str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
+        task = (
+            str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
+        )
         if task is not None:
             task = _checked_name(task, "task_id")
         tool_name = _checked_name(tool_name, "tool_name")
         if not isinstance(args, Mapping):
-            raise UnserialisableError(f"args must be a mapping of names to values, not {type(args).__name__}")
+            raise UnserialisableError(
+                f"args must be a mapping of names to values, not {type(args).__name__}"
+            )
         plain = to_plain(dict(args))
         stable = stable_json(args)
         shown = _redacted(plain, redactor)
@@ -107,7 +112,9 @@ class Call:
             shown_tool_name=shown_name,
             args=_shortened(shown),
             args_sha256=text_digest(stable),
-            call_sha256=call_digest_of(stable, tool_name=tool_name, query_id=query_id, task_id=task),
+            call_sha256=call_digest_of(
+                stable, tool_name=tool_name, query_id=query_id, task_id=task
+            ),
             summary=summary_line(tool_name=shown_name, args=shown),
         )
 
@@ -126,7 +133,10 @@ class Call:
         return f"{self.short_id}{ordinal:04x}"
 
     def owns(self, pointer: ContextPointer) -> bool:
-        """Whether the pointer stands for this very call, whatever its id; older versions stored names with secrets."""
+        """Whether the pointer stands for this very call, whatever its id.
+
+        Older versions stored names with secrets.
+        """
         return (
             pointer.query_id == self.query_id
             and pointer.tool_name in (self.tool_name, self.shown_tool_name)
@@ -141,7 +151,9 @@ def checked_query_id(query_id: object, redactor: Redactor) -> str:
     Raises:
         InvalidIdError: It is not; the text names it without its secrets.
     """
-    return check_query_id(query_id, shown=lambda text: redactor.beginning(text, max_chars=_SHOWN_ID_CHARS))
+    return check_query_id(
+        query_id, shown=lambda text: redactor.beginning(text, max_chars=_SHOWN_ID_CHARS)
+    )
 
 
 def describe(
@@ -181,7 +193,9 @@ def describe(
             expires_at=expires_at,
         )
     except ValidationError as exc:
-        raise UnserialisableError("A name among the arguments is no valid Unicode; pass plain text") from exc
+        raise UnserialisableError(
+            "A name among the arguments is no valid Unicode; pass plain text"
+        ) from exc
 
 
 def redacted_result(result: object, redactor: Redactor, *, redact_results: bool) -> object:
@@ -199,8 +213,8 @@ def redacted_result(result: object, redactor: Redactor, *, redact_results: bool)
 class Saver:
     """Commits results under the ids of their calls.
 
-    What must be evicted for a result goes after it is committed: a save that fails costs nothing. A process that dies
-    in between leaves a query over its limit until the next save.
+    What must be evicted for a result goes after it is committed: a save that fails costs nothing. A
+    process that dies in between leaves a query over its limit until the next save.
 
     Args:
         records: The store's pairs.
@@ -239,11 +253,14 @@ class Saver:
         """
         pointer = self._placed(pointer)
         evicted = [] if keep_repeats else self._evictions(pointer, retention, now)
-        # Most calls are saved once: only if something has the id are its owner and its versions looked at.
+        # Most calls are saved once: only if something has the id are its owner and its versions
+        # looked at.
         if keep_repeats or not transaction.commit_new(pointer, payload):
             pointer_id, owner = _choose_id(transaction, call, pointer, keep_repeats=keep_repeats)
             pinned = owner is not None and owner.pinned
-            pointer = self._placed(pointer.model_copy(update={"pointer_id": pointer_id, "pinned": pinned}))
+            pointer = self._placed(
+                pointer.model_copy(update={"pointer_id": pointer_id, "pinned": pinned})
+            )
             evicted = self._evictions(pointer, retention, now)
             transaction.commit(pointer, payload)
         if evicted:
@@ -256,25 +273,41 @@ class Saver:
         location = self._records.blobs.location(blob_key(pointer.query_id, name))
         return pointer.model_copy(update={"result_path": location})
 
-    def _evictions(self, pointer: ContextPointer, retention: Retention, now: datetime) -> list[ContextPointer]:
-        """Which others of the query must go for this one; their records are read only when any must."""
+    def _evictions(
+        self, pointer: ContextPointer, retention: Retention, now: datetime
+    ) -> list[ContextPointer]:
+        """Which others of the query must go for this one.
+
+        Their records are read only when any must.
+        """
         limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
         if limit is None:
             return []
         files = QueryFiles.of(self._records.blobs, pointer.query_id)
-        others = {one: names for one, names in files.by_pointer.items() if one != pointer.pointer_id}
+        others = {
+            one: names for one, names in files.by_pointer.items() if one != pointer.pointer_id
+        }
         if new_bytes + sum(map(files.size, others)) <= limit:
             return []
-        known = [one for one in read_pointers(self._records.blobs, files) if one.pointer_id in others]
+        known = [
+            one for one in read_pointers(self._records.blobs, files) if one.pointer_id in others
+        ]
         return retention.select_evictions(known, new_bytes=new_bytes, now=now)
 
-    def _evict(self, transaction: Transaction, evicted: list[ContextPointer], now: datetime) -> None:
-        """Removes the evicted; those that cannot be removed are left to the next save, since this one is committed."""
+    def _evict(
+        self, transaction: Transaction, evicted: list[ContextPointer], now: datetime
+    ) -> None:
+        """Removes the evicted.
+
+        Those that cannot be removed are left to the next save, since this one is committed.
+        """
         query_id = evicted[0].query_id
         expired = {pointer.pointer_id for pointer in evicted if has_expired(pointer, now)}
         everyone = [pointer.pointer_id for pointer in evicted]
         self._tombstones.mark(query_id, expired, "expired", now=now)
-        self._tombstones.mark(query_id, [one for one in everyone if one not in expired], "erased", now=now)
+        self._tombstones.mark(
+            query_id, [one for one in everyone if one not in expired], "erased", now=now
+        )
         try:
             transaction.remove(*everyone)
         except StoreError as exc:
@@ -290,7 +323,9 @@ def _choose_id(
         if owner is None or call.owns(owner):
             break
     else:
-        raise StoreError("Two other calls own both ids of this call; save it under another query_id")
+        raise StoreError(
+            "Two other calls own both ids of this call; save it under another query_id"
+        )
     if not keep_repeats or owner is None or pointer_id == call.long_id:
         return pointer_id, owner
     return _choose_repeat(transaction, call, pointer, owner)
@@ -305,7 +340,11 @@ def _choose_repeat(
         last, beyond = beyond, beyond * 2
     while beyond - last > 1:
         middle = (last + beyond) // 2
-        last, beyond = (last, middle) if transaction.current(call.repeat_id(middle)) is None else (middle, beyond)
+        last, beyond = (
+            (last, middle)
+            if transaction.current(call.repeat_id(middle)) is None
+            else (middle, beyond)
+        )
     newest = transaction.current(call.repeat_id(last)) if last else first
     if newest is not None and call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
         return newest.pointer_id, newest
@@ -317,7 +356,9 @@ def _choose_repeat(
 def _checked_name(name: object, what: str) -> str:
     if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
         given = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
-        raise InvalidIdError(f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {given}")
+        raise InvalidIdError(
+            f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {given}"
+        )
     return name
 
 
@@ -325,7 +366,9 @@ def _redacted(plain: Json, redactor: Redactor) -> Json:
     try:
         return redactor.data(plain, encoded=encode_json(plain).data)
     except RecursionError as exc:
-        raise UnserialisableError("A value is nested too deeply for its secrets to be found; flatten it") from exc
+        raise UnserialisableError(
+            "A value is nested too deeply for its secrets to be found; flatten it"
+        ) from exc
 
 
 def _shortened(args: dict[str, Json]) -> dict[str, Json]:
@@ -353,7 +396,10 @@ def _beginning(value: Json) -> Json:
 
 
 def _without_secret_error(result: object, redactor: Redactor) -> object:
-    """The result of a tool that failed with the secrets out of its `error`; any other result itself."""
+    """The result of a tool that failed with the secrets out of its `error`.
+
+    Any other result itself.
+    """
     error = getattr(result, "__dict__", {}).get("error")
     if not isinstance(error, str) or redactor.text(error) == error:
         return result

@@ -1,4 +1,7 @@
-"""`FileContextPointerStore`: results on disk, each behind a small pointer; `ContextPointerStore`: the same anywhere."""
+"""`FileContextPointerStore`: results on disk, each behind a small pointer.
+
+`ContextPointerStore`: the same anywhere.
+"""
 
 import asyncio
 import builtins
@@ -15,7 +18,12 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
-from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnserialisableError
+from llm_common.errors import (
+    CorruptPointerError,
+    PointerNotFoundError,
+    StoreError,
+    UnserialisableError,
+)
 from llm_common.pointers.listing import (
     PointerIndex,
     PointerListing,
@@ -66,8 +74,8 @@ class StoreOptions(TypedDict, total=False):
 class ContextPointerStore:
     """Keeps results as pairs of blobs, a result and the pointer that commits it.
 
-    Every pointer that `list` returns can be loaded, while others save, save again or are killed, in this process or
-    another. Nothing that is stored is ever revived into an object.
+    Every pointer that `list` returns can be loaded, while others save, save again or are killed, in
+    this process or another. Nothing that is stored is ever revived into an object.
 
     Attributes:
         records: As given.
@@ -75,14 +83,18 @@ class ContextPointerStore:
     Args:
         records: The pairs: where the bytes are, and what keeps writers apart.
         max_result_bytes: A larger result is refused.
-        redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's error before anything
-            is written; made of further patterns and names, it knows yours too.
-        redact_results: True takes them out of results as well, for good: what loads then is the redacted result.
-        ttl_s: Seconds after its last save at which a result is gone; None keeps it until it is deleted.
-        max_bytes_per_query: Most bytes of a query's results together: for a save beyond it the query's oldest go,
-            expired ones first. Read anew at each save, since other processes save too. None sets no limit.
-        clock: Tells the time; None takes the system's. Should it go back by up to 5 seconds, what has expired stays
-            expired.
+        redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's
+            error before anything is written; made of further patterns and names, it knows yours
+            too.
+        redact_results: True takes them out of results as well, for good: what loads then is the
+            redacted result.
+        ttl_s: Seconds after its last save at which a result is gone; None keeps it until it is
+            deleted.
+        max_bytes_per_query: Most bytes of a query's results together: for a save beyond it the
+            query's oldest go, expired ones first. Read anew at each save, since other processes
+            save too. None sets no limit.
+        clock: Tells the time; None takes the system's. Should it go back by up to 5 seconds, what
+            has expired stays expired.
 
     Raises:
         ValueError: `ttl_s` or `max_bytes_per_query` is not above zero.
@@ -131,40 +143,56 @@ class ContextPointerStore:
     ) -> ContextPointer:
         """The pointer to a result that is now stored.
 
-        The same call saved again in the same query replaces its result and `created_at` as one: readers see the old
-        pair or the new one. A different call is never replaced: if its id is taken, it gets a longer one.
+        The same call saved again in the same query replaces its result and `created_at` as one:
+        readers see the old pair or the new one. A different call is never replaced: if its id is
+        taken, it gets a longer one.
 
-        Encoding, hashing, waiting and writing happen in one of four threads of the store. Encoding holds the
-        interpreter for about 1.2 ms a megabyte, and takes the result as it is at that instant. A cancelled save stores
-        nothing, or everything if it was being written already.
+        Encoding, hashing, waiting and writing happen in one of four threads of the store. Encoding
+        holds the interpreter for about 1.2 ms a megabyte, and takes the result as it is at that
+        instant. A cancelled save stores nothing, or everything if it was being written already.
 
         Args:
-            query_id: What the user asked, as an id of 1 to 200 of `A-Za-z0-9_-.` and, inside, `:/@+=,` and single
-                spaces, such as `user:42:session`; names the folder, see `folder_of`. Stored as it is.
+            query_id: What the user asked, as an id of 1 to 200 of `A-Za-z0-9_-.` and, inside,
+                `:/@+=,` and single spaces, such as `user:42:session`; names the folder, see
+                `folder_of`. Stored as it is.
             task_id: Task of the plan, if there is one; a number counts as its text.
             tool_name: Tool that gave the result.
             args: What the tool was called with; plain data, or what `to_plain` makes so.
             result: What the tool returned, likewise.
-            source_urls: Web addresses of the result, added before those under its own `source_urls`; kept are http(s)
-                ones of up to 2,000 characters without their secrets, each once, at most 50.
-            keep_repeats: True gives a call whose result differs from its last one a further pointer: id and a count.
-            ttl_s: Seconds after which this result is gone, infinity for never; None takes those of the store.
+            source_urls: Web addresses of the result, added before those under its own
+                `source_urls`; kept are http(s) ones of up to 2,000 characters without their
+                secrets, each once, at most 50.
+            keep_repeats: True gives a call whose result differs from its last one a further
+                pointer: id and a count.
+            ttl_s: Seconds after which this result is gone, infinity for never; None takes those of
+                the store.
 
         Raises:
             InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
-            UnserialisableError: JSON cannot stand for the arguments or the result, or `source_urls` is no list of text.
-            ResultTooLargeError: The result takes more than `max_result_bytes` or `max_bytes_per_query`.
+            UnserialisableError: JSON cannot stand for the arguments or the result, or `source_urls`
+                is no list of text.
+            ResultTooLargeError: The result takes more than `max_result_bytes` or
+                `max_bytes_per_query`.
             ValueError: `ttl_s` is not above zero.
             LockTimeoutError: Another writer held the query's folder for too long.
             StoreFullError: No room left on the device, or beside what is pinned in the query.
-            StoreError: It could not be written for another reason. After none of these is anything half visible.
+            StoreError: It could not be written for another reason. After none of these is anything
+                half visible.
         """
         retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
-        call = Call.checked(query_id=query_id, task_id=task_id, tool_name=tool_name, args=args, redactor=self._redactor)
+        call = Call.checked(
+            query_id=query_id,
+            task_id=task_id,
+            tool_name=tool_name,
+            args=args,
+            redactor=self._redactor,
+        )
         urls = _checked_urls(source_urls)
 
         def save(given_up: Callable[[], bool]) -> ContextPointer:
-            return self._save(call, result, urls, retention, keep_repeats=keep_repeats, given_up=given_up)
+            return self._save(
+                call, result, urls, retention, keep_repeats=keep_repeats, given_up=given_up
+            )
 
         with span("llm_common.pointers.save") as current:
             pointer = await self._in_thread(save)
@@ -179,12 +207,16 @@ class ContextPointerStore:
         """
         if not self._redact_results:
             return redacted_result(result, self._redactor, redact_results=False)
-        return await self._in_thread(lambda _: redacted_result(result, self._redactor, redact_results=True))
+        return await self._in_thread(
+            lambda _: redacted_result(result, self._redactor, redact_results=True)
+        )
 
     def list(self, *, query_id: str) -> list[ContextPointer]:
-        """The pointers of a query that can be loaded, by `created_at`, then id; none for an unknown query.
+        """The pointers of a query that can be loaded, by `created_at`, then id.
 
-        Unrecognized and damaged files are skipped and counted in the log; `list_detailed` returns the count.
+        None for an unknown query.
+        Unrecognized and damaged files are skipped and counted in the log; `list_detailed` returns
+        the count.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -199,14 +231,17 @@ class ContextPointerStore:
             listing = self._index.read(checked_query_id(query_id, self._redactor))
             now = self._clock.now()
             if any(has_expired(pointer, now) for pointer in listing.pointers):
-                alive = tuple(pointer for pointer in listing.pointers if not has_expired(pointer, now))
+                alive = tuple(
+                    pointer for pointer in listing.pointers if not has_expired(pointer, now)
+                )
                 listing = listing.model_copy(update={"pointers": alive})
             current.set_attribute("llm_common.pointers", len(listing.pointers))
         return listing
 
     def queries(self) -> builtins.list[QuerySummary]:
-        """Every query with its pointers and bytes, the one that changed last first; changes nothing.
+        """Every query with its pointers and bytes, the one that changed last first.
 
+        Changes nothing.
         Takes about a second for 100,000 pointers.
 
         Raises:
@@ -230,7 +265,9 @@ class ContextPointerStore:
             StoreError: The folder cannot be read.
         """
         checked = checked_query_id(query_id, self._redactor)
-        return newest_pointers(self.records.blobs, checked, limit=limit, offset=offset, now=self._clock.now())
+        return newest_pointers(
+            self.records.blobs, checked, limit=limit, offset=offset, now=self._clock.now()
+        )
 
     def find(
         self,
@@ -243,15 +280,18 @@ class ContextPointerStore:
     ) -> PointerSearch:
         """The pointers that share a word with a text, best first, and how many could not be searched.
 
-        Reads every record and changes nothing: a look of seconds at 100,000 pointers, for a person, not for a prompt.
+        Reads every record and changes nothing: a look of seconds at 100,000 pointers, for a person,
+        not for a prompt.
 
         Args:
             words: What to look for; a blank text finds nothing.
             query_id: Where to look; None looks everywhere.
             limit: Most matches.
-            in_results: True looks through all of each stored result too, and so reads the whole store; False looks at
-                calls and at digests, which hold the first 500 characters of a result.
-            progress: Told how many were searched so far, after each few; what it raises ends the search.
+            in_results: True looks through all of each stored result too, and so reads the whole
+                store; False looks at calls and at digests, which hold the first 500 characters of a
+                result.
+            progress: Told how many were searched so far, after each few; what it raises ends the
+                search.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -264,22 +304,32 @@ class ContextPointerStore:
             else [checked_query_id(query_id, self._redactor)]
         )
         return find_pointers(
-            records, words, ids, limit=limit, in_results=in_results, now=self._clock.now(), progress=progress
+            records,
+            words,
+            ids,
+            limit=limit,
+            in_results=in_results,
+            now=self._clock.now(),
+            progress=progress,
         )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
         """Whether the store still has a pointer: neither expired, nor evicted, nor erased, by any process.
 
-        Reads the pointer's record alone, so that a cache of results can ask before each answer. A record that is
-        damaged counts as gone. The result is not looked at.
+        Reads the pointer's record alone, so that a cache of results can ask before each answer. A
+        record that is damaged counts as gone. The result is not looked at.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
             PointerNotFoundError: `pointer_id` has the form of no id, though of hexadecimal digits.
-            UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to another user.
+            UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to
+                another user.
             StoreError: The folder cannot be read.
         """
-        folder, names = folder_of(checked_query_id(query_id, self._redactor)), [meta_name(check_pointer_id(pointer_id))]
+        folder, names = (
+            folder_of(checked_query_id(query_id, self._redactor)),
+            [meta_name(check_pointer_id(pointer_id))],
+        )
         [meta] = self.records.blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
         try:
             stored = parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
@@ -290,26 +340,31 @@ class ContextPointerStore:
     def load_result(self, *, pointer: ContextPointer) -> Any:
         """The result as plain data: what `json.loads(json.dumps(result))` gives for a result that was plain JSON.
 
-        Only the pointer's ids are read, so it loads from wherever the store is now, and always the newest version.
+        Only the pointer's ids are read, so it loads from wherever the store is now, and always the
+        newest version.
 
         Raises:
             PointerNotFoundError: There is no such pointer, or its result is gone.
             CorruptPointerError: What is stored is not what was saved.
             InvalidIdError: The pointer's `query_id` is not allowed.
-            UnsafePathError: The pointer's id is none, or its files are links or otherwise not the store's own.
+            UnsafePathError: The pointer's id is none, or its files are links or otherwise not the
+                store's own.
             StoreError: The files cannot be read.
         """
         _check_pointer(pointer)
         return decode_json(self.load_payload(pointer.pointer_id, query_id=pointer.query_id)[1])
 
     def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
-        """The pointer and its result as the bytes of a JSON file, both of the newest version; otherwise `load_result`.
+        """The pointer and its result as the bytes of a JSON file, both of the newest version.
+
+        Otherwise `load_result`.
 
         Raises:
             PointerNotFoundError: There is no such pointer, or its result is gone.
             CorruptPointerError: What is stored is not what was saved.
             InvalidIdError: `query_id` is not allowed.
-            UnsafePathError: `pointer_id` is none, or its files are links or otherwise not the store's own.
+            UnsafePathError: `pointer_id` is none, or its files are links or otherwise not the
+                store's own.
             StoreError: The files cannot be read.
         """
         query_id = checked_query_id(query_id, self._redactor)
@@ -324,19 +379,24 @@ class ContextPointerStore:
             _log.warning("loaded a result of an older version, which has no digest to verify it by")
         return stored, payload
 
-    def delete(self, *, query_id: str, pointer_ids: Collection[str] | None = None, remember: bool = True) -> int:
+    def delete(
+        self, *, query_id: str, pointer_ids: Collection[str] | None = None, remember: bool = True
+    ) -> int:
         """How many pointers of a query were removed, with their results; unrecognized files stay.
 
-        A query that is deleted whole leaves no byte: no damaged or unfinished file, no lock, no folder. That its
-        pointers were erased is remembered apart and for a month, as salted hashes; see `Tombstones`.
+        A query that is deleted whole leaves no byte: no damaged or unfinished file, no lock, no
+        folder. That its pointers were erased is remembered apart and for a month, as salted hashes;
+        see `Tombstones`.
 
-        Safe beside readers and writers, and idempotent: what is not there is no error. When it is interrupted, what it
-        has removed is gone and the rest is whole. Pins do not keep anything from it.
+        Safe beside readers and writers, and idempotent: what is not there is no error. When it is
+        interrupted, what it has removed is gone and the rest is whole. Pins do not keep anything
+        from it.
 
         Args:
             query_id: The query.
             pointer_ids: Which pointers; None removes all that are there.
-            remember: False leaves nothing at all: a miss of theirs will not say `erased`, but `unknown`.
+            remember: False leaves nothing at all: a miss of theirs will not say `erased`, but
+                `unknown`.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -354,7 +414,8 @@ class ContextPointerStore:
     def pin(self, pointer: ContextPointer) -> ContextPointer:
         """The pointer as it is stored now: it neither expires nor is evicted until it is unpinned.
 
-        Kept by the store, for every process and across saves of the same call; idempotent. It can still be deleted.
+        Kept by the store, for every process and across saves of the same call; idempotent. It can
+        still be deleted.
 
         Raises:
             PointerNotFoundError: There is no such pointer, or it has expired.
@@ -365,16 +426,20 @@ class ContextPointerStore:
         return self._set_pinned(pointer, pinned=True)
 
     def unpin(self, pointer: ContextPointer) -> ContextPointer:
-        """The pointer as it is stored now, without a pin; its time counts from its last save. Otherwise as `pin`."""
+        """The pointer as it is stored now, without a pin.
+
+        Its time counts from its last save. Otherwise as `pin`.
+        """
         return self._set_pinned(pointer, pinned=False)
 
     async def gc(self, *, now: datetime | None = None, dry_run: bool = False) -> GcReport:
         """What was removed: expired pointers, and what killed writers left behind, in every query.
 
-        Reading needs none of it: what has expired is not there for any reader. Safe beside savers, on any number of
-        machines, and to be called again at any time: once an hour is often enough. One query is locked at a time, and
-        only if something in it is to go; one that cannot be worked on is counted and passed over. On a store without
-        locks, a result that is saved again at the very moment in which its expired one goes may go with it.
+        Reading needs none of it: what has expired is not there for any reader. Safe beside savers,
+        on any number of machines, and to be called again at any time: once an hour is often enough.
+        One query is locked at a time, and only if something in it is to go; one that cannot be
+        worked on is counted and passed over. On a store without locks, a result that is saved again
+        at the very moment in which its expired one goes may go with it.
 
         Args:
             now: Removes what has expired by then; None takes the time.
@@ -391,15 +456,18 @@ class ContextPointerStore:
         """Everything in the store that is not as a save leaves it, each result read and compared with its digest.
 
         Args:
-            repair: True completes the saves that killed writers began, and removes what can never be loaded: look at
-                the report without it first, if a copy could still heal it. Unrecognized files, and links or the like
-                under names of ours, are named and never touched. Idempotent: the next report is clean.
+            repair: True completes the saves that killed writers began, and removes what can never
+                be loaded: look at the report without it first, if a copy could still heal it.
+                Unrecognized files, and links or the like under names of ours, are named and never
+                touched. Idempotent: the next report is clean.
 
         Raises:
             StoreError: The queries cannot be listed.
         """
         now = self._clock.now()
-        return await self._in_thread(lambda stopped: self._maintenance.verify(repair=repair, now=now, stopped=stopped))
+        return await self._in_thread(
+            lambda stopped: self._maintenance.verify(repair=repair, now=now, stopped=stopped)
+        )
 
     def _save(
         self,
@@ -417,14 +485,26 @@ class ContextPointerStore:
         now = self._clock.now()
         expires_at = retention.expires_at(now)
         pointer = describe(
-            call, encoded, source_urls=source_urls, redactor=self._redactor, created_at=now, expires_at=expires_at
+            call,
+            encoded,
+            source_urls=source_urls,
+            redactor=self._redactor,
+            created_at=now,
+            expires_at=expires_at,
         )
 
         def commit(transaction: Transaction) -> ContextPointer:
-            if given_up():  # while it waited for the lock; a later save must not be replaced by this one
+            # while it waited for the lock; a later save must not be replaced by this one
+            if given_up():
                 raise StoreError("The save was cancelled; save again if the result is still wanted")
             return self._saver.commit(
-                transaction, call, pointer, encoded.data, keep_repeats=keep_repeats, retention=retention, now=now
+                transaction,
+                call,
+                pointer,
+                encoded.data,
+                keep_repeats=keep_repeats,
+                retention=retention,
+                now=now,
             )
 
         return self.records.change(call.query_id, commit)
@@ -445,7 +525,8 @@ class ContextPointerStore:
                 transaction.update(stored)
             return stored
 
-        if self.records.blobs.scan(folder_of(query_id)).blobs:  # a lock would make the folder of an unknown query
+        # a lock would make the folder of an unknown query
+        if self.records.blobs.scan(folder_of(query_id)).blobs:
             return self.records.change(query_id, change)
         raise self._miss(query_id, pointer_id)
 
@@ -455,8 +536,8 @@ class ContextPointerStore:
     async def _in_thread(self, work: Callable[[Callable[[], bool]], T]) -> T:
         """What the work returns, called in a thread with what tells it that its caller has given up.
 
-        The threads are the store's own: a disk that hangs takes none from the rest of the program. A forked child has
-        none of its parent's, and starts new ones.
+        The threads are the store's own: a disk that hangs takes none from the rest of the program.
+        A forked child has none of its parent's, and starts new ones.
 
         Raises:
             StoreError: No thread can be started.
@@ -469,7 +550,9 @@ class ContextPointerStore:
             done = self._threads.submit(copy_context().run, work, given_up.is_set)
         except RuntimeError as exc:  # the executor keeps what it could not start
             given_up.set()
-            raise StoreError("No thread could be started; nothing was changed: end some threads and try again") from exc
+            raise StoreError(
+                "No thread could be started; nothing was changed: end some threads and try again"
+            ) from exc
         try:
             return await asyncio.wrap_future(done)
         finally:
@@ -479,8 +562,8 @@ class ContextPointerStore:
 class FileContextPointerStore(ContextPointerStore):
     """A `ContextPointerStore` of files: `{pointer_id}.meta.json` and `….result.json` in `base_dir/query_id`.
 
-    Survives kill -9 at any instant and, with full durability, power failure. Needs POSIX; several processes may share
-    a directory, on network file systems only where flock(2) works.
+    Survives kill -9 at any instant and, with full durability, power failure. Needs POSIX; several
+    processes may share a directory, on network file systems only where flock(2) works.
 
     Args:
         base_dir: Directory of the store, `~` expanded, made absolute at once; None takes
@@ -548,5 +631,7 @@ def _checked_urls(source_urls: Iterable[str] | None) -> tuple[str, ...]:
         UnserialisableError: They are no list of texts.
     """
     if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
-        raise UnserialisableError(f"source_urls must be a list of addresses, not {type(source_urls).__name__}")
+        raise UnserialisableError(
+            f"source_urls must be a list of addresses, not {type(source_urls).__name__}"
+        )
     return tuple(source_urls or ())

@@ -25,7 +25,8 @@ class TriggerInput(BaseModel):
 
     Attributes:
         session_id: The session whose memory may be used; other sessions are not read.
-        goal: What to do: it becomes the instructions, and the query for the memory. Blank: nothing is retrieved.
+        goal: What to do: it becomes the instructions, and the query for the memory. Blank: nothing
+            is retrieved.
         tool_hints: Names of the tools whose schemas are included; unknown names are left out.
         budget: What `fit` will keep to.
     """
@@ -68,24 +69,32 @@ class ContextBuilder:
         self._memory_timeout_s = memory_timeout_s
 
     async def build(
-        self, trigger: TriggerInput, *, history: Sequence[LLMMessage] = (), context: Renders | None = None
+        self,
+        trigger: TriggerInput,
+        *,
+        history: Sequence[LLMMessage] = (),
+        context: Renders | None = None,
     ) -> PromptBundle:
         """The prompt for a goal, nothing cut; `fit` brings it within its budget.
 
-        Its documents are the summary of the session's recent episode, if there is one, then the retrieved lines, if
-        there are any. The part of a memory that is missing, raises, takes too long or returns something else is left
-        out, and the memory is named in the log. Summary and lines are requested at the same time.
+        Its documents are the summary of the session's recent episode, if there is one, then the
+        retrieved lines, if there are any. The part of a memory that is missing, raises, takes too
+        long or returns something else is left out, and the memory is named in the log. Summary and
+        lines are requested at the same time.
 
         Args:
             trigger: The session, the goal, the tools and the budget.
             history: The conversation so far, oldest first.
-            context: What was packed for this goal, such as a `ContextBundle`; it becomes the background.
+            context: What was packed for this goal, such as a `ContextBundle`; it becomes the
+                background.
 
         Raises:
             TypeError: The trigger is no `TriggerInput`.
         """
         if not isinstance(trigger, TriggerInput):
-            raise TypeError(f"trigger is a {type(trigger).__name__}; pass TriggerInput(session_id='…', goal='…')")
+            raise TypeError(
+                f"trigger is a {type(trigger).__name__}; pass TriggerInput(session_id='…', goal='…')"
+            )
         documents = await asyncio.gather(self._summary(trigger), self._retrieved(trigger))
         return PromptBundle(
             system=self._system,
@@ -118,18 +127,29 @@ class ContextBuilder:
                 async with asyncio.timeout(self._memory_timeout_s):
                     hits = await self._reader.retrieve(goal, self._k, filters)
                 # Checked again: a third-party reader may return other sessions' lines.
-                events = [hit.event for hit in hits if hit.session_id == trigger.session_id][: self._k]
-                lines = [f"- {event.role}: {one_line(event.text, max_chars=_MAX_LINE_CHARS)}" for event in events]
+                events = [hit.event for hit in hits if hit.session_id == trigger.session_id][
+                    : self._k
+                ]
+                lines = [
+                    f"- {event.role}: {one_line(event.text, max_chars=_MAX_LINE_CHARS)}"
+                    for event in events
+                ]
                 return "\n".join([_RETRIEVED_TITLE, *lines]) if lines else ""
         except ToolFailedError as exc:
             return _left_out(exc)
 
     def _schemas(self, names: Sequence[str]) -> str | None:
-        tools = [self._tools.get(name) for name in sorted(set(names))] if self._tools is not None else []
+        tools = (
+            [self._tools.get(name) for name in sorted(set(names))]
+            if self._tools is not None
+            else []
+        )
         definitions = [tool.definition for tool in tools if tool is not None]
         return f"[{','.join(definitions)}]" if definitions else None
 
 
 def _left_out(error: ToolFailedError) -> str:
-    _log.warning("%s raised %s; the prompt goes without its part", error.tool, type(error.__cause__).__name__)
+    _log.warning(
+        "%s raised %s; the prompt goes without its part", error.tool, type(error.__cause__).__name__
+    )
     return ""

@@ -23,9 +23,11 @@ class FittedPrompt(BaseModel):
     Attributes:
         bundle: The prompt.
         tokens: What it takes, as `count_prompt_tokens` counts.
-        dropped_messages: Messages of the history that were left out, the oldest ones behind its system messages.
+        dropped_messages: Messages of the history that were left out, the oldest ones behind its
+            system messages.
         dropped_documents: Documents that were left out, the last ones.
-        shortened: Names of the documents and of the background, where they were cut; one that is empty was left out.
+        shortened: Names of the documents and of the background, where they were cut; one that is
+            empty was left out.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -50,26 +52,30 @@ def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBund
 def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
     """The bundle within its budget, and what was cut.
 
-    Cut in this order, as far as needed: the history, oldest first; the documents, last first; the background. A long
-    text is cut in its middle, a short one at its end. The rest of a history begins with a message of the user, so no
-    tool's answer is without its call. The history is cut in steps of a third of the budget where that leaves at least
-    half of what could stay: the prompts of the next turns then begin alike, as a provider's cache needs.
+    Cut in this order, as far as needed: the history, oldest first; the documents, last first; the
+    background. A long text is cut in its middle, a short one at its end. The rest of a history
+    begins with a message of the user, so no tool's answer is without its call. The history is cut
+    in steps of a third of the budget where that leaves at least half of what could stay: the
+    prompts of the next turns then begin alike, as a provider's cache needs.
 
-    The tool schemas, the system text and the instructions are never cut: a prompt without the user's question, or with
-    half of its rules, must not be sent. So the system messages at the head of the history stay too. Without
-    instructions the question is the history's last message of the user; it stays, with what follows it.
+    The tool schemas, the system text and the instructions are never cut: a prompt without the
+    user's question, or with half of its rules, must not be sent. So the system messages at the head
+    of the history stay too. Without instructions the question is the history's last message of the
+    user; it stays, with what follows it.
 
     Args:
         bundle: The prompt; not changed.
-        counter: Counts tokens; None takes `DefaultCounter`. It counts what `to_messages` sends, with and without the
-            tools, so an exact counter gives an exact bound.
+        counter: Counts tokens; None takes `DefaultCounter`. It counts what `to_messages` sends,
+            with and without the tools, so an exact counter gives an exact bound.
 
     Raises:
         TokenBudgetError: What is never cut is over the budget; `.needed_tokens` would hold it.
         TypeError: The bundle is no `PromptBundle`, or the counter returned no whole number.
     """
     if not isinstance(bundle, PromptBundle):
-        raise TypeError(f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes")
+        raise TypeError(
+            f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes"
+        )
     meter = PromptMeter(counter or DefaultCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
     kept = [*_rules_of(bundle), *_question_of(bundle)]
@@ -89,7 +95,9 @@ def _question_of(bundle: PromptBundle) -> list[LLMMessage]:
     """The end of the history from the user's last message on, where that is the question: without instructions."""
     if bundle.instructions.strip():
         return []
-    asked = (number for number, message in enumerate(bundle.history) if message.role == MessageRole.USER)
+    asked = (
+        number for number, message in enumerate(bundle.history) if message.role == MessageRole.USER
+    )
     return bundle.history[max(asked, default=len(bundle.history)) :]
 
 
@@ -98,7 +106,10 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
         return
     needed, limit = meter.tokens(uncut), uncut.budget.max_input_tokens
     if meter.fits(tools):
-        what, remedy = f"system text, question and tool schemas, which are never cut, take {needed}", "shorten them"
+        what, remedy = (
+            f"system text, question and tool schemas, which are never cut, take {needed}",
+            "shorten them",
+        )
     else:
         what, remedy = f"the tool schemas alone take {meter.tokens(tools)}", "give fewer tools"
     raise TokenBudgetError(
@@ -131,12 +142,20 @@ def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
     def rest(start: int) -> PromptBundle:
         return bundle.model_copy(update={"history": [*rules, *history[start:]]})
 
-    starts = [number for number in range(len(rules) + 1, last) if history[number].role == MessageRole.USER]
+    starts = [
+        number for number in range(len(rules) + 1, last) if history[number].role == MessageRole.USER
+    ]
     starts.append(last)
-    first = starts[min(bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start)))), len(starts) - 1)]
+    first = starts[
+        min(bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start)))), len(starts) - 1)
+    ]
     before = [0, *accumulate(map(meter.message, history))]
     step = max(bundle.budget.max_input_tokens // _STEP_SHARE, 1)
-    steady = (start for earlier, start in pairwise([0, *starts]) if before[start] // step > before[earlier] // step)
+    steady = (
+        start
+        for earlier, start in pairwise([0, *starts])
+        if before[start] // step > before[earlier] // step
+    )
     later = next((start for start in steady if start >= first), first)
     if 2 * (before[-1] - before[later]) >= before[-1] - before[first] and meter.fits(rest(later)):
         return rest(later)
@@ -154,10 +173,14 @@ def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle
     def fits(number: int) -> bool:
         return meter.fits(with_documents(documents[:number]))
 
-    whole = documents[: bisect_left(range(len(documents)), 1, key=lambda number: int(not fits(number + 1)))]
+    whole = documents[
+        : bisect_left(range(len(documents)), 1, key=lambda number: int(not fits(number + 1)))
+    ]
     if not whole and not fits(0):
         return with_documents([])
-    last = _longest_excerpt(documents[len(whole)], lambda text: meter.fits(with_documents([*whole, text])))
+    last = _longest_excerpt(
+        documents[len(whole)], lambda text: meter.fits(with_documents([*whole, text]))
+    )
     return with_documents([*whole, last] if last else whole)
 
 
@@ -167,7 +190,9 @@ def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> Prompt
 
     if meter.fits(bundle):
         return bundle
-    return with_background(_longest_excerpt(bundle.background, lambda text: meter.fits(with_background(text))))
+    return with_background(
+        _longest_excerpt(bundle.background, lambda text: meter.fits(with_background(text)))
+    )
 
 
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:

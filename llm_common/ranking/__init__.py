@@ -10,7 +10,15 @@ from llm_common.ranking.lexical import (
     split_identifiers,
     split_request,
 )
-from llm_common.ranking.scan import StreamedScan, TermScanner, folded, places_of, scan, search_stems, stem
+from llm_common.ranking.scan import (
+    StreamedScan,
+    TermScanner,
+    folded,
+    places_of,
+    scan,
+    search_stems,
+    stem,
+)
 
 __all__ = [
     "MAX_QUERY_TERMS",

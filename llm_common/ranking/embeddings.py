@@ -32,14 +32,17 @@ class Embedder(Protocol):
 def prominence(similarities: Sequence[float]) -> list[float]:
     """How far each similarity stands out from the others, from 0 to 1.
 
-    The cosines of a pool lie close together, and only the best are informative. A value less than a standard deviation
-    above the mean becomes 0, and the rest is stretched over 0 to 1. A value that is not finite counts as 0.
+    The cosines of a pool lie close together, and only the best are informative. A value less than a
+    standard deviation above the mean becomes 0, and the rest is stretched over 0 to 1. A value that
+    is not finite counts as 0.
     """
     if not similarities:
         return []
     finite = [similarity if math.isfinite(similarity) else 0.0 for similarity in similarities]
     mean = math.fsum(finite) / len(finite)
-    floor = mean + math.sqrt(math.fsum((similarity - mean) ** 2 for similarity in finite) / len(finite))
+    floor = mean + math.sqrt(
+        math.fsum((similarity - mean) ** 2 for similarity in finite) / len(finite)
+    )
     excess = [max(0.0, similarity - floor) for similarity in finite]
     top = max(excess)
     return [value / top for value in excess] if top > 0 else excess
@@ -48,9 +51,10 @@ def prominence(similarities: Sequence[float]) -> list[float]:
 class StaticVectors:
     """Cosines of mean word vectors: 2 ms a text of 4,000 characters, .5 ms a query.
 
-    Needs the extra `embeddings`. The vectors (16 MB, 32,000 word pieces, 256 dimensions; Miller, WordLlama, 2024) are
-    read from the files of the installed package `wordllama`, whose code is not run: nothing is downloaded, and no
-    logging is set up. Only the first 4,000 characters of a text count. An LRU cache keeps the vectors of 20,000 texts.
+    Needs the extra `embeddings`. The vectors (16 MB, 32,000 word pieces, 256 dimensions; Miller,
+    WordLlama, 2024) are read from the files of the installed package `wordllama`, whose code is not
+    run: nothing is downloaded, and no logging is set up. Only the first 4,000 characters of a text
+    count. An LRU cache keeps the vectors of 20,000 texts.
 
     Raises:
         ConfigError: The extra is not installed.
@@ -67,7 +71,9 @@ class StaticVectors:
         self._np = np
         self._pieces = load_file(weights)["embedding.weight"].astype(np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
-        self._vectors: LRUCache[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = LRUCache(_MAX_CACHED)
+        self._vectors: LRUCache[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = LRUCache(
+            _MAX_CACHED
+        )
         self._pools: LRUCache[tuple[str, ...], np.ndarray[tuple[int, int], np.dtype[np.float32]]]
         self._pools = LRUCache(_CACHED_POOLS)
         self._lock = threading.Lock()
@@ -129,4 +135,6 @@ def _installed_files() -> tuple[Path, Path]:
 
 
 def _missing_extra() -> ConfigError:
-    return ConfigError("static vectors need an extra: pip install 'llm-common[embeddings]'", variable="embeddings")
+    return ConfigError(
+        "static vectors need an extra: pip install 'llm-common[embeddings]'", variable="embeddings"
+    )

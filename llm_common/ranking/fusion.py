@@ -11,9 +11,10 @@ def reciprocal_rank_fusion(
 ) -> list[Hit]:
     """The keys of all rankings, first those with a high rank in many of them.
 
-    A key's score is the sum of `weight / (k + rank)` over the rankings that hold it; the first rank is 1. Only ranks
-    count, so rankings whose scores do not compare can be fused. Ties are in the order of the keys. From Cormack, Clarke
-    and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods", SIGIR 2009.
+    A key's score is the sum of `weight / (k + rank)` over the rankings that hold it; the first rank
+    is 1. Only ranks count, so rankings whose scores do not compare can be fused. Ties are in the
+    order of the keys. From Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms
+    Condorcet and individual rank learning methods", SIGIR 2009.
 
     Args:
         rankings: Keys, best first; a key that a ranking repeats counts once, at its best rank.
@@ -47,14 +48,16 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
     for weight, scores in parts:
         for key, score in scores.items():
             terms.setdefault(key, []).append(weight * score)
-    return best_first(Hit(key, math.fsum(each)) for key, each in terms.items())  # exact, so ties are ties in any order
+    # exact, so ties are ties in any order
+    return best_first(Hit(key, math.fsum(each)) for key, each in terms.items())
 
 
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores divided by the largest, so that the best of each ranking counts 1; all 0 when none is positive.
+    """The scores divided by the largest, so that the best of each ranking counts 1.
 
-    BM25 has no upper bound, and its scores depend on the texts of the index: two rankings by it can be added only after
-    this.
+    All 0 when none is positive.
+    BM25 has no upper bound, and its scores depend on the texts of the index: two rankings by it can
+    be added only after this.
     """
     top = max(scores.values(), default=0.0)
     return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}

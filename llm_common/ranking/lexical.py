@@ -65,10 +65,11 @@ _SEAM = re.compile(
 def split_identifiers(text: str) -> str:
     """The words of the text, spaced, each identifier followed by its parts.
 
-    `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores and between letters
-    and digits. The whole word without underscores comes before its parts, so one spelling finds another. Text of
-    scripts without spaces, such as Chinese and Thai, becomes single characters and overlapping pairs. Punctuation is
-    dropped, and the points of Hebrew and Arabic; vowel signs, as of Hindi, belong to their word.
+    `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores
+    and between letters and digits. The whole word without underscores comes before its parts, so
+    one spelling finds another. Text of scripts without spaces, such as Chinese and Thai, becomes
+    single characters and overlapping pairs. Punctuation is dropped, and the points of Hebrew and
+    Arabic; vowel signs, as of Hindi, belong to their word.
     """
     return " ".join(identifier_words(text))
 
@@ -81,7 +82,10 @@ def query_terms(query: str) -> list[str]:
 
 @cache
 def _words_and_unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """The pattern of a word, and that of scripts without spaces; cached, since they take milliseconds to compile."""
+    """The pattern of a word, and that of scripts without spaces.
+
+    Cached, since they take milliseconds to compile.
+    """
     unspaced = re.compile(rf"[{_UNSPACED}]")
     marks = "".join(mark for mark in map(chr, _MARKS) if unicodedata.category(mark).startswith("M"))
     letters = rf"[^\W{_UNSPACED}]"
@@ -93,7 +97,9 @@ def identifier_words(text: str) -> list[str]:
     words: list[str] = []
     word_pattern, unspaced = _words_and_unspaced()
     for word in word_pattern.findall(_POINTS.sub("", unicodedata.normalize("NFKC", text))):
-        if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(word) > _MAX_IDENTIFIER_CHARS:
+        if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(
+            word
+        ) > _MAX_IDENTIFIER_CHARS:
             words.append(word)
         elif unspaced.match(word):
             words += [*word, *map("".join, pairwise(word))]
@@ -117,8 +123,10 @@ _PART_SEAM: Final = re.compile(
 def split_request(text: str) -> tuple[str, ...]:
     """The two to four sentences, lines or "and then" parts of a request, if any.
 
-    Each part is searched for separately, since the words of one wish drown those of another. A piece with fewer than
-    two words to look up, such as "Thanks!", is no part.
+    Each part is searched for separately, since the words of one wish drown those of another. A
+    piece with fewer than two words to look up, such as "Thanks!", is no part.
     """
-    parts = [part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _MIN_TERMS]
+    parts = [
+        part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _MIN_TERMS
+    ]
     return tuple(parts) if len(parts) in range(2, _MAX_PARTS + 1) else ()

@@ -9,8 +9,8 @@ from typing import Final
 from llm_common.ranking.lexical import identifier_words
 from llm_common.ranking.scan import MAX_WORD_CHARS, folded, stem
 
-# Chosen on the tuning half of the tool sets (benchmarks/quality_tools.py). k1 of 1.2 to 4, or b of .3 to .5,
-# changes that by .004 at most; both of `scan` lose .009 by words.
+# Chosen on the tuning half of the tool sets (benchmarks/quality_tools.py). k1 of 1.2 to 4, or b of
+# .3 to .5, changes that by .004 at most; both of `scan` lose .009 by words.
 _SATURATION: Final = 2.0
 _LENGTH_SHARE: Final = 0.4
 
@@ -21,8 +21,9 @@ _LETTERS: Final = 4
 class Postings:
     """Documents by key, scored against terms by BM25.
 
-    Takes about 50 ns for each document that holds a term of a request, three times that for a term that no earlier
-    request had. The order of insertion never changes a score. Not safe to share between threads.
+    Takes about 50 ns for each document that holds a term of a request, three times that for a term
+    that no earlier request had. The order of insertion never changes a score. Not safe to share
+    between threads.
     """
 
     def __init__(self) -> None:
@@ -66,9 +67,15 @@ class Postings:
         self._keys = None
 
     def scores(
-        self, terms: Iterable[str], *, among: Iterable[int] | None = None, max_holders: float = math.inf
+        self,
+        terms: Iterable[str],
+        *,
+        among: Iterable[int] | None = None,
+        max_holders: float = math.inf,
     ) -> dict[int, float]:
-        """The score of each document relative to the best, by its place in `keys`; up to a fifth counts as none.
+        """The score of each document relative to the best, by its place in `keys`.
+
+        Up to a fifth counts as none.
 
         Args:
             terms: What to look for; each distinct term once.
@@ -76,7 +83,11 @@ class Postings:
             max_holders: Terms that more documents hold are passed over.
         """
         size = len(self.keys)
-        gains = [self._gains_of(term) for term in terms if 0 < len(self._holders.get(term, ())) <= max_holders]
+        gains = [
+            self._gains_of(term)
+            for term in terms
+            if 0 < len(self._holders.get(term, ())) <= max_holders
+        ]
         if among is None:
             totals = [0.0] * size
             for by_place in gains:
@@ -84,18 +95,27 @@ class Postings:
                     totals[place] += gain
             scored: Iterable[tuple[int, float]] = enumerate(totals)
         else:
-            scored = [(place, sum([by_place.get(place, 0.0) for by_place in gains])) for place in among]
+            scored = [
+                (place, sum([by_place.get(place, 0.0) for by_place in gains])) for place in among
+            ]
             totals = [score for _, score in scored]
         top = max(totals, default=0.0)
         floor = _MIN_RELATIVE * top
         return {place: score / top for place, score in scored if score > floor} if top else {}
 
-    def shares(self, terms: Iterable[str], *, among: Container[int] | None = None) -> dict[int, float]:
-        """How much of each document the terms are, from 0 to 1, by its place in `keys`; rare terms weigh more."""
+    def shares(
+        self, terms: Iterable[str], *, among: Container[int] | None = None
+    ) -> dict[int, float]:
+        """How much of each document the terms are, from 0 to 1, by its place in `keys`.
+
+        Rare terms weigh more.
+        """
         keys, places = self.keys, self._places
         if not self._weights:
             rarities = {term: self._rarity(len(holders)) for term, holders in self._holders.items()}
-            self._weights = [math.fsum(map(rarities.__getitem__, self._documents[key])) for key in keys]
+            self._weights = [
+                math.fsum(map(rarities.__getitem__, self._documents[key])) for key in keys
+            ]
         totals: dict[int, float] = {}
         for term in terms:
             holders = self._holders.get(term, {})
@@ -115,7 +135,9 @@ class Postings:
         self.keys  # noqa: B018 - computes the burdens
         counts, burden = self._documents[key], self._burdens[key]
         return math.fsum(
-            self._rarity(len(self._holders[term]), among=among) * counts[term] / (counts[term] + burden)
+            self._rarity(len(self._holders[term]), among=among)
+            * counts[term]
+            / (counts[term] + burden)
             for term in terms
             if term in counts
         )
@@ -130,14 +152,18 @@ class Postings:
         if gains is None:
             holders, burdens, places = self._holders[term], self._burdens, self._places
             rarity = self._rarity(len(holders))
-            gains = {places[key]: rarity * count / (count + burdens[key]) for key, count in holders.items()}
+            gains = {
+                places[key]: rarity * count / (count + burdens[key])
+                for key, count in holders.items()
+            }
             self._gains[term] = gains
         return gains
 
 
 def stems_and_letters(text: str) -> tuple[list[str], list[str]]:
-    """The stem of every word, identifiers also in parts; and every four letters in a row within a word.
+    """The stem of every word, identifiers also in parts.
 
+    And every four letters in a row within a word.
     Four letters find `database` in `databases` and in `mydatabase`.
     """
     forms = [*map(_forms, identifier_words(text))]
@@ -148,5 +174,9 @@ def stems_and_letters(text: str) -> tuple[list[str], list[str]]:
 def _forms(word: str) -> tuple[str, tuple[str, ...]]:
     word = folded(word)
     last = len(word) - _LETTERS
-    inside = tuple(word[start : start + _LETTERS] for start in range(last + 1)) if len(word) <= MAX_WORD_CHARS else ()
+    inside = (
+        tuple(word[start : start + _LETTERS] for start in range(last + 1))
+        if len(word) <= MAX_WORD_CHARS
+        else ()
+    )
     return stem(word), (word,) if last == -1 else inside

@@ -1,7 +1,7 @@
 """BM25 without an index: counts the words of a request in texts in memory.
 
-For texts that are searched once or change often. A pass over 2 MB takes one to two milliseconds a word; filling a
-full-text index takes four hundred. On the evaluation sets both rank alike.
+For texts that are searched once or change often. A pass over 2 MB takes one to two milliseconds a
+word; filling a full-text index takes four hundred. On the evaluation sets both rank alike.
 """
 
 import math
@@ -14,7 +14,8 @@ from typing import Final
 
 from llm_common.ranking.lexical import POINTS, Hit, best_first, query_terms, split_request
 
-# The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance Framework", 2009.
+# The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance
+# Framework", 2009.
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 
@@ -27,7 +28,8 @@ _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile(f"[\u0300-\u036f{POINTS}]+")
 _MIN_STEM_CHARS: Final = 4  # a shorter word counts only as a whole word
 _RARE_STEM_CHARS: Final = 6  # stems this long are hardly within other words by chance
-# Longest first. A stem finds all words that begin with it, so a short stem finds all forms of a word.
+# Longest first. A stem finds all words that begin with it, so a short stem finds all forms of a
+# word.
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
 _OFTEN_DOUBLE: Final = "aeiouls"  # `call`, `pass`; but `stopped` is of `stop`
 
@@ -44,7 +46,8 @@ Gains = dict[int, float]
 def folded(text: str) -> str:
     """The text to compare: lower case, no accents, no points of Hebrew and Arabic, compatibility form."""
     if not text.isascii():
-        text = _BEYOND_ASCII.sub(_without_marks, text)  # no mark but those that are dropped joins an ASCII character
+        # no mark but those that are dropped joins an ASCII character
+        text = _BEYOND_ASCII.sub(_without_marks, text)
     return text.lower()
 
 
@@ -52,15 +55,19 @@ def folded(text: str) -> str:
 def stem(word: str) -> str:
     """The word without its English ending: `pars` for parser, parsing and parsed.
 
-    A stem is the beginning of its word, at least four letters long, so a search for the stem finds all forms. Other
-    than ASCII letters, and words of over 32 characters, come back unchanged.
+    A stem is the beginning of its word, at least four letters long, so a search for the stem finds
+    all forms. Other than ASCII letters, and words of over 32 characters, come back unchanged.
     """
     if not (word.isascii() and word.isalpha()) or len(word) > MAX_WORD_CHARS or word.endswith("ss"):
         return word
     for ending in _ENDINGS:
         start = word.removesuffix(ending)
         if start != word and len(start) >= _MIN_STEM_CHARS:
-            doubled = len(start) > _MIN_STEM_CHARS and start[-1] == start[-2] and start[-1] not in _OFTEN_DOUBLE
+            doubled = (
+                len(start) > _MIN_STEM_CHARS
+                and start[-1] == start[-2]
+                and start[-1] not in _OFTEN_DOUBLE
+            )
             return start[:-1] if doubled else start
     return word
 
@@ -78,13 +85,14 @@ def places_of(stem: str, texts: Sequence[str]) -> list[int]:
 class TermScanner:
     """Scores documents by the words of a request, and caches where each word is.
 
-    BM25 over the fields of the documents, counted together as in BM25F. A word is found by its stem (`deliver` in
-    `delivery`), a long one within other words too (`connection` in `getConnection`), one of fewer than four letters
-    only whole. A request of several parts (see `split_request`) counts half as a whole, half by the part that matches
-    the document best. Deterministic; the order of the documents does not matter; linear in their length.
+    BM25 over the fields of the documents, counted together as in BM25F. A word is found by its stem
+    (`deliver` in `delivery`), a long one within other words too (`connection` in `getConnection`),
+    one of fewer than four letters only whole. A request of several parts (see `split_request`)
+    counts half as a whole, half by the part that matches the document best. Deterministic; the
+    order of the documents does not matter; linear in their length.
 
-    A word of an earlier request is searched for only in new documents, which never changes a score. Threads may share
-    a scanner.
+    A word of an earlier request is searched for only in new documents, which never changes a score.
+    Threads may share a scanner.
 
     Args:
         weights: The weight of a word in each field, in the order of the fields.
@@ -93,7 +101,11 @@ class TermScanner:
     """
 
     def __init__(
-        self, *, weights: Sequence[float], length_share: float = _LENGTH_SHARE, max_chars: int = 50_000_000
+        self,
+        *,
+        weights: Sequence[float],
+        length_share: float = _LENGTH_SHARE,
+        max_chars: int = 50_000_000,
     ) -> None:
         self._max_chars = max_chars
         self._searched = _Searched([], {}, weights=tuple(weights), length_share=length_share)
@@ -116,22 +128,30 @@ class TermScanner:
         return searched.scores(request)
 
 
-def scan(request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
+def scan(
+    request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]
+) -> list[float]:
     """As `TermScanner.scan`, for documents that are searched once."""
-    return scan_columns(request, [*zip(*documents, strict=True)], weights=weights) if documents else []
+    return (
+        scan_columns(request, [*zip(*documents, strict=True)], weights=weights) if documents else []
+    )
 
 
-def scan_columns(request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]) -> list[float]:
+def scan_columns(
+    request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]
+) -> list[float]:
     """As `scan`, given all first fields, all second fields …; faster for thousands."""
-    return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(request)
+    return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(
+        request
+    )
 
 
 class StreamedScan:
     """Scores documents that come one by one and are not kept: BM25 as in `TermScanner`, without the parts of a request.
 
-    Takes some 300 bytes for each document that holds a word of the request, nothing for the others. The length of a
-    document counts beside those of the others that hold one. A number is found whole, not within another number. Not
-    safe to share between threads.
+    Takes some 300 bytes for each document that holds a word of the request, nothing for the others.
+    The length of a document counts beside those of the others that hold one. A number is found
+    whole, not within another number. Not safe to share between threads.
 
     Args:
         request: Any text; its first 64 words count.
@@ -139,11 +159,16 @@ class StreamedScan:
 
     def __init__(self, request: str) -> None:
         self._stems = search_stems(request)
-        self._counters = [_number_counter(stem) if stem.isdecimal() else _counter(stem) for stem in self._stems]
+        self._counters = [
+            _number_counter(stem) if stem.isdecimal() else _counter(stem) for stem in self._stems
+        ]
         self._held: dict[str, tuple[int, list[float]]] = {}
 
     def may_hold(self, text: str) -> bool:
-        """Whether the characters of a word are in a `folded` text; True for each text that `add` finds a word in."""
+        """Whether the characters of a word are in a `folded` text.
+
+        True for each text that `add` finds a word in.
+        """
         return any(stem in text for stem in self._stems)
 
     def add(self, key: str, fields: Iterable[tuple[str, float]]) -> None:
@@ -162,22 +187,32 @@ class StreamedScan:
             self._held[key] = chars, totals
 
     def best(self, limit: int, *, among: int) -> tuple[list[Hit], int]:
-        """The best documents, 1 for the first, equal ones in the order of their keys; and how many hold a word.
+        """The best documents, 1 for the first, equal ones in the order of their keys.
+
+        And how many hold a word.
 
         Args:
             limit: Most documents.
             among: How many documents there are, with those that were not added.
         """
         average = sum(chars for chars, _ in self._held.values()) / max(len(self._held), 1) or 1.0
-        holders = [sum(map(bool, totals)) for totals in zip(*(each for _, each in self._held.values()), strict=True)]
+        holders = [
+            sum(map(bool, totals))
+            for totals in zip(*(each for _, each in self._held.values()), strict=True)
+        ]
         rarities = [math.log1p((max(among, held) - held + 0.5) / (held + 0.5)) for held in holders]
         scores = {}
         for key, (chars, totals) in self._held.items():
             burden = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * chars / average)
-            gains = (rarity * total / (total + burden) for rarity, total in zip(rarities, totals, strict=True))
+            gains = (
+                rarity * total / (total + burden)
+                for rarity, total in zip(rarities, totals, strict=True)
+            )
             scores[key] = sum(gains)
         top = max(scores.values(), default=1.0)
-        return best_first(Hit(key, score / top) for key, score in scores.items())[:limit], len(scores)
+        return best_first(Hit(key, score / top) for key, score in scores.items())[:limit], len(
+            scores
+        )
 
 
 class _Searched:
@@ -187,7 +222,12 @@ class _Searched:
     """
 
     def __init__(
-        self, columns: Sequence[Sequence[str]], totals: dict[str, Totals], *, weights: Weights, length_share: float
+        self,
+        columns: Sequence[Sequence[str]],
+        totals: dict[str, Totals],
+        *,
+        weights: Weights,
+        length_share: float,
     ) -> None:
         self.columns = columns
         self._totals = totals
@@ -199,20 +239,29 @@ class _Searched:
             lengths = [*map(add, lengths, map(len, texts))]
         self.chars = sum(lengths)
         average = self.chars / len(lengths) if self.chars else 1.0
-        self._burdens = [_SATURATION * (1 - length_share + length_share * length / average) for length in lengths]
+        self._burdens = [
+            _SATURATION * (1 - length_share + length_share * length / average) for length in lengths
+        ]
 
     def followed_by(self, columns: Sequence[Sequence[str]]) -> "_Searched":
-        """The same for the next documents; words are carried over if half of the documents kept their places."""
+        """The same for the next documents.
+
+        Words are carried over if half of the documents kept their places.
+        """
         size, known, totals = len(columns[0]), [*zip(*self.columns, strict=True)], self._totals
         documents = enumerate(zip(*columns, strict=True))
-        new = [place for place, fields in documents if place >= len(known) or known[place] != fields]
+        new = [
+            place for place, fields in documents if place >= len(known) or known[place] != fields
+        ]
         if size < len(known) or 2 * len(new) > size:
             totals = {}
         fresh = [[texts[place] for place in new] for texts in columns] if totals else []
         carried: dict[str, Totals] = {}
         for stem, before in totals.items():
             carried[stem] = {place: before[place] for place in before.keys() - new}
-            carried[stem] |= {new[place]: total for place, total in _count(stem, fresh, self._weights).items()}
+            carried[stem] |= {
+                new[place]: total for place, total in _count(stem, fresh, self._weights).items()
+            }
         return _Searched(columns, carried, weights=self._weights, length_share=self._length_share)
 
     def scores(self, request: str) -> list[float]:
@@ -230,8 +279,14 @@ class _Searched:
     def _gains_of(self, stems: Sequence[str]) -> dict[str, Gains]:
         """The gains of each stem."""
         known, totals = self._gains, self._totals
-        used = {stem: totals[stem] if stem in totals else _count(stem, self.columns, self._weights) for stem in stems}
-        gains = {stem: known[stem] if stem in known else _gains(used[stem], self._burdens) for stem in stems}
+        used = {
+            stem: totals[stem] if stem in totals else _count(stem, self.columns, self._weights)
+            for stem in stems
+        }
+        gains = {
+            stem: known[stem] if stem in known else _gains(used[stem], self._burdens)
+            for stem in stems
+        }
         self._totals, self._gains = _latest(used, totals), _latest(gains, known)
         return gains
 
@@ -280,14 +335,21 @@ def _without_marks(found: re.Match[str]) -> str:
 def _number_counter(number: str) -> Callable[[Iterable[str]], dict[int, int]]:
     """As `_counter`, for a number."""
     find = re.compile(rf"{number}(?<![0-9]{number})(?![0-9])").findall
-    return lambda texts: {place: times for place, text in enumerate(texts) if (times := len(find(text)))}
+    return lambda texts: {
+        place: times for place, text in enumerate(texts) if (times := len(find(text)))
+    }
 
 
 @lru_cache(maxsize=1_024)
 def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
-    """A function that counts the stem in each of many texts, by place; without a Python call for each text."""
+    """A function that counts the stem in each of many texts, by place.
+
+    Without a Python call for each text.
+    """
     if len(stem) >= _RARE_STEM_CHARS or not stem.isascii():
-        return lambda texts: {place: times for place, text in enumerate(texts) if (times := text.count(stem))}
+        return lambda texts: {
+            place: times for place, text in enumerate(texts) if (times := text.count(stem))
+        }
     # The stem comes first, since the engine searches quickly for literals; then the look-behind.
     word = re.escape(stem)
     find = re.compile(
@@ -296,5 +358,7 @@ def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
         else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
     ).findall
     return lambda texts: {
-        place: times for place, text in enumerate(texts) if stem in text and (times := len(find(text)))
+        place: times
+        for place, text in enumerate(texts)
+        if stem in text and (times := len(find(text)))
     }

@@ -21,22 +21,29 @@ from llm_common.redaction.secret_values import (
 _AFTER_NAME = r"[\w.-]{0,32}(?:%5d|[\]*\\\"'` \t]){0,16}(?P<sign>[:=])"
 _CELL_END = r"[\w.-]{0,32}[ \"]{0,3}(?=[,;\t|\n])"
 _SEPARATOR = r"[:=]{1,3}>?[*]{0,2}[ \t]{0,9}"
-_NAME_BACKWARDS = r"(?P<space>[ \t]{0,9})(?:D5%|[\]*]){0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)"
+_NAME_BACKWARDS = (
+    r"(?P<space>[ \t]{0,9})(?:D5%|[\]*]){0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)"
+)
 _FLAG = r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])"
 _QUOTE = r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?"
 _SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
-_BARE = rf"(?:[^\s&,;)}}\]\"'`<\\\x1b]++|(?!{_SOFT_END})[^\s\x1b])*+"  # a colour of a terminal ends a value
+# a colour of a terminal ends a value
+_BARE = rf"(?:[^\s&,;)}}\]\"'`<\\\x1b]++|(?!{_SOFT_END})[^\s\x1b])*+"
 _ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
 _NEW_LINE = r"\r?\n|\\{1,9}n"  # or as JSON writes it
 _BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"
 _BRACKETS = r"\\[\\\"]|\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"  # an escaped quote opens no string
 _BRACKET = r"[()\[\]{}]"
 _WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
-_HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"  # up to its quote, or its line's end
+# up to its quote, or its line's end
+_HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"
 _COOKIE = r"[\w!#$%&'*+.^|~-]{1,64}=\S"
 _CODE = r"[()\[\]{}<>]"
-_NO_VALUE = r"[A-Za-z_][A-Za-z_.-]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # a word, or a path of attributes
-_HEADERS = frozenset(("authorization", "proxy-authorization", "x-authorization", "cookie", "set-cookie", "cookie2"))
+# a word, or a path of attributes
+_NO_VALUE = r"[A-Za-z_][A-Za-z_.-]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
+_HEADERS = frozenset(
+    ("authorization", "proxy-authorization", "x-authorization", "cookie", "set-cookie", "cookie2")
+)
 _NAME_CHARS = 96  # what is read before a sign
 _WORD_CHARS = 16  # before `key`, which may say what key: `api key: …`
 _REGION_CHARS = 4_096
@@ -52,11 +59,12 @@ _MIN_PHRASE_CHARS = 20
 _KEY = r"[\w.-]{2,64}"
 _REST_OF_WORD = r"[^\s&\"'<>,;}\\]*+"
 
-# Names and values that stand beside each other in other ways, with a literal that each has. A value that may hold
-# further names has 256 characters at most; a longer secret is read on.
+# Names and values that stand beside each other in other ways, with a literal that each has. A value
+# that may hold further names has 256 characters at most; a longer secret is read on.
 _PAIRS = (
-    # `("Cookie", "…")`, `["X-Api-Key", "…"]`, `define('DB_PASSWORD', '…')`, `setdefault("TOKEN", "…")`
-    (",", rf"[\"'](?P<key>{_KEY})\\{{0,3}}[\"']\s{{0,3}},\s{{0,9}}[bru]{{0,2}}\\{{0,3}}[\"'](?P<secret>[^\"'\n\\]{{4,}}+)"),  # noqa: E501
+    # `("Cookie", "…")`, `["X-Api-Key", "…"]`, `define('DB_PASSWORD', '…')`, `setdefault("TOKEN",
+    # "…")`
+    (",", rf"[\"'](?P<key>{_KEY})\\{{0,3}}[\"']\s{{0,3}},\s{{0,9}}[bru]{{0,2}}\\{{0,3}}[\"'](?P<secret>[^\"'\n\\]{{4,}}+)"),
     # `name: X, value: Y` in JSON, YAML and HTML, and as attributes
     (
         "val",
@@ -104,10 +112,11 @@ _MAX_HEADER_CHARS = 400
 class NamedSecrets(Rule):
     """Finds the values of secret names, after `:` or `=`, after a flag, beside the name, and in columns.
 
-    How much a value must look like a secret depends on its name; see `secret_names`. The quotes around a value stay,
-    at any depth of escaping. A bare value after a quoted name gets quotes, so that JSON stays JSON. Below a secret name
-    in brackets, or indented, the words that look random are secrets. A value that holds eight further names, none with
-    a secret, is a secret from there on, so that `token=token=…` is not read again from each name.
+    How much a value must look like a secret depends on its name; see `secret_names`. The quotes
+    around a value stay, at any depth of escaping. A bare value after a quoted name gets quotes, so
+    that JSON stays JSON. Below a secret name in brackets, or indented, the words that look random
+    are secrets. A value that holds eight further names, none with a secret, is a secret from there
+    on, so that `token=token=…` is not read again from each name.
 
     Attributes:
         strength: What a name says about its value.
@@ -117,25 +126,39 @@ class NamedSecrets(Rule):
     strength: Callable[[str], int]
 
     def __post_init__(self) -> None:
-        # The engine tries the branches of an alternation in turn, so one branch for each first letter is faster.
+        # The engine tries the branches of an alternation in turn, so one branch for each first
+        # letter is faster.
         groups = groupby(sorted(self.literals, reverse=True), key=lambda literal: literal[:1])
-        rests = (f"{re.escape(head)}(?:{'|'.join(re.escape(each[1:]) for each in group)})" for head, group in groups)
+        rests = (
+            f"{re.escape(head)}(?:{'|'.join(re.escape(each[1:]) for each in group)})"
+            for head, group in groups
+        )
         object.__setattr__(self, "expression", f"(?:{'|'.join(rests)})")
 
     def may_match(self, text: str) -> bool:
         """Whether a text holds the name of a secret."""
-        return len(text) > _MIN_NAMED_CHARS and compiled(str(self.expression)).search(text.lower()) is not None
+        return (
+            len(text) > _MIN_NAMED_CHARS
+            and compiled(str(self.expression)).search(text.lower()) is not None
+        )
 
     def spans(self, text: str) -> Iterator[Span]:
         """The values in a text, in the order of their starts."""
         low = _lower(text)
-        found = [self._after_signs(text, low, 0, len(text), is_region=False), self._after_flags(text)]
-        found += [self._beside(text, compiled(pattern)) for literal, pattern in _PAIRS if literal in low]
+        found = [
+            self._after_signs(text, low, 0, len(text), is_region=False),
+            self._after_flags(text),
+        ]
+        found += [
+            self._beside(text, compiled(pattern)) for literal, pattern in _PAIRS if literal in low
+        ]
         if "\n" in text or "\\n" in text:  # each character stays at its place
             found.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
         return merge(*found)
 
-    def _after_signs(self, text: str, low: str, position: int, limit: int, *, is_region: bool) -> Iterator[Span]:
+    def _after_signs(
+        self, text: str, low: str, position: int, limit: int, *, is_region: bool
+    ) -> Iterator[Span]:
         named = compiled(f"{self.expression}{_AFTER_NAME}")
         value_end = names_in_value = 0
         while found := named.search(low, position, limit):
@@ -156,7 +179,9 @@ class NamedSecrets(Rule):
                 continue
             is_new = position >= value_end
             names_in_value = 0 if is_new else names_in_value + 1
-            for value in _values(text, position, name, CERTAIN if names_in_value > _MAX_NAMES_IN_VALUE else strength):
+            for value in _values(
+                text, position, name, CERTAIN if names_in_value > _MAX_NAMES_IN_VALUE else strength
+            ):
                 value_end = max(value_end, value.end) if is_new else value_end
                 if value.is_secret:
                     yield value.begin, value.end, value.shown
@@ -168,9 +193,15 @@ class NamedSecrets(Rule):
             flag = compiled(_FLAG).match(text, dashes)
             position = flag.end() if flag else dashes + len("--")
             if flag and (strength := self.strength(flag["key"])):
-                value = _value(text, position, _Name(flag["key"], "", dashes, is_tight=True), strength)
+                value = _value(
+                    text, position, _Name(flag["key"], "", dashes, is_tight=True), strength
+                )
                 word = text[value.begin : value.end]
-                if value.is_secret and word.lower() not in PROSE and not (word.isalpha() and word.isupper()):
+                if (
+                    value.is_secret
+                    and word.lower() not in PROSE
+                    and not (word.isalpha() and word.isupper())
+                ):
                     yield value.begin, value.end, value.shown
                     position = value.end
 
@@ -178,14 +209,20 @@ class NamedSecrets(Rule):
         position = value_end = names_in_value = 0
         while match := pattern.search(text, position):
             begin, end = match.span("secret")
-            strength = min(self.strength(match["key"]), LIKELY if text[match.end("key")] in "\"'\\" else STRONG)
+            strength = min(
+                self.strength(match["key"]), LIKELY if text[match.end("key")] in "\"'\\" else STRONG
+            )
             names_in_value = names_in_value + bool(strength) if begin < value_end else 0
             value_end = value_end if begin < value_end else end
             strength = CERTAIN if strength and names_in_value > _MAX_NAMES_IN_VALUE else strength
-            is_secret = strength and is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength)
+            is_secret = strength and is_secret_value(
+                text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength
+            )
             position = end if is_secret else match.end("key")
             if is_secret:
-                if end - begin == MAX_CHECKED_CHARS and (rest := compiled(_REST_OF_WORD).match(text, end)):
+                if end - begin == MAX_CHECKED_CHARS and (
+                    rest := compiled(_REST_OF_WORD).match(text, end)
+                ):
                     position = end = rest.end()
                 yield begin, end, REDACTED
 
@@ -201,9 +238,16 @@ class NamedSecrets(Rule):
             header = text[max(begin, end - _MAX_HEADER_CHARS) : end]
             sign = max(",;\t|", key=header.count)
             names = [cell.strip(' "\r') for cell in header.split(sign)]
-            strengths = [self.strength(name) if compiled(_COLUMN).fullmatch(name) else 0 for name in names]
+            strengths = [
+                self.strength(name) if compiled(_COLUMN).fullmatch(name) else 0 for name in names
+            ]
             is_code = sign == "," and not names[-1]
-            if is_code or not any(strengths) or len([*filter(None, names)]) < 2 or len(names) > _MAX_COLUMNS:  # noqa: PLR2004
+            if (
+                is_code
+                or not any(strengths)
+                or len([*filter(None, names)]) < 2  # noqa: PLR2004
+                or len(names) > _MAX_COLUMNS
+            ):
                 continue
             while position < len(text):
                 end = text.find("\n", position)
@@ -261,14 +305,18 @@ def _name_before(text: str, separator: re.Match[str]) -> _Name | None:
         before = text[max(start - _WORD_CHARS, 0) : start]
         if before.endswith(" ") and (word := before.split()[-1:]) and word[0].isalpha():
             key = f"{word[0]} {key}"
-    if text[start - 1 : start] == "\\" and key[0] in "nrt" and key[1:]:  # a new line, as JSON writes it
+    # a new line, as JSON writes it
+    if text[start - 1 : start] == "\\" and key[0] in "nrt" and key[1:]:
         start, key = start + 1, key[1:]
     is_tight = separator[0] == "=" and not match["space"]
     return _Name(key, match["quote"][::-1], start, is_tight)
 
 
 def _region(text: str, position: int) -> tuple[int, int] | None:
-    """Brackets, or an indented block, that begin at the position; at most some 4,000 characters of them."""
+    """Brackets, or an indented block, that begin at the position.
+
+    At most some 4,000 characters of them.
+    """
     limit = min(len(text), position + _REGION_CHARS)
     if text.startswith(("{", "["), position) and not text.startswith(REDACTED, position):
         depth = 0
@@ -291,7 +339,9 @@ def _region(text: str, position: int) -> tuple[int, int] | None:
 
 def _random_words(text: str, begin: int, end: int) -> Iterator[Span]:
     for word in compiled(_WORD_IN_REGION).finditer(text, begin, end):
-        if is_secret_value(text[word.start() : min(word.end(), word.start() + MAX_CHECKED_CHARS)], WEAK):
+        if is_secret_value(
+            text[word.start() : min(word.end(), word.start() + MAX_CHECKED_CHARS)], WEAK
+        ):
             yield *word.span(), REDACTED
 
 
@@ -317,7 +367,11 @@ def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[_V
     while True:
         value = _value(text, position, name, strength)
         yield value
-        assigned = compiled(_ASSIGNED).match(text, value.end) if "=" in text[value.end : value.end + 4] else None
+        assigned = (
+            compiled(_ASSIGNED).match(text, value.end)
+            if "=" in text[value.end : value.end + 4]
+            else None
+        )
         if assigned is None:
             return
         position = assigned.end()
@@ -338,7 +392,12 @@ def _value(text: str, position: int, name: _Name, strength: int) -> _Value:
                 line = compiled(r"[^\r\n]*").match(text, begin)
                 end = line.end() if line else begin
             is_secret = is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength)
-            return _Value(begin, end if is_secret else min(end, begin + MAX_CHECKED_CHARS), REDACTED, is_secret)
+            return _Value(
+                begin,
+                end if is_secret else min(end, begin + MAX_CHECKED_CHARS),
+                REDACTED,
+                is_secret,
+            )
     limit = position + MAX_CHECKED_CHARS
     bare = compiled(_BARE).match(text, position, limit)
     end = bare.end() if bare else position
@@ -364,7 +423,9 @@ def _is_bare_secret(text: str, begin: int, end: int, name: _Name, strength: int)
     if strength in (WEAK, CERTAIN) or looks_random(value):
         return is_secret_value(value, strength)
     if compiled(_NO_VALUE).fullmatch(value):
-        is_argument = text[max(name.start - 2, 0) : name.start].strip()[-1:] in ("(", ",") or text[end : end + 1] in (
+        is_argument = text[max(name.start - 2, 0) : name.start].strip()[-1:] in ("(", ",") or text[
+            end : end + 1
+        ] in (
             ",",
             ")",
         )
@@ -386,9 +447,11 @@ def _balanced_chars(value: str) -> int:
 
 
 def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
-    """Start of the quote that closes a value, with its backslashes; None if there is none before the limit.
+    """Start of the quote that closes a value, with its backslashes.
 
-    In JSON within JSON the quotes of a value have more backslashes than those around it, and fewer than its own.
+    None if there is none before the limit.
+    In JSON within JSON the quotes of a value have more backslashes than those around it, and fewer
+    than its own.
     """
     position = opening.end()
     if opening["triple"]:

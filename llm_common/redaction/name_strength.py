@@ -5,7 +5,9 @@ import re
 from functools import lru_cache
 
 NO_SECRET, WEAK, LIKELY, STRONG, CERTAIN = range(5)
-"""What a name says of its value: nothing; secret if it looks random; if it is no plain word; if it is no placeholder;
+"""What a name says of its value: nothing; secret if it looks random; if it is no plain word.
+
+If it is no placeholder;
 in any case (a name that the caller added)."""
 
 # Lower-case literals; every name of a secret contains one.
@@ -35,7 +37,8 @@ _SAID_OF_A_SECRET = frozenset(
         "type uri url version"
     ).split()
 )
-# What makes of a `key`, `token` or `pass` another thing: `primary_key`, `next_page_token`, `boarding_pass`.
+# What makes of a `key`, `token` or `pass` another thing: `primary_key`, `next_page_token`,
+# `boarding_pass`.
 _OTHER_THINGS = {
     "key": frozenset(
         (
@@ -50,14 +53,19 @@ _OTHER_THINGS = {
             "sep special start stop sync unk"
         ).split()
     ),
-    "pass": frozenset("band boarding by day first high low multi one render season second single".split()),
+    "pass": frozenset(
+        "band boarding by day first high low multi one render season second single".split()
+    ),
 }
 _MAX_NAME_CHARS = 64
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def name_strength(key: str, extra: tuple[str, ...] = ()) -> int:
-    """What a name says about its value, from `NO_SECRET` to `CERTAIN`; reads the last 64 characters of the name."""
+    """What a name says about its value, from `NO_SECRET` to `CERTAIN`.
+
+    Reads the last 64 characters of the name.
+    """
     return _strength(key[-_MAX_NAME_CHARS:], extra)
 
 

@@ -1,11 +1,11 @@
 """What secrets look like: the forms in which they are written, and the shapes of services' keys with their sources.
 
-A shape is a few literal prefixes and a pattern for the rest. A pattern runs only where one of its literals occurs, in
-time linear in the text. A secret without a shape (an AWS secret key, a Twilio auth token, a password) is recognised by
-the name that it is assigned to; see `assignments`.
+A shape is a few literal prefixes and a pattern for the rest. A pattern runs only where one of its
+literals occurs, in time linear in the text. A secret without a shape (an AWS secret key, a Twilio
+auth token, a password) is recognised by the name that it is assigned to; see `assignments`.
 
-Card and account numbers stay: they authorise nothing alone, and most digits that pass their checksum are something
-else. A caller can add a pattern for them.
+Card and account numbers stay: they authorise nothing alone, and most digits that pass their
+checksum are something else. A caller can add a pattern for them.
 """
 
 import re
@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from llm_common.redaction.name_strength import LIKELY, STRONG, WEAK
-from llm_common.redaction.secret_values import compiled, holds_user_and_password, is_secret_value, looks_random
+from llm_common.redaction.secret_values import (
+    compiled,
+    holds_user_and_password,
+    is_secret_value,
+    looks_random,
+)
 from llm_common.redaction.token_shapes import TOKEN_SHAPES, TokenShape
 
 Span: TypeAlias = tuple[int, int, str]
@@ -24,7 +29,10 @@ Span: TypeAlias = tuple[int, int, str]
 REDACTED = "[redacted]"
 
 WINDOW_CHARS = 262_144
-"""Characters that one search reads; a regular expression blocks every other thread while it runs."""
+"""Characters that one search reads.
+
+A regular expression blocks every other thread while it runs.
+"""
 
 _KEY_LINES_BACKWARDS = r"(?:[A-Za-z0-9+/=]|\s|[nr]\\)*+"
 _MIN_KEY_CHARS = 16
@@ -37,7 +45,8 @@ class Rule:
 
     Attributes:
         expression: The pattern. Its group `secret` is replaced if it has one, else the whole match.
-        literals: Every match contains one, of names and forms in lower case. The empty literal occurs in every text.
+        literals: Every match contains one, of names and forms in lower case. The empty literal
+            occurs in every text.
         accepts: Whether a match is a secret; None accepts every match.
     """
 
@@ -51,11 +60,17 @@ class Rule:
         return compiled(self.expression) if isinstance(self.expression, str) else self.expression
 
     def may_match(self, text: str) -> bool:
-        """Whether to search; the look spares most texts the merge. A long text is searched in windows at once."""
+        """Whether to search.
+
+        The look spares most texts the merge. A long text is searched in windows at once.
+        """
         return len(text) > WINDOW_CHARS or self.pattern.search(text) is not None
 
     def spans(self, text: str) -> Iterator[Span]:
-        """The secrets in a text, in order. Searches in windows; a match at the end of its window is read on."""
+        """The secrets in a text, in order. Searches in windows.
+
+        A match at the end of its window is read on.
+        """
         pattern, position = self.pattern, 0
         for window in range(0, len(text), WINDOW_CHARS):
             end = min(window + WINDOW_CHARS + _OVERLAP_CHARS, len(text))
@@ -88,10 +103,16 @@ def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None
 
 
 def _of_shape(shape: TokenShape) -> Rule:
-    """A rule for whole keys of a shape; the literal comes first, because the engine searches for it quickly."""
-    starts = "|".join(rf"{literal}(?<![A-Za-z0-9]{literal})" for literal in map(re.escape, shape.prefixes))
+    """A rule for whole keys of a shape.
+
+    The literal comes first, because the engine searches for it quickly.
+    """
+    starts = "|".join(
+        rf"{literal}(?<![A-Za-z0-9]{literal})" for literal in map(re.escape, shape.prefixes)
+    )
     after_escape = "|".join(
-        rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))" for literal in map(re.escape, shape.prefixes)
+        rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))"
+        for literal in map(re.escape, shape.prefixes)
     )  # a new line as JSON writes it, or a colour of a terminal
     expression = rf"(?:{starts}|{after_escape})(?:{shape.rest})"
     return Rule(expression, shape.prefixes, _is_random_key if shape.random else None)
@@ -99,11 +120,16 @@ def _of_shape(shape: TokenShape) -> Rule:
 
 def _is_random_key(text: str) -> bool:
     """Whether a key with a known beginning is random, unlike `sk-container-class`."""
-    return looks_random(text) or (any(map(str.isdigit, text)) and compiled(r"[A-Za-z0-9]{16}").search(text) is not None)
+    return looks_random(text) or (
+        any(map(str.isdigit, text)) and compiled(r"[A-Za-z0-9]{16}").search(text) is not None
+    )
 
 
 def _has_key_body(text: str) -> bool:
-    """Whether a private key, or what is left of one, stands after its first line; source code may go on there."""
+    """Whether a private key, or what is left of one, stands after its first line.
+
+    Source code may go on there.
+    """
     begin = text.index("-----", 1) + len("-----")
     body = text[begin : begin + 2_000].partition("-----")[0]
     if any(map(looks_random, compiled(r"[A-Za-z0-9+/=]{16,}").findall(body))):
@@ -136,8 +162,9 @@ _LOGIN_FLAGS = (
     r"[\s\"']-p[\s\"',]{0,4}(?P<secret>[^\s\"']{3,}+)"
 )
 
-# Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), z.ai's and Telegram's and Discord's
-# developer pages, HashiCorp's, Mailchimp's, MaxMind's, Microsoft Entra's and Azure Storage's; `token_shapes`.
+# Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), z.ai's and
+# Telegram's and Discord's developer pages, HashiCorp's, Mailchimp's, MaxMind's, Microsoft Entra's
+# and Azure Storage's; `token_shapes`.
 SHAPE_RULES = (
     _rule(
         rf"{_BEGIN_KEY}(?s:.*?)(?:{_END_KEY}|\Z)",
@@ -145,14 +172,21 @@ SHAPE_RULES = (
         accepts=_has_key_body,
     ),
     SecondPage(rf"{_END_KEY}", ("PRIVATE KEY",)),
-    _rule(r"Private-Lines: \d{1,4}(?:\r|\n|\\[rn]){1,4}(?P<secret>[A-Za-z0-9+/=\r\n\\]{16,}+)", "Private-Lines"),
+    _rule(
+        r"Private-Lines: \d{1,4}(?:\r|\n|\\[rn]){1,4}(?P<secret>[A-Za-z0-9+/=\r\n\\]{16,}+)",
+        "Private-Lines",
+    ),
     _rule(
         r"eyJ(?:(?<![A-Za-z0-9_-]eyJ)|(?<=%20eyJ)|(?<=%3DeyJ)|(?<=\\[nrt]eyJ))[A-Za-z0-9_-]{8,}+"
         r"(?:(?:\.|%2[Ee])[A-Za-z0-9_-]*+){1,4}",
         "eyJ",
         accepts=lambda text: "." in text or "%2" in text,
     ),
-    _rule(r"[0-9a-f](?<![0-9A-Za-z].)[0-9a-f]{31}\.[A-Za-z0-9]{16}(?![A-Za-z0-9])", ".", accepts=looks_random),
+    _rule(
+        r"[0-9a-f](?<![0-9A-Za-z].)[0-9a-f]{31}\.[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+        ".",
+        accepts=looks_random,
+    ),
     _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":AA"),
     _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=looks_random),
     _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
@@ -164,16 +198,22 @@ SHAPE_RULES = (
 )
 """What its shape alone gives away, whatever stands around it. Every match has 16 characters without a space."""
 
-# Sources: RFC 3986 (URLs), 6750 and 7617 (bearer, basic); curl(1), netrc(5), the PostgreSQL manual (.pgpass),
-# openssl-passphrase-options(1), and the manuals of the commands.
+# Sources: RFC 3986 (URLs), 6750 and 7617 (bearer, basic); curl(1), netrc(5), the PostgreSQL manual
+# (.pgpass), openssl-passphrase-options(1), and the manuals of the commands.
 FORM_RULES = (
-    _rule(r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", "://", accepts=_is_user_info),
+    _rule(
+        r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", "://", accepts=_is_user_info
+    ),
     _rule(
         r"://(?P<secret>[^\s/?#\"'<>:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,128}+)@(?=[\w.-]+[:/?#])",
         "://",
         accepts=_is_user_info,
     ),
-    _rule(r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)", "bearer", accepts=_is_random),
+    _rule(
+        r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)",
+        "bearer",
+        accepts=_is_random,
+    ),
     _rule(
         r"(?i)basic(?<![a-z0-9]basic)\s{1,9}(?P<secret>[A-Za-z0-9+/_-]{6,}+={0,2})",
         "basic",
@@ -191,12 +231,18 @@ FORM_RULES = (
         "-u",
         accepts=_is_likely,
     ),
-    _rule(r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login", accepts=_is_secret),
+    _rule(
+        r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login", accepts=_is_secret
+    ),
     _rule(_LOGIN_FLAGS, "login", "sshpass", "mongo", accepts=_is_secret),
     _rule(
-        r"\b(?:mysql|mariadb|mysqldump|mysqladmin)\b[^\n|;]{0,100}?\s-p(?P<secret>[^\s\"']{4,}+)", "mysql", "mariadb"
+        r"\b(?:mysql|mariadb|mysqldump|mysqladmin)\b[^\n|;]{0,100}?\s-p(?P<secret>[^\s\"']{4,}+)",
+        "mysql",
+        "mariadb",
     ),
-    _rule(r"\bredis-cli\b[^\n|;]{0,100}?\s(?:-a|--pass)\s{1,9}(?P<secret>[^\s\"']{4,}+)", "redis-cli"),
+    _rule(
+        r"\bredis-cli\b[^\n|;]{0,100}?\s(?:-a|--pass)\s{1,9}(?P<secret>[^\s\"']{4,}+)", "redis-cli"
+    ),
     _rule(r"(?<=[\s\"'])pass:(?P<secret>[^\s\"']{4,}+)", "pass:", accepts=_is_secret),
     _rule(
         r"(?<![\w.*-])[\w.*-]{1,253}:(?:\d{4,5}|\*):[\w.*-]{1,63}:[\w.@*-]{1,63}:(?P<secret>[^\s\"'&\\]{4,256})",

@@ -1,7 +1,7 @@
 """Whether a value looks like a secret, by its length, its mixture of characters, and what else it could be.
 
-Scanners of source code ask for entropy; that misses short passwords and finds long identifiers. Here a value is
-random if its letters and digits alternate more often than the words of a name do.
+Scanners of source code ask for entropy; that misses short passwords and finds long identifiers.
+Here a value is random if its letters and digits alternate more often than the words of a name do.
 """
 
 # ruff: noqa: SIM905 - a list literal would take a line for each word
@@ -102,7 +102,12 @@ def is_secret_number(value: float, strength: int, key: str) -> bool:
     """Whether a number counts as a secret under a name: a PIN or a password of digits, but no count of passwords."""
     if strength == CERTAIN:
         return not isinstance(value, bool)
-    return strength >= LIKELY and type(value) is int and value >= 10 ** (_PIN_CHARS - 1) and not key.endswith("s")
+    return (
+        strength >= LIKELY
+        and type(value) is int
+        and value >= 10 ** (_PIN_CHARS - 1)
+        and not key.endswith("s")
+    )
 
 
 def is_other(value: str) -> bool:
@@ -137,7 +142,10 @@ def holds_user_and_password(value: str) -> bool:
 
 
 def _is_mixed(part: str) -> bool:
-    """Whether letters and digits without a sign between them are random; a part of a few characters says little."""
+    """Whether letters and digits without a sign between them are random.
+
+    A part of a few characters says little.
+    """
     size = len(part)
     if size < 4 or part.isdigit():  # noqa: PLR2004
         return False

@@ -1,7 +1,8 @@
 """The shapes of the keys of some 100 services, as data: what begins a key, what follows, and who says so.
 
-No scanner's rule set is included: their expressions are not linear in Python's engine, and most of their rules need a
-name beside the key, which `secret_names` covers for every service at once. The facts were compared with theirs.
+No scanner's rule set is included: their expressions are not linear in Python's engine, and most of
+their rules need a name beside the key, which `secret_names` covers for every service at once. The
+facts were compared with theirs.
 """
 
 from typing import NamedTuple
@@ -9,7 +10,9 @@ from typing import NamedTuple
 _KEY = r"[A-Za-z0-9]"
 _REST = r"[A-Za-z0-9_-]"
 _HEX = r"[0-9a-f]"
-_REGISTER = "docs.github.com/code-security/reference/secret-security/supported-secret-scanning-patterns"
+_REGISTER = (
+    "docs.github.com/code-security/reference/secret-security/supported-secret-scanning-patterns"
+)
 _GITLAB = "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- glsoat- glffct- gloas- glwt- GR1348941"
 _SLACK = "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-"
 _SLACK_HOOKS = "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/"
@@ -28,7 +31,8 @@ class TokenShape(NamedTuple):
         starts: Literal beginnings, between spaces; a letter or a digit before one rules it out.
         rest: Pattern of the characters after the beginning.
         source: Page on which the service, or a register, documents the shape.
-        random: Whether only random text counts, because words such as `sk-container-class` match too.
+        random: Whether only random text counts, because words such as `sk-container-class` match
+            too.
     """
 
     name: str
@@ -160,7 +164,8 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
     ("Typeform", "tfp_", r"[\w.-]{40,}", "typeform.com/developers"),
     ("Tailscale", "tskey-", rf"{_REST}{{16,}}", "tailscale.com/kb/1277/key-prefixes"),
     ("Facebook", "EAA", rf"{_KEY}{{60,}}", "developers.facebook.com/docs/facebook-login/guides/access-tokens"),
-    # Base64 of the beginnings of the keys above, and of private keys, as Kubernetes' secrets hold them (RFC 4648)
+    # Base64 of the beginnings of the keys above, and of private keys, as Kubernetes' secrets hold
+    # them (RFC 4648)
     ("Base64 of a key", _BASE64_OF_KEYS, r"[A-Za-z0-9+/]{16,}={0,2}", "rfc-editor.org/rfc/rfc4648"),
     ("Base64 of a private key", _BASE64_OF_PRIVATE_KEYS, r"[A-Za-z0-9+/\s]{40,}={0,2}",
      "rfc-editor.org/rfc/rfc7468", False),

@@ -16,7 +16,9 @@ from llm_common.tools.validation import Problem
 Schema = Mapping[str, Any]
 
 _MAX_CHARS = 10_000
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|\u201c([^\u201c\u201d\n]+)\u201d|(?<!\w)'((?:[^'\n]|\b'\b)+)'(?!\w)")
+_QUOTED = re.compile(
+    r"\"([^\"\n]+)\"|`([^`\n]+)`|\u201c([^\u201c\u201d\n]+)\u201d|(?<!\w)'((?:[^'\n]|\b'\b)+)'(?!\w)"
+)
 _QUOTES = re.compile("[\"`\u201c\u201d]|(?<!\\w)'|'(?!\\w)")
 _URL = re.compile(r"https?://[^\s<>()\[\]{}]+")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
@@ -28,25 +30,56 @@ _AROUND = "()[]{}<>,;:!?."
 _ENDS = (".", "!", "?")
 _PAUSES = (*_ENDS, ",", ";", ":")
 _QUERY_NAMES = frozenset(
-    {"keyword", "keywords", "pattern", "phrase", "q", "query", "question", "search", "term", "terms", "text", "topic"}
+    {
+        "keyword",
+        "keywords",
+        "pattern",
+        "phrase",
+        "q",
+        "query",
+        "question",
+        "search",
+        "term",
+        "terms",
+        "text",
+        "topic",
+    }
 )
 _PROPER_NAMES = frozenset(
-    {"artist", "author", "city", "company", "country", "location", "name", "person", "place", "symbol", "ticker"}
+    {
+        "artist",
+        "author",
+        "city",
+        "company",
+        "country",
+        "location",
+        "name",
+        "person",
+        "place",
+        "symbol",
+        "ticker",
+    }
 )
 _KINDS = {
     "urls": frozenset({"href", "link", "links", "uri", "uris", "url", "urls", "website"}),
-    "paths": frozenset({"dir", "directory", "file", "filename", "files", "folder", "path", "paths"}),
+    "paths": frozenset(
+        {"dir", "directory", "file", "filename", "files", "folder", "path", "paths"}
+    ),
     "emails": frozenset({"email", "emails"}),
     "dates": frozenset({"date", "day"}),
 }
 _FORMATS = {"uri": "urls", "email": "emails", "date": "dates", "date-time": "dates"}
 _FROM = frozenset({"after", "base", "departure", "from", "origin", "since", "source", "start"})
-_TO = frozenset({"arrival", "before", "destination", "end", "into", "target", "till", "to", "until"})
+_TO = frozenset(
+    {"arrival", "before", "destination", "end", "into", "target", "till", "to", "until"}
+)
 _BETWEEN = frozenset({"as", "by", "in", "is", "of", "the"})
 _NAME = re.compile(r"\w+")
 _NAME_CHARS = 60
 _PARTING = re.compile(r"[\s_-]+")
-_MEASURES = frozenset({"count", "max", "maximum", "min", "minimum", "n", "num", "number", "of", "total"})
+_MEASURES = frozenset(
+    {"count", "max", "maximum", "min", "minimum", "n", "num", "number", "of", "total"}
+)
 _NUMBERS = frozenset({"integer", "number"})
 _STRINGS = frozenset({"string"})
 _CLOSED = frozenset({"anyOf", "enum", "oneOf", "properties"})
@@ -57,8 +90,8 @@ _PLAIN_NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?"
 class TextValues:
     """A text and the values that it names, by kind, in order, without repeats.
 
-    A value counts as one kind only: the digits of a date are not numbers. Only a quoted string may also be a URL, an
-    email, a date or a path.
+    A value counts as one kind only: the digits of a date are not numbers. Only a quoted string may
+    also be a URL, an email, a date or a path.
     """
 
     text: str
@@ -78,12 +111,16 @@ def read_values(text: str) -> TextValues:
     unquoted, bare = _QUOTES.sub(" ", text), _QUOTED.sub(" . ", text)
     found: list[tuple[str, ...]] = []
     for pattern in (_URL, _EMAIL, _DATE):
-        found.append(_distinct(match.group().rstrip(_AROUND) for match in pattern.finditer(unquoted)))
+        found.append(
+            _distinct(match.group().rstrip(_AROUND) for match in pattern.finditer(unquoted))
+        )
         unquoted, bare = pattern.sub(" ", unquoted), pattern.sub(" ", bare)
     paths = _distinct(filter(_is_path, filter(None, map(_trimmed, unquoted.split()))))
     words = " ".join(token for token in bare.split() if not _is_path(_trimmed(token)))
     found_numbers = (match.group().replace(",", "") for match in _NUMBER.finditer(words))
-    numbers = dict.fromkeys(float(number) if "." in number else int(number) for number in found_numbers)
+    numbers = dict.fromkeys(
+        float(number) if "." in number else int(number) for number in found_numbers
+    )
     return TextValues(
         text=text,
         quoted=_distinct(quoted),
@@ -99,7 +136,9 @@ def read_values(text: str) -> TextValues:
 def informative_words(text: str, *, without: Collection[str]) -> str:
     """The words of the text except stop words and those in `without` (lower case)."""
     words = _WORD.findall(text[:_MAX_CHARS])
-    return " ".join(word for word in words if word.lower() not in STOP_WORDS and word.lower() not in without)
+    return " ".join(
+        word for word in words if word.lower() not in STOP_WORDS and word.lower() not in without
+    )
 
 
 def _proper_names(text: str) -> Iterator[str]:
@@ -149,22 +188,27 @@ def fill_arguments(
 ) -> Filled:
     """The arguments that the context or the texts hold. Deterministic.
 
-    Any parameter takes, in this order: the context's value of that name; an enum value that a text names; a URL, path,
-    email or date, if its name or format asks for one; a value beside its name (`limit 5`, `5 days`, `city: Paris`).
-    Parameters that could take the same value are told apart by the word before it: their own (`target EUR`), or one of
-    their direction (`to EUR`). Required ones that are still open then take: the text's other numbers in order, if there
-    are as many as open numbers; its quoted strings likewise; the informative words of the first text, if the only one
-    called query, q, text, pattern, search or the like; the only proper name of a text, if the only one called name,
-    city, ticker or the like. Optional parameters without evidence keep their defaults. Objects and flags are never
-    filled.
+    Any parameter takes, in this order: the context's value of that name; an enum value that a text
+    names; a URL, path, email or date, if its name or format asks for one; a value beside its name
+    (`limit 5`, `5 days`, `city: Paris`). Parameters that could take the same value are told apart
+    by the word before it: their own (`target EUR`), or one of their direction (`to EUR`). Required
+    ones that are still open then take: the text's other numbers in order, if there are as many as
+    open numbers; its quoted strings likewise; the informative words of the first text, if the only
+    one called query, q, text, pattern, search or the like; the only proper name of a text, if the
+    only one called name, city, ticker or the like. Optional parameters without evidence keep their
+    defaults. Objects and flags are never filled.
 
     Args:
         parameters: JSON Schema of the arguments.
         tool: The tool's name; its own words (`search` in `search_files`) are not part of a query.
-        texts: The texts to search, the most specific first; the first one with a value of the right kind counts.
+        texts: The texts to search, the most specific first; the first one with a value of the right
+            kind counts.
         context: Known values by parameter name.
     """
-    properties = {name: _plain(schema, parameters) for name, schema in properties_of(parameters, parameters).items()}
+    properties = {
+        name: _plain(schema, parameters)
+        for name, schema in properties_of(parameters, parameters).items()
+    }
     source = _Source([read_values(text) for text in texts], properties)
     args = {name: context[name] for name in properties if name in context} if context else {}
     for name in properties:
@@ -175,7 +219,9 @@ def fill_arguments(
     for kinds, values in ((_NUMBERS, "numbers"), (_STRINGS, "quoted")):
         open_names = [name for name in needed if name not in args and source.takes(name, kinds)]
         args |= source.in_order(open_names, values)
-    args |= source.worded([name for name in needed if name not in args and source.takes(name, _STRINGS)], tool)
+    args |= source.worded(
+        [name for name in needed if name not in args and source.takes(name, _STRINGS)], tool
+    )
     return Filled(args, tuple(name for name in needed if name not in args))
 
 
@@ -192,7 +238,9 @@ def filled_call(
     """
     filled = fill_arguments(tool.parameters, tool=tool.name, texts=texts, context=context)
     if filled.missing:
-        problems = tuple(Problem(name, "required", "no text names a value for it") for name in filled.missing)
+        problems = tuple(
+            Problem(name, "required", "no text names a value for it") for name in filled.missing
+        )
         return DroppedCall(tool.name, "unfilled", problems)
     if found := tool.find_problems(filled.args):
         return DroppedCall(tool.name, "invalid_args", found)
@@ -200,7 +248,10 @@ def filled_call(
 
 
 class _Source:
-    """The values of some texts for the parameters of one tool; each quoted string, path and so on is used once."""
+    """The values of some texts for the parameters of one tool.
+
+    Each quoted string, path and so on is used once.
+    """
 
     def __init__(self, texts: Sequence[TextValues], properties: Mapping[str, Schema]) -> None:
         self._texts = texts
@@ -212,10 +263,20 @@ class _Source:
         """Values that a text relates to this parameter."""
         schema = self._properties[name]
         if options := _options(schema):
-            rivals = [other for other in self._properties if options.keys() & _options(self._properties[other]).keys()]
-            yield from self._mentioned(options) if rivals == [name] else self._told_apart(name, options, rivals)
+            rivals = [
+                other
+                for other in self._properties
+                if options.keys() & _options(self._properties[other]).keys()
+            ]
+            yield from (
+                self._mentioned(options)
+                if rivals == [name]
+                else self._told_apart(name, options, rivals)
+            )
         elif kind := _kind(name, schema):
-            yield from self._unused(kind) if schema.get("type") == "array" else self._next_for(name, kind)
+            yield from (
+                self._unused(kind) if schema.get("type") == "array" else self._next_for(name, kind)
+            )
         elif schema.get("type") in _NUMBERS:
             yield from self._numbers_beside(name, whole=schema["type"] == "integer")
         elif schema.get("type", "string") == "string":
@@ -226,7 +287,11 @@ class _Source:
         schema = self._properties[name]
         if schema.get("type") == "array":
             schema = schema["items"] if isinstance(schema.get("items"), Mapping) else {}
-        return not _CLOSED & schema.keys() and schema.get("type", "string") in kinds and not _kind(name, schema)
+        return (
+            not _CLOSED & schema.keys()
+            and schema.get("type", "string") in kinds
+            and not _kind(name, schema)
+        )
 
     def in_order(self, names: Sequence[str], values: str) -> dict[str, Any]:
         """One value for each name if there are as many; all of them for a single array."""
@@ -236,15 +301,24 @@ class _Source:
         return dict(zip(names, left, strict=True)) if len(names) == len(left) else {}
 
     def worded(self, names: Sequence[str], tool: str) -> dict[str, str]:
-        """The first text's words for the only query of the names; a text's only proper name for the only name."""
+        """The first text's words for the only query of the names.
+
+        A text's only proper name for the only name.
+        """
         queries = [name for name in names if _words(name) & _QUERY_NAMES]
         named = [name for name in names if name not in queries and _words(name) & _PROPER_NAMES]
         found: dict[str, str] = {}
         if len(queries) == 1 and self._texts:
             text = self._texts[0].text
-            words = informative_words(text, without=_words(tool)) or informative_words(text, without=()) or text
+            words = (
+                informative_words(text, without=_words(tool))
+                or informative_words(text, without=())
+                or text
+            )
             found |= {queries[0]: words} if words else {}
-        proper_names = next((values.proper_names for values in self._texts if values.proper_names), ())
+        proper_names = next(
+            (values.proper_names for values in self._texts if values.proper_names), ()
+        )
         return found | ({named[0]: proper_names[0]} if len(named) == len(proper_names) == 1 else {})
 
     def _unused(self, kind: str) -> Iterator[list[Any]]:
@@ -260,8 +334,13 @@ class _Source:
             if hits := _mentions(options, values.text):
                 yield options[hits[0]]
 
-    def _told_apart(self, name: str, options: Mapping[str, object], rivals: Sequence[str]) -> Iterator[object]:
-        """The option that stands after the name; or the one that is left, where every rival has one after its name."""
+    def _told_apart(
+        self, name: str, options: Mapping[str, object], rivals: Sequence[str]
+    ) -> Iterator[object]:
+        """The option that stands after the name.
+
+        Or the one that is left, where every rival has one after its name.
+        """
         for values in self._texts:
             named = self._after_names(rivals, [], values)
             left = [each for each in _mentions(options, values.text) if each not in named.values()]
@@ -272,17 +351,23 @@ class _Source:
 
     def _next_for(self, name: str, kind: str) -> Iterator[str]:
         """The value of the kind after the name, or the first that is after no other's name and not used yet."""
-        rivals = [other for other, schema in self._properties.items() if _kind(other, schema) == kind]
+        rivals = [
+            other for other, schema in self._properties.items() if _kind(other, schema) == kind
+        ]
         for values in self._texts:
             found: tuple[str, ...] = getattr(values, kind)
             named = self._after_names(rivals, found, values)
-            left = (each for each in found if each not in self._given and each not in named.values())
+            left = (
+                each for each in found if each not in self._given and each not in named.values()
+            )
             value = named.get(name) or next(left, None)
             if value is not None:
                 self._given.add(value)
                 yield value
 
-    def _after_names(self, rivals: Sequence[str], found: Sequence[str], values: TextValues) -> Mapping[str, str]:
+    def _after_names(
+        self, rivals: Sequence[str], found: Sequence[str], values: TextValues
+    ) -> Mapping[str, str]:
         """The first value after each parameter's name: after a word that no rival's has, or one of its direction.
 
         Args:
@@ -294,12 +379,16 @@ class _Source:
             return {}
         key = (tuple(rivals), values)
         if key not in self._named:
-            options = {rival: _options(self._properties[rival]) or dict.fromkeys(found) for rival in rivals}
+            options = {
+                rival: _options(self._properties[rival]) or dict.fromkeys(found) for rival in rivals
+            }
             forms = {_form(each): each for some in options.values() for each in some}
             owners = _owners(rivals)
             named: dict[str, str] = {}
             for match in _pattern(forms.values()).finditer(values.text) if forms else ():
-                owner = next(filter(None, map(owners.get, _words_before(values.text, match.start()))), "")
+                owner = next(
+                    filter(None, map(owners.get, _words_before(values.text, match.start()))), ""
+                )
                 value = forms.get(_form(match[0]), "")
                 if value in options.get(owner, ()):
                     named.setdefault(owner, value)
@@ -324,10 +413,14 @@ class _Source:
 
     def _texts_beside(self, name: str) -> Iterator[str]:
         spaced = r"[\s_-]?".join(map(re.escape, name.split("_")))
-        quoted = re.compile(rf"\b{spaced}\s*(?:=|:|is|named|called)?\s*([\"'`])([^\"'`\n]+)\1", re.IGNORECASE)
+        quoted = re.compile(
+            rf"\b{spaced}\s*(?:=|:|is|named|called)?\s*([\"'`])([^\"'`\n]+)\1", re.IGNORECASE
+        )
         assigned = re.compile(rf"\b{spaced}\s*[=:]\s*([^\s,;\"'`]+)", re.IGNORECASE)
         for values in self._texts:
-            for text in [match[2] for match in quoted.finditer(values.text)] or assigned.findall(values.text):
+            for text in [match[2] for match in quoted.finditer(values.text)] or assigned.findall(
+                values.text
+            ):
                 self._given.add(text)
                 yield text
 
@@ -351,9 +444,16 @@ def _plain(schema: Schema, root: Schema) -> Schema:
 
 
 def _kind(name: str, schema: Schema) -> str | None:
-    """The kind of a string parameter: `urls`, `paths`, `emails` or `dates`; None for free text and other types."""
+    """The kind of a string parameter: `urls`, `paths`, `emails` or `dates`.
+
+    None for free text and other types.
+    """
     items = schema.get("items") if schema.get("type") == "array" else schema
-    if not isinstance(items, Mapping) or _CLOSED & items.keys() or items.get("type", "string") != "string":
+    if (
+        not isinstance(items, Mapping)
+        or _CLOSED & items.keys()
+        or items.get("type", "string") != "string"
+    ):
         return None
     by_format = _FORMATS.get(str(items.get("format")))
     return by_format or next((kind for kind, words in _KINDS.items() if _words(name) & words), None)
@@ -367,7 +467,11 @@ def _options(schema: Schema) -> dict[str, object]:
     """The values of an enum by their spelling."""
     options = schema.get("enum")
     named = options if isinstance(options, list) else ()
-    return {str(option): option for option in named if isinstance(option, (str, int, float)) and str(option).strip()}
+    return {
+        str(option): option
+        for option in named
+        if isinstance(option, (str, int, float)) and str(option).strip()
+    }
 
 
 def _mentions(options: Iterable[str], text: str) -> list[str]:
@@ -381,8 +485,12 @@ def _mentions(options: Iterable[str], text: str) -> list[str]:
 
 def _pattern(values: Iterable[str]) -> re.Pattern[str]:
     """Finds values whose words may be parted by spaces or dashes, the longer first."""
-    parts = (map(re.escape, _PARTING.split(value)) for value in sorted(values, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(_PARTING.pattern.join, parts))})(?!\w)", re.IGNORECASE)
+    parts = (
+        map(re.escape, _PARTING.split(value)) for value in sorted(values, key=len, reverse=True)
+    )
+    return re.compile(
+        rf"(?<!\w)(?:{'|'.join(map(_PARTING.pattern.join, parts))})(?!\w)", re.IGNORECASE
+    )
 
 
 def _form(value: str) -> str:

@@ -30,18 +30,27 @@ _SEPARATORS = re.compile(r"[\W_]+")
 _PARAMETERS = ("parameters", "inputSchema", "input_schema")
 _REGISTRY = "the tool registry"
 _CACHED_CATALOGUES = 8
-_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_PLAIN_ONLY = (
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 _CACHED_INDEXES = 4
 _SHORTLIST_FOLLOWS = "The tools are listed in the next message: those that fit the task best."
 
-LATE = "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
+LATE = (
+    "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
+)
 """The problem of a selection whose deadline passed before anything was asked."""
 
 ValueT = TypeVar("ValueT")
 
 
 class _Computed(Generic[ValueT]):
-    """A property that is computed once; without the lock that `cached_property` of Python 3.11 shares among objects."""
+    """A property that is computed once.
+
+    Without the lock that `cached_property` of Python 3.11 shares among objects.
+    """
 
     def __init__(self, compute: Callable[[Any], ValueT]) -> None:
         self._compute = compute
@@ -67,7 +76,8 @@ class ToolDefinition:
         name: Its name.
         description: Text for the model.
         parameters: JSON Schema of the arguments; must not be changed.
-        read_only: Whether a call changes nothing, as `Tool(read_only=…)` or MCP's `readOnlyHint` says; None: unsaid.
+        read_only: Whether a call changes nothing, as `Tool(read_only=…)` or MCP's `readOnlyHint`
+            says; None: unsaid.
     """
 
     name: str
@@ -93,7 +103,9 @@ class ToolDefinition:
             "description": self.description,
             "parameters": dict(self.parameters),
         }
-        hints: dict[str, Any] = {} if self.read_only is None else {"annotations": {"readOnlyHint": self.read_only}}
+        hints: dict[str, Any] = (
+            {} if self.read_only is None else {"annotations": {"readOnlyHint": self.read_only}}
+        )
         return json_text({**facts, **hints}, sort_keys=True)
 
     @_Computed
@@ -120,8 +132,8 @@ class Catalogue:
     Attributes:
         text: The tools as JSON, or the unchanged text of a third-party registry.
         definitions: The tools in canonical order; empty if the text cannot be read as tools.
-        checked: Whether calls are checked against `definitions`. False for a registry that offers only text, which
-            may leave out valid names.
+        checked: Whether calls are checked against `definitions`. False for a registry that offers
+            only text, which may leave out valid names.
         empty: Whether there is nothing to choose from: no tools, or blank text.
     """
 
@@ -191,9 +203,10 @@ class Catalogue:
 async def read_catalogue(registry: OffersTools) -> Catalogue:
     """The registry's tools now; calls `get_tools_schema` exactly once.
 
-    Calls are checked against the names and schemas of a `ToolRegistry`, or of a list of definitions, each either
-    `{"name", "description", "parameters"}` or `{"type": "function", "function": {...}}`; under a broken schema only
-    the name is checked. Text of another registry is used unchanged.
+    Calls are checked against the names and schemas of a `ToolRegistry`, or of a list of
+    definitions, each either `{"name", "description", "parameters"}` or `{"type": "function",
+    "function": {...}}`; under a broken schema only the name is checked. Text of another registry is
+    used unchanged.
 
     Raises:
         ToolFailedError: The registry raised, or returned neither text nor a list of definitions.
@@ -220,10 +233,13 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
 
 def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
     try:
-        return _from_text(schema, checked=checked) if isinstance(schema, str) else _from_list(schema)
+        return (
+            _from_text(schema, checked=checked) if isinstance(schema, str) else _from_list(schema)
+        )
     except RecursionError as exc:
         raise ToolFailedError(
-            "the tools of the registry are nested too deeply to be read; use flatter schemas", tool=_REGISTRY
+            "the tools of the registry are nested too deeply to be read; use flatter schemas",
+            tool=_REGISTRY,
         ) from exc
 
 
@@ -249,7 +265,10 @@ def _from_list(schema: Sequence[object]) -> Catalogue:
 
 @lru_cache(maxsize=_CACHED_CATALOGUES)
 def _from_encoded(encoded: bytes) -> Catalogue:
-    """The entries as definitions in canonical form; as unchecked text if one is not a definition."""
+    """The entries as definitions in canonical form.
+
+    As unchecked text if one is not a definition.
+    """
     entries = json.loads(encoded)
     definitions = _definitions(entries)
     if definitions is None:
@@ -273,9 +292,16 @@ def _definition(entry: Any) -> ToolDefinition | None:
     name, description = facts.get("name"), facts.get("description")
     if not isinstance(name, str) or not name.strip():
         return None
-    parameters: dict[str, Any] = next((facts[key] for key in _PARAMETERS if isinstance(facts.get(key), dict)), {})
+    parameters: dict[str, Any] = next(
+        (facts[key] for key in _PARAMETERS if isinstance(facts.get(key), dict)), {}
+    )
     hints: dict[str, Any] = next(
-        (place["annotations"] for place in (facts, entry) if isinstance(place.get("annotations"), dict)), {}
+        (
+            place["annotations"]
+            for place in (facts, entry)
+            if isinstance(place.get("annotations"), dict)
+        ),
+        {},
     )
     read_only = hints.get("readOnlyHint")
     return ToolDefinition(
@@ -295,8 +321,9 @@ def rank_tools(
 ) -> tuple[ToolDefinition, ...]:
     """The tools that fit the texts, at most `limit`, best first; see `ToolIndex.rank`.
 
-    Ranks each text alone and fuses the rankings, with vectors where the extra `embeddings` is installed. Builds the
-    index once per content of the registry, which takes 0.1 s for 500 tools: call it in a thread.
+    Ranks each text alone and fuses the rankings, with vectors where the extra `embeddings` is
+    installed. Builds the index once per content of the registry, which takes 0.1 s for 500 tools:
+    call it in a thread.
 
     Args:
         catalogue: What to choose from.
@@ -325,10 +352,12 @@ class OfferedTools:
     """The tools of a registry as a prompt shows them.
 
     Attributes:
-        stable: Depends on the registry and the limits alone: the tools, or that a shortlist follows.
+        stable: Depends on the registry and the limits alone: the tools, or that a shortlist
+            follows.
         sections: The shortlist, for the part of the prompt that changes; empty without one.
         names: The names of the tools that are shown; None for a registry that offers only text.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without a shortlist.
+        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without
+            a shortlist.
     """
 
     stable: str
@@ -338,17 +367,24 @@ class OfferedTools:
 
 
 def offer_tools(
-    catalogue: Catalogue, *, parts: Sequence[str], whole: Sequence[str], shortlist_tools: int, limit_tokens: int
+    catalogue: Catalogue,
+    *,
+    parts: Sequence[str],
+    whole: Sequence[str],
+    shortlist_tools: int,
+    limit_tokens: int,
 ) -> OfferedTools:
     """The tools in full if a shortlist would hold them all or the registry is opaque, else one line each.
 
-    If even that exceeds `limit_tokens`, the tools that rank best, in full as far as the same limit allows.
+    If even that exceeds `limit_tokens`, the tools that rank best, in full as far as the same limit
+    allows.
 
     Args:
         catalogue: The tools.
         parts: The parts of what they are wanted for, each ranked by itself.
         whole: All of it, in one or several wordings.
-        shortlist_tools: Most tools of a shortlist; a registry of at most that size is shown in full.
+        shortlist_tools: Most tools of a shortlist; a registry of at most that size is shown in
+            full.
         limit_tokens: Most tokens of the tools, as `UpperBoundCounter` counts.
     """
     names = catalogue.names if catalogue.checked else None
@@ -357,7 +393,11 @@ def offer_tools(
         return OfferedTools(f"Tools:\n{fence}", names=names)
     ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
     # No word in common, perhaps another language: as many signatures as fit serve better than none.
-    lines = list(fitting_lines(ranked or catalogue.definitions, in_full=bool(ranked), limit_tokens=limit_tokens))
+    lines = list(
+        fitting_lines(
+            ranked or catalogue.definitions, in_full=bool(ranked), limit_tokens=limit_tokens
+        )
+    )
     return OfferedTools(
         _SHORTLIST_FOLLOWS,
         (section("Tools", "\n".join(line for _, line, _ in lines)),),

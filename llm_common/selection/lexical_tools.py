@@ -11,7 +11,14 @@ from llm_common.core.decision import SelectionStatus
 from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
 from llm_common.selection.argument_filling import filled_call
-from llm_common.selection.catalogue import LATE, Catalogue, OffersTools, ToolDefinition, read_catalogue, tool_index
+from llm_common.selection.catalogue import (
+    LATE,
+    Catalogue,
+    OffersTools,
+    ToolDefinition,
+    read_catalogue,
+    tool_index,
+)
 from llm_common.selection.results import (
     ChoosesTools,
     ToolSelection,
@@ -23,7 +30,8 @@ from llm_common.selection.results import (
 from llm_common.selection.tool_calls import DroppedCall, check_calls
 from llm_common.tools.read_only import only_reads
 
-# Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
+# Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
+# metatool_select.
 _MIN_SCORE: Final = 0.5
 _TIE: Final = 0.05  # of the score; closer tools are told apart by chance
 _CLAUSE_SEAM: Final = re.compile(r"(?<=[.!?;])\s+|\n+|,\s+|,?\s+(?:and|then)\s+", re.IGNORECASE)
@@ -33,18 +41,20 @@ _MAX_CLAUSES: Final = 8
 class LexicalToolSelector(ChoosesTools):
     """Tool calls for a task by full-text ranking; reads arguments from the texts.
 
-    Takes the best ranked tool for each sub-task; without sub-tasks for each request in the task, then for the query. A
-    clause of the task is a request of its own if a tool fits it whose arguments the clause fills. A tool is called if
+    Takes the best ranked tool for each sub-task; without sub-tasks for each request in the task,
+    then for the query. A clause of the task is a request of its own if a tool fits it whose
+    arguments the clause fills. A tool is called if
 
     - it scores at least .5 in a `ToolIndex`, and no other tool scores within 5% of it;
-    - it only reads: it is marked (`Tool(read_only=True)`, MCP's `readOnlyHint`), or, unmarked, its name has a verb such
-      as `get` or `search`, and neither it nor a parameter one such as `send`;
+    - it only reads: it is marked (`Tool(read_only=True)`, MCP's `readOnlyHint`), or, unmarked, its
+      name has a verb such as `get` or `search`, and neither it nor a parameter one such as `send`;
     - `fill_arguments` finds its required arguments in the texts, and they fit its schema.
 
     Deterministic; fails closed as `ToolSelector` does.
 
     Args:
-        config: Only `max_calls` and the deadline of a whole selection are used; None reads the environment once, here.
+        config: Only `max_calls` and the deadline of a whole selection are used; None reads the
+            environment once, here.
         allow_writes: Also calls tools that may change something.
 
     Raises:
@@ -52,7 +62,9 @@ class LexicalToolSelector(ChoosesTools):
         TypeError: `config` is no `ToolSelectionConfig`.
     """
 
-    def __init__(self, config: ToolSelectionConfig | None = None, *, allow_writes: bool = False) -> None:
+    def __init__(
+        self, config: ToolSelectionConfig | None = None, *, allow_writes: bool = False
+    ) -> None:
         self.config = checked_config(config)
         self._allow_writes = allow_writes
 
@@ -69,7 +81,8 @@ class LexicalToolSelector(ChoosesTools):
         Args:
             task: What is to be done; each sub-task gets at most one call.
             tool_registry: Its `get_tools_schema()` must return definitions, as a list or as JSON.
-            query: Chosen for if the task has no sub-tasks and fits no tool; else only searched for values.
+            query: Chosen for if the task has no sub-tasks and fits no tool; else only searched for
+                values.
             context: Known values by parameter name; they take precedence over the texts.
 
         Returns:
@@ -85,9 +98,13 @@ class LexicalToolSelector(ChoosesTools):
                 async with asyncio.timeout(self.config.total_s):
                     catalogue = await read_catalogue(tool_registry)
                     if catalogue.empty:
-                        selection = ToolSelection(status="no_candidates", used="lexical", tools_total=0, tools_shown=0)
+                        selection = ToolSelection(
+                            status="no_candidates", used="lexical", tools_total=0, tools_shown=0
+                        )
                     else:
-                        selection = await in_thread(self._select, catalogue, task, query, context or {})
+                        selection = await in_thread(
+                            self._select, catalogue, task, query, context or {}
+                        )
                         offered = catalogue.definitions
             except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
                 selection = ToolSelection(status="error", used="lexical", problem=exc.message)
@@ -95,14 +112,20 @@ class LexicalToolSelector(ChoosesTools):
                 selection = ToolSelection(status="timeout", used="lexical", problem=LATE)
             observed.ends(selection)
             shown = [tool.name for tool in offered]
-            record("tools", selection=selection, offered=offered, shown=shown, task=task, query=query)
+            record(
+                "tools", selection=selection, offered=offered, shown=shown, task=task, query=query
+            )
         return selection
 
     def _select(
         self, catalogue: Catalogue, task: PlannedTask, query: str | None, context: Mapping[str, Any]
     ) -> ToolSelection:
         if not catalogue.definitions:
-            return ToolSelection(status="error", used="lexical", problem="the registry's text cannot be read as tools")
+            return ToolSelection(
+                status="error",
+                used="lexical",
+                problem="the registry's text cannot be read as tools",
+            )
         proposed: list[dict[str, Any]] = []
         dropped: list[DroppedCall] = []
         whole = [task.description, *([query] if query else [])]
@@ -160,8 +183,17 @@ class LexicalToolSelector(ChoosesTools):
 
 
 def _clauses(text: str) -> list[tuple[int, int]]:
-    """Where the clauses of a text start and end; the whole if there are too many, since that is prose."""
+    """Where the clauses of a text start and end.
+
+    The whole if there are too many, since that is prose.
+    """
     seams = [*_CLAUSE_SEAM.finditer(text)]
     if len(seams) >= _MAX_CLAUSES:
         return [(0, len(text))]
-    return [*zip([0, *(seam.end() for seam in seams)], [*(seam.start() for seam in seams), len(text)], strict=True)]
+    return [
+        *zip(
+            [0, *(seam.end() for seam in seams)],
+            [*(seam.start() for seam in seams), len(text)],
+            strict=True,
+        )
+    ]

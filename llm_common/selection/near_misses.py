@@ -1,7 +1,7 @@
 """Arguments that miss a tool's schema by a form alone, such as "5" for a whole number, in the form that fits.
 
-Models write `null` for what they leave out, and numbers as texts. Reading these changes no meaning: only where the
-schema admits no other reading. Everything else stays as it is, and is refused.
+Models write `null` for what they leave out, and numbers as texts. Reading these changes no meaning:
+only where the schema admits no other reading. Everything else stays as it is, and is refused.
 """
 
 import re
@@ -22,11 +22,14 @@ _FLAGS = {"true": True, "false": False}
 _NUMBERS = frozenset({"integer", "number"})
 
 
-def read_leniently(args: Mapping[str, Any], parameters: Schema) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_leniently(
+    args: Mapping[str, Any], parameters: Schema
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments in the form that the schema takes, and a note for each change, without values.
 
-    Leaves out a `null` for an optional parameter that takes no null. Reads a text as a number or a flag if the
-    parameter takes nothing else and the text is exactly one. Looks into objects and arrays.
+    Leaves out a `null` for an optional parameter that takes no null. Reads a text as a number or a
+    flag if the parameter takes nothing else and the text is exactly one. Looks into objects and
+    arrays.
 
     Args:
         args: As the model gave them.
@@ -41,7 +44,9 @@ class _Reader:
         self._root = root
         self.notes: list[str] = []
 
-    def members(self, given: Mapping[str, Any], schema: Schema, *, path: str, levels: int) -> dict[str, Any]:
+    def members(
+        self, given: Mapping[str, Any], schema: Schema, *, path: str, levels: int
+    ) -> dict[str, Any]:
         """The members of an object."""
         properties = properties_of(schema, self._root)
         required = required_of(schema, self._root)
@@ -65,7 +70,9 @@ class _Reader:
                 found = _FLAGS.get(value)
             if found is None or (kinds == {"integer"} and not _WHOLE.fullmatch(value)):
                 return value
-            self._note(path, f"a text was read as {'a flag' if isinstance(found, bool) else 'a number'}")
+            self._note(
+                path, f"a text was read as {'a flag' if isinstance(found, bool) else 'a number'}"
+            )
             return found
         only = self._only(schema)
         if isinstance(value, dict) and kinds == {"object"}:
@@ -100,7 +107,10 @@ class _Reader:
         return parts[0] if len(parts) == 1 else {}
 
     def _alternatives(self, schema: Schema) -> Iterator[Schema]:
-        """The schema, or what it offers to choose from; alternatives in alternatives stay closed."""
+        """The schema, or what it offers to choose from.
+
+        Alternatives in alternatives stay closed.
+        """
         schema = resolve(schema, self._root)
         for keyword in ("anyOf", "oneOf"):
             offered = schema.get(keyword)

@@ -11,7 +11,13 @@ from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, ask
 from llm_common.errors import MalformedReplyError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
-from llm_common.selection.catalogue import Catalogue, OffersTools, offer_tools, read_catalogue, section
+from llm_common.selection.catalogue import (
+    Catalogue,
+    OffersTools,
+    offer_tools,
+    read_catalogue,
+    section,
+)
 
 _SYSTEM: Final = """\
 You plan which data a question needs, before any tool is called.
@@ -56,7 +62,8 @@ class _Reply(BaseModel):
 class Planner:
     """Plans for those who have only a question: one model call turns it into tasks.
 
-    Fails closed: a failure raises, and no plan is made up. One planner may serve many questions at once.
+    Fails closed: a failure raises, and no plan is made up. One planner may serve many questions at
+    once.
 
     Args:
         client: Any object with an async `chat_completion`.
@@ -90,21 +97,23 @@ class Planner:
         self._timeout_s = timeout_s
         self._max_catalogue_tokens = max_catalogue_tokens
 
-    async def plan(self, query: str, registry: OffersTools, *, attempts: list[Attempt] | None = None) -> ExecutionPlan:
+    async def plan(
+        self, query: str, registry: OffersTools, *, attempts: list[Attempt] | None = None
+    ) -> ExecutionPlan:
         """The tasks that find out what the question needs, for `AgenticExecutor.run(query, plan=...)`.
 
         Args:
             query: The user's question.
-            registry: Asked once for its tools, which the prompt shows as `ToolSelector` would. Without tools the plan
-                is empty, and no model is called.
+            registry: Asked once for its tools, which the prompt shows as `ToolSelector` would.
+                Without tools the plan is empty, and no model is called.
             attempts: Gets a record of the model call.
 
         Returns:
             The plan, its tasks numbered from 1; empty if the model finds that no tool helps.
 
         Raises:
-            LLMError: The model gave no usable plan; its subclasses say why. A plan of more than `max_tasks` is a
-                `MalformedReplyError`.
+            LLMError: The model gave no usable plan; its subclasses say why. A plan of more than
+                `max_tasks` is a `MalformedReplyError`.
             ToolFailedError: The registry failed, or what it offers cannot be read.
             ValueError: `query` is blank.
         """
@@ -132,7 +141,10 @@ class Planner:
                 PlannedTask(
                     id=number,
                     description=step.description,
-                    sub_tasks=[SubTask(id=place, description=text) for place, text in enumerate(step.sub_tasks, 1)],
+                    sub_tasks=[
+                        SubTask(id=place, description=text)
+                        for place, text in enumerate(step.sub_tasks, 1)
+                    ],
                 )
                 for number, step in enumerate(reply.tasks, 1)
             ]

@@ -47,7 +47,15 @@ from llm_common.selection.results import (
     RelevanceSelection,
     retrieval,
 )
-from llm_common.text.display import excerpt_text, fence_nonce, fenced, in_fence, one_line, printable, to_json
+from llm_common.text.display import (
+    excerpt_text,
+    fence_nonce,
+    fenced,
+    in_fence,
+    one_line,
+    printable,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from llm_common.decisions.questions import DecisionClient
@@ -79,52 +87,71 @@ _MAX_DROPPED: Final = 100
 class LexicalRelevanceSelector:
     """Picks the pointers that a query needs by `rank_pointers`, without a model.
 
-    Replaces `ContextRelevanceSelector` where there is no model. Deterministic; may be shared by tasks.
+    Replaces `ContextRelevanceSelector` where there is no model. Deterministic; may be shared by
+    tasks.
 
     Args:
-        max_selected: Most pointers to keep; None takes `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`, else 6.
-        embedder: Compares texts by meaning, such as `StaticVectors` of the extra `embeddings`; adds a few hundredths
-            of recall. None ranks without.
+        max_selected: Most pointers to keep; None takes `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`,
+            else 6.
+        embedder: Compares texts by meaning, such as `StaticVectors` of the extra `embeddings`; adds
+            a few hundredths of recall. None ranks without.
 
     Raises:
         ValueError: `max_selected` is negative.
         ConfigError: The variable is not a number.
     """
 
-    def __init__(self, max_selected: int | None = None, *, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self, max_selected: int | None = None, *, embedder: Embedder | None = None
+    ) -> None:
         self._max_selected = selection_cap(max_selected)
         self._embedder = embedder
 
-    async def select(self, *, query: str, pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
+    async def select(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> list[ContextPointer]:
         """The pointers of `select_detailed`, best first."""
         return (await self.select_detailed(query=query, pointers=pointers)).pointers
 
-    async def select_detailed(self, *, query: str, pointers: Sequence[ContextPointer]) -> RelevanceSelection:
+    async def select_detailed(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> RelevanceSelection:
         """The best pointers with an account of the choice; ranks in a thread.
 
         Args:
-            query: What the next model call is to answer; with the last message of the assistant it ranks better.
+            query: What the next model call is to answer; with the last message of the assistant it
+                ranks better.
             pointers: The candidates.
 
         Returns:
-            At most `max_selected` pointers, best first. None, with the status `empty`, if no candidate shares a word
-            with the query: recency alone never chooses.
+            At most `max_selected` pointers, best first. None, with the status `empty`, if no
+            candidate shares a word with the query: recency alone never chooses.
 
         Raises:
             TypeError: `query` is no text, or `pointers` holds something else, such as ids.
         """
         candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
-            return RelevanceSelection(status="no_candidates", used="lexical", choices=_explained(candidates, []))
-        with retrieval("tool_outputs", candidates=len(candidates), max_selected=self._max_selected) as observed:
+            return RelevanceSelection(
+                status="no_candidates", used="lexical", choices=_explained(candidates, [])
+            )
+        with retrieval(
+            "tool_outputs", candidates=len(candidates), max_selected=self._max_selected
+        ) as observed:
             try:
                 ranked = await in_thread(rank_pointers, query, candidates, embedder=self._embedder)
             except NoThreadError as exc:
                 choices = _explained(candidates, [])
-                selection = RelevanceSelection(status="error", used="lexical", problem=exc.message, choices=choices)
+                selection = RelevanceSelection(
+                    status="error", used="lexical", problem=exc.message, choices=choices
+                )
                 observed.ends(selection)
                 return selection
-            related = [entry.pointer for entry in ranked] if any(entry.matches for entry in ranked) else []
+            related = (
+                [entry.pointer for entry in ranked]
+                if any(entry.matches for entry in ranked)
+                else []
+            )
             kept, over_the_cap = related[: self._max_selected], related[self._max_selected :]
             selection = RelevanceSelection(
                 pointers=kept,
@@ -135,43 +162,58 @@ class LexicalRelevanceSelector:
             scores = {entry.pointer.pointer_id: entry.score for entry in ranked}
             observed.ends(selection, scores)
             limits = {"max_selected": self._max_selected, "embedder": self._embedder is not None}
-            record("outputs", selection=selection, candidates=candidates, query=query, scores=scores, limits=limits)
+            record(
+                "outputs",
+                selection=selection,
+                candidates=candidates,
+                query=query,
+                scores=scores,
+                limits=limits,
+            )
         return selection
 
 
 class ContextRelevanceSelector:
     """Picks the pointers that a query needs by a model call, two with a fallback.
 
-    The model sees the query and each candidate's id and summary, never a result, an argument, a path or a URL. Any
-    failure selects nothing, unless `fail_closed` is False. May be shared by tasks.
+    The model sees the query and each candidate's id and summary, never a result, an argument, a
+    path or a URL. Any failure selects nothing, unless `fail_closed` is False. May be shared by
+    tasks.
 
-    A decision model (such as `HttpDecisionClient`) judges the 40 candidates that rank best, all by one request: whether
-    each one helps, and which one helps most, or none. Those above `min_probability` are kept, the most probable first.
+    A decision model (such as `HttpDecisionClient`) judges the 40 candidates that rank best, all by
+    one request: whether each one helps, and which one helps most, or none. Those above
+    `min_probability` are kept, the most probable first.
 
     Args:
         client: What answers: a chat client, or a `DecisionClient`.
         model: Name at the endpoint; None takes `LLM_COMMON_CONTEXT_SELECTION_MODEL`, else
-            `LLM_COMMON_TOOL_SELECTION_MODEL`, else the client's default. A decision client takes no variable's.
-        max_selected: Most pointers to keep; None takes `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`, else 6. 0 selects
-            nothing and asks nothing.
-        fail_closed: False replaces a failed selection by the lexical ranking: at most `max_selected` pointers that
-            share a word with the query. None takes `LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED`, else True.
-        timeout_s: Seconds for one model call; None takes `LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S`, else 30.
-        include_digest: Shows the model each candidate's digest of its result too, at most 1,000 characters.
-        fallback_model: Asked once if the first reply was not usable, but not after a refused key or a spent budget;
-            may be the same. None makes no second call.
-        deadline_s: Seconds for a whole selection, which its attempts share; None is `timeout_s` for each model that
-            may be asked.
+            `LLM_COMMON_TOOL_SELECTION_MODEL`, else the client's default. A decision client takes no
+            variable's.
+        max_selected: Most pointers to keep; None takes `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`,
+            else 6. 0 selects nothing and asks nothing.
+        fail_closed: False replaces a failed selection by the lexical ranking: at most
+            `max_selected` pointers that share a word with the query. None takes
+            `LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED`, else True.
+        timeout_s: Seconds for one model call; None takes `LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S`,
+            else 30.
+        include_digest: Shows the model each candidate's digest of its result too, at most 1,000
+            characters.
+        fallback_model: Asked once if the first reply was not usable, but not after a refused key or
+            a spent budget; may be the same. None makes no second call.
+        deadline_s: Seconds for a whole selection, which its attempts share; None is `timeout_s` for
+            each model that may be asked.
         cache: Reuses replies for a while; None asks the model every time.
-        max_candidates: Most candidates that a decision model judges: those that the lexical ranking prefers.
-        min_probability: A candidate is kept if a decision model holds it more probable than this. The default is
-            "more likely than not"; measure your model before you change it.
+        max_candidates: Most candidates that a decision model judges: those that the lexical ranking
+            prefers.
+        min_probability: A candidate is kept if a decision model holds it more probable than this.
+            The default is "more likely than not"; measure your model before you change it.
 
     Raises:
-        ValueError: `max_selected` is negative, `timeout_s`, `deadline_s` or `max_candidates` is not positive, or
-            `min_probability` not from 0 to below 1.
+        ValueError: `max_selected` is negative, `timeout_s`, `deadline_s` or `max_candidates` is not
+            positive, or `min_probability` not from 0 to below 1.
         ConfigError: A variable, read when the selector is made, has an unusable value.
-        TypeError: `client` is neither: it has no `chat_completion`, and no `decide` that takes questions.
+        TypeError: `client` is neither: it has no `chat_completion`, and no `decide` that takes
+            questions.
     """
 
     def __init__(
@@ -193,13 +235,26 @@ class ContextRelevanceSelector:
         if max_candidates < 1:
             raise ValueError(f"max_candidates is {max_candidates}; it must be at least 1")
         if not 0 <= min_probability < 1:
-            raise ValueError(f"min_probability is {min_probability}; it must be at least 0 and less than 1")
+            raise ValueError(
+                f"min_probability is {min_probability}; it must be at least 0 and less than 1"
+            )
         if timeout_s is None:
-            timeout_s = read_float(CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S) or 0.0
+            timeout_s = (
+                read_float(
+                    CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S
+                )
+                or 0.0
+            )
         self._client = client
-        self._decides, self._max_candidates, self._min_probability = decides, max_candidates, min_probability
+        self._decides, self._max_candidates, self._min_probability = (
+            decides,
+            max_candidates,
+            min_probability,
+        )
         self._max_selected = selection_cap(max_selected)
-        self._fail_closed = read_flag(CONTEXT_SELECTION_FAIL_CLOSED) if fail_closed is None else fail_closed
+        self._fail_closed = (
+            read_flag(CONTEXT_SELECTION_FAIL_CLOSED) if fail_closed is None else fail_closed
+        )
         self._include_digest = include_digest
         variables = () if decides else _MODEL_VARIABLES  # they name chat models
         named = {variable.name: read_text(replace(variable, default="")) for variable in variables}
@@ -212,16 +267,21 @@ class ContextRelevanceSelector:
             cache=cache,
         )
 
-    async def select(self, *, query: str, pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
+    async def select(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> list[ContextPointer]:
         """The pointers of `select_detailed`, most useful first."""
         return (await self.select_detailed(query=query, pointers=pointers)).pointers
 
-    async def select_detailed(self, *, query: str, pointers: Sequence[ContextPointer]) -> RelevanceSelection:
+    async def select_detailed(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> RelevanceSelection:
         """The pointers that the model chose, with an account of the choice.
 
-        The order is the model's. Entries that are not ids of shown candidates, and repeats, are dropped before the
-        list is cut to `max_selected`. The prompt shows at most 200 candidates (`max_candidates` to a decision model) in
-        less than 64 KB; if there are more, those that the lexical ranking prefers.
+        The order is the model's. Entries that are not ids of shown candidates, and repeats, are
+        dropped before the list is cut to `max_selected`. The prompt shows at most 200 candidates
+        (`max_candidates` to a decision model) in less than 64 KB; if there are more, those that the
+        lexical ranking prefers.
 
         Args:
             query: What the next model call is to answer.
@@ -235,8 +295,12 @@ class ContextRelevanceSelector:
         """
         candidates = _candidates(query, pointers)
         if not candidates or not self._max_selected:
-            return RelevanceSelection(status="no_candidates", used="model", choices=_explained(candidates, []))
-        with retrieval("tool_outputs", candidates=len(candidates), max_selected=self._max_selected) as observed:
+            return RelevanceSelection(
+                status="no_candidates", used="model", choices=_explained(candidates, [])
+            )
+        with retrieval(
+            "tool_outputs", candidates=len(candidates), max_selected=self._max_selected
+        ) as observed:
             selection = await self._select(query, candidates)
             observed.ends(selection)
             limits = {
@@ -245,7 +309,9 @@ class ContextRelevanceSelector:
                 "max_candidates": self._max_candidates,
                 "min_probability": self._min_probability,
             }
-            record("outputs", selection=selection, candidates=candidates, query=query, limits=limits)
+            record(
+                "outputs", selection=selection, candidates=candidates, query=query, limits=limits
+            )
         return selection
 
     async def _select(self, query: str, candidates: list[ContextPointer]) -> RelevanceSelection:
@@ -267,12 +333,18 @@ class ContextRelevanceSelector:
             status=status, used="model", problem=problem, choices=choices, not_shown=len(candidates)
         )
 
-    def _prompt(self, query: str, candidates: list[ContextPointer]) -> "RelevancePrompt[Inquiry[Any, Any, _Chosen]]":
+    def _prompt(
+        self, query: str, candidates: list[ContextPointer]
+    ) -> "RelevancePrompt[Inquiry[Any, Any, _Chosen]]":
         digests = self._include_digest
         if not self._decides:
-            return build_relevance_prompt(query, candidates, most=self._max_selected, include_digest=digests)
+            return build_relevance_prompt(
+                query, candidates, most=self._max_selected, include_digest=digests
+            )
         limit, above = self._max_candidates, self._min_probability
-        return build_relevance_questions(query, candidates, limit=limit, above=above, include_digest=digests)
+        return build_relevance_questions(
+            query, candidates, limit=limit, above=above, include_digest=digests
+        )
 
     async def _selection(
         self,
@@ -304,7 +376,9 @@ class ContextRelevanceSelector:
             attempts=attempts,
             model=attempts[-1].model if attempts else None,
             usage=usage_of(attempts) if any(attempt.usage for attempt in attempts) else None,
-            choices=_explained(candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown, weights=weights),
+            choices=_explained(
+                candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown, weights=weights
+            ),
             dropped=decision.verdict.choice.dropped if decision.verdict else (),
             not_shown=len(not_shown),
             tokens_saved=prompt.tokens_saved,
@@ -313,8 +387,13 @@ class ContextRelevanceSelector:
         )
 
 
-async def _related(query: str, candidates: list[ContextPointer], *, ends_at: float) -> list[ContextPointer]:
-    """The pointers that share a word with the query, best first; none if no thread ranks them in time."""
+async def _related(
+    query: str, candidates: list[ContextPointer], *, ends_at: float
+) -> list[ContextPointer]:
+    """The pointers that share a word with the query, best first.
+
+    None if no thread ranks them in time.
+    """
     # A model that did not answer used up the time.
     ends_at = max(ends_at, asyncio.get_running_loop().time() + _RANKING_S)
     try:
@@ -344,9 +423,11 @@ class RelevancePrompt(Generic[InquiryT_co]):
     """What a model is asked about some pointers.
 
     Attributes:
-        question: What is asked, and the check of its reply: a prompt, or questions to a decision model.
+        question: What is asked, and the check of its reply: a prompt, or questions to a decision
+            model.
         shown: The candidates that it shows, in their order.
-        tokens_saved: Tokens of the candidates that are not shown, estimated from the first that are.
+        tokens_saved: Tokens of the candidates that are not shown, estimated from the first that
+            are.
     """
 
     question: InquiryT_co
@@ -361,30 +442,52 @@ def build_relevance_prompt(
 
     Args:
         query: What the next model call is to answer; cut in its middle where it is long.
-        candidates: Shown in their order: all, or as many as fit, 200 at most, of those that the ranking prefers.
+        candidates: Shown in their order: all, or as many as fit, 200 at most, of those that the
+            ranking prefers.
         most: How many may be chosen.
         include_digest: Whether the digests are shown.
     """
     asked = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
-    max_bytes = _MAX_PROMPT_BYTES - _FEEDBACK_BYTES - len(_SYSTEM) - len(_user_text(asked, [], most).encode())
+    max_bytes = (
+        _MAX_PROMPT_BYTES
+        - _FEEDBACK_BYTES
+        - len(_SYSTEM)
+        - len(_user_text(asked, [], most).encode())
+    )
     lines = _fitting_lines(
-        query, candidates, _MAX_SHOWN, max_bytes, lambda each: {"id": each.pointer_id} | _facts(each, include_digest)
+        query,
+        candidates,
+        _MAX_SHOWN,
+        max_bytes,
+        lambda each: {"id": each.pointer_id} | _facts(each, include_digest),
     )
     shown = [pointer for pointer in candidates if pointer.pointer_id in lines]
     listed = [lines[pointer.pointer_id] for pointer in shown]
-    ids = {"type": "array", "items": {"type": "string", "enum": [pointer.pointer_id for pointer in shown]}}
+    ids = {
+        "type": "array",
+        "items": {"type": "string", "enum": [pointer.pointer_id for pointer in shown]},
+    }
     question = Prompt(
         system=_SYSTEM,
         user=_user_text(asked, listed, most),
         reply_model=_Reply,
         judge=lambda reply: _judge(reply, shown),
-        json_schema={"name": "pointer_ids", "strict": True, "schema": closed_object({"pointer_ids": ids})},
+        json_schema={
+            "name": "pointer_ids",
+            "strict": True,
+            "schema": closed_object({"pointer_ids": ids}),
+        },
     )
     return RelevancePrompt(question, shown, _tokens_saved(candidates, listed))
 
 
 def build_relevance_questions(
-    query: str, candidates: Sequence[ContextPointer], *, limit: int, above: float, include_digest: bool
+    query: str,
+    candidates: Sequence[ContextPointer],
+    *,
+    limit: int,
+    above: float,
+    include_digest: bool,
 ) -> "RelevancePrompt[Questions[_Chosen]]":
     """The questions to a decision model, the same for the same candidates in any order, in about 64 KB.
 
@@ -401,7 +504,9 @@ def build_relevance_questions(
     max_bytes = _MAX_PROMPT_BYTES - _FEEDBACK_BYTES - len(asked.encode())
     # In the order of the ranking, which decides between equal probabilities.
     ranked = [entry.pointer for entry in rank_pointers(query, candidates, limit=limit)]
-    lines = _fitting_lines(query, ranked, limit, max_bytes, lambda each: _facts(each, include_digest))
+    lines = _fitting_lines(
+        query, ranked, limit, max_bytes, lambda each: _facts(each, include_digest)
+    )
     shown = {pointer.pointer_id: pointer for pointer in ranked if pointer.pointer_id in lines}
 
     def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
@@ -417,14 +522,20 @@ def build_relevance_questions(
         sections=[f"Query:\n{in_fence(asked)}"],
         judge=judge,
     )
-    return RelevancePrompt(question, list(shown.values()), _tokens_saved(candidates, list(lines.values())))
+    return RelevancePrompt(
+        question, list(shown.values()), _tokens_saved(candidates, list(lines.values()))
+    )
 
 
 def _tokens_saved(candidates: Sequence[ContextPointer], listed: Sequence[str]) -> int:
     """The tokens of the candidates that are not shown, estimated from the first lines."""
     not_shown = len(candidates) - len(listed)
     sample = listed[:_SAMPLE] if not_shown else []
-    return round(not_shown * sum(map(UpperBoundCounter().count, sample)) / len(sample)) if sample else 0
+    return (
+        round(not_shown * sum(map(UpperBoundCounter().count, sample)) / len(sample))
+        if sample
+        else 0
+    )
 
 
 def _user_text(query: str, lines: Sequence[str], most: int) -> str:
@@ -492,7 +603,9 @@ def _candidates(query: object, pointers: Sequence[ContextPointer]) -> list[Conte
         TypeError: The query is no text, or the pointers are something else.
     """
     if not isinstance(query, str):
-        raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
+        raise TypeError(
+            f"query is of type {type(query).__name__}; pass the user's question as a text"
+        )
     return list({pointer.pointer_id: pointer for pointer in as_pointers(pointers)}.values())
 
 
@@ -511,7 +624,9 @@ def _explained(
     reasons.update((pointer.pointer_id, "chosen") for pointer in chosen)
     return tuple(
         PointerChoice(
-            pointer_id=pointer_id, reason=reason, **asdict(weights[pointer_id]) if pointer_id in weights else {}
+            pointer_id=pointer_id,
+            reason=reason,
+            **asdict(weights[pointer_id]) if pointer_id in weights else {},
         )
         for pointer_id, reason in reasons.items()
     )

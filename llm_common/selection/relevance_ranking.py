@@ -44,8 +44,8 @@ def _words(text: str) -> set[str]:
     return {word for word in _WORD.findall(text.lower()) if len(word) >= _MIN_WORD_CHARS}
 
 
-# Measured by benchmarks/quality_context.py. Small changes hardly move the mean over the sets, but may push a single set
-# below its promise: measure all sets before changing one.
+# Measured by benchmarks/quality_context.py. Small changes hardly move the mean over the sets, but
+# may push a single set below its promise: measure all sets before changing one.
 _FIELD_WEIGHTS = (2.0, 1.0)  # summary, digest
 _VECTOR_WEIGHT = 0.4
 _RECENCY_WEIGHT = 0.7
@@ -77,16 +77,21 @@ class RankedPointer:
 
 
 def rank_pointers(
-    query: str, pointers: Sequence[ContextPointer], *, embedder: Embedder | None = None, limit: int | None = None
+    query: str,
+    pointers: Sequence[ContextPointer],
+    *,
+    embedder: Embedder | None = None,
+    limit: int | None = None,
 ) -> list[RankedPointer]:
     """The pointers by relevance to the query, best first, ties newest first.
 
-    The score is BM25 over summary and digest relative to the best match (see `scan`), plus, with an embedder, `.4` for
-    the summary closest to the query in meaning (see `prominence`), plus `.7 * exp(-age / 6)` for recency, where the
-    newest pointer's age is 0 and the next one's 1. Then the pointers that one of the three best leads to are lifted,
-    for questions in two steps: by `.6 / n` if its digest names one of their arguments, an argument of n pointers; and
-    by `.6 / n` if their digest is one of the n that name one of its arguments. Age is by `created_at`, then by
-    position. Linear in the pool.
+    The score is BM25 over summary and digest relative to the best match (see `scan`), plus, with an
+    embedder, `.4` for the summary closest to the query in meaning (see `prominence`), plus `.7 *
+    exp(-age / 6)` for recency, where the newest pointer's age is 0 and the next one's 1. Then the
+    pointers that one of the three best leads to are lifted, for questions in two steps: by `.6 / n`
+    if its digest names one of their arguments, an argument of n pointers; and by `.6 / n` if their
+    digest is one of the n that name one of its arguments. Age is by `created_at`, then by position.
+    Linear in the pool.
 
     Args:
         query: Any text.
@@ -101,7 +106,9 @@ def rank_pointers(
         for text, pointer in zip(lowered, pool, strict=True)
     ]
     parts: dict[str, Sequence[float]] = {
-        "words": scan_columns(query, [[folded(pointer.summary) for pointer in pool], digests], weights=_FIELD_WEIGHTS),
+        "words": scan_columns(
+            query, [[folded(pointer.summary) for pointer in pool], digests], weights=_FIELD_WEIGHTS
+        ),
         "recency": [_RECENCY_WEIGHT * math.exp(-age / _RECENCY_DECAY) for age in range(len(pool))],
     }
     if embedder:
@@ -151,7 +158,9 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
             if name is None:
                 name = _name(value)
                 # The last word alone rules out most names, quicker than a search for the whole.
-                names[value] = name = name if name and name.rsplit(None, 1)[-1] in words and name in text else ""
+                names[value] = name = (
+                    name if name and name.rsplit(None, 1)[-1] in words and name in text else ""
+                )
             if name and place not in (places := owners.setdefault(name, []))[-1:]:
                 places.append(place)
     lifted: dict[int, float] = {}
@@ -161,9 +170,13 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
     return {place: lift for place, lift in lifted.items() if place not in best}
 
 
-def _naming(best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]) -> dict[int, float]:
+def _naming(
+    best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]
+) -> dict[int, float]:
     """The lifts of the pointers, except the best, whose lower-case digest names an argument of one of the best."""
-    names = {name for place in best for value in _strings(pool[place].args) if (name := _name(value))}
+    names = {
+        name for place in best for value in _strings(pool[place].args) if (name := _name(value))
+    }
     lifted: dict[int, float] = {}
     for name in names:
         near: Sequence[int] = range(len(pool))
@@ -171,7 +184,9 @@ def _naming(best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequ
             near = [place for place in near if word in lowered[place]]
         first, *rest = map(re.escape, name.split())
         # The literal comes before its lookbehind: the engine then searches for it quickly.
-        whole = re.compile("".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"]))
+        whole = re.compile(
+            "".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"])
+        )
         found = [place for place in near if whole.search(lowered[place]) and place not in best]
         lifted |= {place: max(lifted.get(place, 0.0), _LINK_WEIGHT / len(found)) for place in found}
     return lifted

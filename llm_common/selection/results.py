@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 _DEFAULT_PROVIDER = "zai"  # serves the default model under its plain name
 _MAX_CALLS = 100
 DEFAULT_CANDIDATES = 40  # for a decision model
-DEFAULT_PROBABILITY = 0.5  # more likely than not; a model that knows nothing answers .5, which keeps nothing
+# more likely than not; a model that knows nothing answers .5, which keeps nothing
+DEFAULT_PROBABILITY = 0.5
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
 
@@ -32,24 +33,29 @@ class ToolSelectionConfig(BaseModel):
     """How tools are selected.
 
     Attributes:
-        model: Asked first. If it is not set and the client names another provider than z.ai, the client's own default
-            is asked instead.
-        fallback_model: Asked once if the first reply was not usable; may be the same. None makes no second call.
+        model: Asked first. If it is not set and the client names another provider than z.ai, the
+            client's own default is asked instead.
+        fallback_model: Asked once if the first reply was not usable; may be the same. None makes no
+            second call.
         max_calls: Most calls of a selection; the model's first ones are kept.
         timeout_s: Seconds for one attempt.
-        deadline_s: Seconds for a whole selection, shared by its attempts and by reading the registry. None is
-            `timeout_s` for each model that may be asked.
+        deadline_s: Seconds for a whole selection, shared by its attempts and by reading the
+            registry. None is `timeout_s` for each model that may be asked.
         temperature: Sampling temperature; 0, since a choice of tools should repeat.
-        retry_dropped: Asks the fallback also if only some of the calls can run. The first model's choice stays unless
-            the second answer has as many calls that can run. Off by default, since it costs a model call.
+        retry_dropped: Asks the fallback also if only some of the calls can run. The first model's
+            choice stays unless the second answer has as many calls that can run. Off by default,
+            since it costs a model call.
         fail_closed: Kept for callers. A failed selection is empty either way, never "all tools".
-        max_catalogue_tokens: Limit of the tools in the prompt, as `UpperBoundCounter` counts. Up to it every tool is
-            shown on one line (about 340 tools by default); above it, a shortlist. The default is where both cost about
-            the same: 20 full schemas that are new each time, 165 tokens each, against a prefix that endpoints cache
-            for a tenth to a quarter of the price.
-        shortlist_tools: How many tools a shortlist shows in full; a registry of at most that size is shown in full.
-            On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan needs, ten 71%.
-        max_candidates: Most tools that a decision model judges: those that rank best, as signatures.
+        max_catalogue_tokens: Limit of the tools in the prompt, as `UpperBoundCounter` counts. Up to
+            it every tool is shown on one line (about 340 tools by default); above it, a shortlist.
+            The default is where both cost about the same: 20 full schemas that are new each time,
+            165 tokens each, against a prefix that endpoints cache for a tenth to a quarter of the
+            price.
+        shortlist_tools: How many tools a shortlist shows in full; a registry of at most that size
+            is shown in full. On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan
+            needs, ten 71%.
+        max_candidates: Most tools that a decision model judges: those that rank best, as
+            signatures.
         min_probability: A tool is chosen if a decision model holds it more probable than this.
     """
 
@@ -73,11 +79,17 @@ class ToolSelectionConfig(BaseModel):
         """Seconds that a whole selection may take."""
         return self.call_options().total_s
 
-    def call_options(self, cache: SelectionCache | None = None, *, client: object = None) -> CallOptions:
+    def call_options(
+        self, cache: SelectionCache | None = None, *, client: object = None
+    ) -> CallOptions:
         """The part of the settings that concerns the model calls of this client."""
         model: str | None = self.model
         provider = getattr(client, "provider", None)
-        if "model" not in self.model_fields_set and isinstance(provider, str) and provider != _DEFAULT_PROVIDER:
+        if (
+            "model" not in self.model_fields_set
+            and isinstance(provider, str)
+            and provider != _DEFAULT_PROVIDER
+        ):
             model = None  # the client's own
         return CallOptions(
             model=model,
@@ -96,15 +108,20 @@ class ToolSelectionConfig(BaseModel):
             ConfigError: A variable cannot be used; the text names it and its value.
         """
         max_calls = _env.read_int(_env.TOOL_SELECTION_MAX_CALLS, minimum=1, maximum=_MAX_CALLS)
-        timeout_s = _env.read_float(_env.TOOL_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
+        timeout_s = _env.read_float(
+            _env.TOOL_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S
+        )
         given = {
-            "model": _env.read_text(replace(_env.TOOL_SELECTION_MODEL, default="")),  # the default counts as not set
+            # the default counts as not set
+            "model": _env.read_text(replace(_env.TOOL_SELECTION_MODEL, default="")),
             "fallback_model": _env.read_text(_env.TOOL_SELECTION_FALLBACK_MODEL),
             "max_calls": max_calls,
             "timeout_s": timeout_s,
             "fail_closed": _env.read_flag(_env.TOOL_SELECTION_FAIL_CLOSED),
         }
-        return cls.model_validate({name: value for name, value in given.items() if value is not None})
+        return cls.model_validate(
+            {name: value for name, value in given.items() if value is not None}
+        )
 
 
 def checked_config(config: object) -> ToolSelectionConfig:
@@ -130,9 +147,13 @@ def check_question(task: object, query: object) -> None:
         TypeError: One is something else. The text says what to pass.
     """
     if not hasattr(task, "sub_tasks") or not hasattr(task, "description"):
-        raise TypeError(f'task is of type {type(task).__name__}; pass PlannedTask(id=1, description="...")')
+        raise TypeError(
+            f'task is of type {type(task).__name__}; pass PlannedTask(id=1, description="...")'
+        )
     if query is not None and not isinstance(query, str):
-        raise TypeError(f"query is of type {type(query).__name__}; pass the user's question as a text")
+        raise TypeError(
+            f"query is of type {type(query).__name__}; pass the user's question as a text"
+        )
 
 
 ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
@@ -193,18 +214,20 @@ class ToolSelection(_Selection):
 
     Attributes:
         calls: The calls to run, most useful first; empty if `failed`.
-        status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`, `invalid` or
-            `error`, as the last attempt ended, or `error` before any attempt.
+        status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`,
+            `invalid` or `error`, as the last attempt ended, or `error` before any attempt.
         used: What chose: a `model`, or the `lexical` ranking.
-        attempts: One record for each model call, in order; at most two, and before these one of a decision model.
+        attempts: One record for each model call, in order; at most two, and before these one of a
+            decision model.
         dropped: Proposed calls that will not run.
-        notes: What was read leniently in the calls to run, such as a `null` for an optional argument; without values.
+        notes: What was read leniently in the calls to run, such as a `null` for an optional
+            argument; without values.
         again: Whether the model wants to choose again once it has seen what the calls return.
         choices: One entry for each tool that a decision model weighed, in their order of name.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as `UpperBoundCounter`
-            counts; 0 without a shortlist.
+        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as
+            `UpperBoundCounter` counts; 0 without a shortlist.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
         problem: What went wrong if `failed`, without text of a user, tool or reply; else "".
     """
@@ -232,7 +255,12 @@ class SelectsTools(Protocol):
     """Turns a task into tool calls: our selectors, or an application's own class."""
 
     async def select_detailed(
-        self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
+        self,
+        *,
+        task: PlannedTask,
+        tool_registry: Any,
+        query: str | None = None,
+        context: dict[str, Any] | None = None,
     ) -> ToolSelection:
         """The selection for one task; failures are its `status`, never raised."""
 
@@ -242,15 +270,27 @@ class ChoosesTools(ABC):
 
     @abstractmethod
     async def select_detailed(
-        self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
+        self,
+        *,
+        task: PlannedTask,
+        tool_registry: Any,
+        query: str | None = None,
+        context: dict[str, Any] | None = None,
     ) -> ToolSelection:
         """The calls to run for the task, with an account of the choice."""
 
     async def select_tool_calls(
-        self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
+        self,
+        *,
+        task: PlannedTask,
+        tool_registry: Any,
+        query: str | None = None,
+        context: dict[str, Any] | None = None,
     ) -> list[ToolCall]:
         """The calls of `select_detailed`; empty also if choosing failed."""
-        selection = await self.select_detailed(task=task, tool_registry=tool_registry, query=query, context=context)
+        selection = await self.select_detailed(
+            task=task, tool_registry=tool_registry, query=query, context=context
+        )
         return list(selection.calls)
 
 
@@ -268,14 +308,15 @@ class RelevanceSelection(_Selection):
 
     Attributes:
         pointers: The chosen ones, most useful first.
-        status: `ok`; `empty`: a sound answer that nothing is relevant; `no_candidates`: no candidates, or none
-            allowed, and no call was made; `timeout`, `error`: the model gave no answer; `invalid`: its answer is not
-            in the form that was asked for.
+        status: `ok`; `empty`: a sound answer that nothing is relevant; `no_candidates`: no
+            candidates, or none allowed, and no call was made; `timeout`, `error`: the model gave no
+            answer; `invalid`: its answer is not in the form that was asked for.
         used: What chose: the `model`, or the `lexical` ranking.
         attempts: One record for each model call, with latency, usage and error.
         model: The model that was asked last; None if none was named or asked.
         usage: Tokens of all attempts together, where the endpoint counted any.
-        choices: One entry for each candidate, in the order given, with the probabilities of a decision model.
+        choices: One entry for each candidate, in the order given, with the probabilities of a
+            decision model.
         dropped: Entries of the model's list that were ignored, the first 100.
         not_shown: Candidates that no model was shown.
         tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
@@ -302,19 +343,28 @@ class ObservedSelection:
         self._source: Source = source
         self._current = current
 
-    def ends(self, selection: RelevanceSelection | ToolSelection, scores: Mapping[str, float] | None = None) -> None:
-        """Tells what was chosen; a failed selection is one warning with its status, its model and the cause.
+    def ends(
+        self,
+        selection: RelevanceSelection | ToolSelection,
+        scores: Mapping[str, float] | None = None,
+    ) -> None:
+        """Tells what was chosen.
+
+        A failed selection is one warning with its status, its model and the cause.
 
         Args:
             selection: The whole selection.
-            scores: Of a ranking, by id; a decision model's probabilities are taken from the selection.
+            scores: Of a ranking, by id; a decision model's probabilities are taken from the
+                selection.
         """
         if isinstance(selection, ToolSelection):
             weighed = {choice.tool: choice.probability for choice in selection.choices}
             ids = dict.fromkeys(call.tool for call in selection.calls)
             asked = len(selection.attempts) - bool(selection.choices)  # without the decision model
         else:
-            weighed = {} if scores else {each.pointer_id: each.probability for each in selection.choices}
+            weighed = (
+                {} if scores else {each.pointer_id: each.probability for each in selection.choices}
+            )
             ids = dict.fromkeys(pointer.pointer_id for pointer in selection.pointers)
             asked = len(selection.attempts) + (selection.used == "lexical" and selection.failed)
         facts: dict[str, Attribute] = {
@@ -326,7 +376,9 @@ class ObservedSelection:
         self._current.set_attributes({**facts, **facts_of_found(found)})
         if selection.failed:
             self._current.fail(selection.status)
-            of = next((f", model {each.model}" for each in reversed(selection.attempts) if each.model), "")
+            of = next(
+                (f", model {each.model}" for each in reversed(selection.attempts) if each.model), ""
+            )
             noun, problem = _NOUNS[self._source], selection.problem
             _log.warning("no %s were chosen: status %s%s: %s", noun, selection.status, of, problem)
 

@@ -13,7 +13,9 @@ from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.validation import Problem
 
-DropReason = Literal["malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"]
+DropReason = Literal[
+    "malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"
+]
 
 _MAX_NAME_CHARS = 64
 _MAX_ID_CHARS = 100
@@ -36,9 +38,10 @@ class DroppedCall:
 
     Attributes:
         tool: The proposed name, on one line of at most 64 characters; "" without one.
-        reason: `malformed` (no tool, or args that are not an object), `unknown_tool`, `invalid_args`, `unfilled` (the
-            texts do not hold the required arguments), `tie` (another tool fits as well), `writes` (nothing says that it
-            only reads), `repeat`, or `over_limit` (beyond `max_calls`).
+        reason: `malformed` (no tool, or args that are not an object), `unknown_tool`,
+            `invalid_args`, `unfilled` (the texts do not hold the required arguments), `tie`
+            (another tool fits as well), `writes` (nothing says that it only reads), `repeat`, or
+            `over_limit` (beyond `max_calls`).
         problems: The problems of the arguments, without their values.
     """
 
@@ -65,14 +68,17 @@ class CheckedCalls:
     again: bool = False
 
 
-def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: int) -> CheckedCalls:
+def check_calls(
+    proposed: Sequence[object], catalogue: Catalogue, *, max_calls: int
+) -> CheckedCalls:
     """The first `max_calls` valid calls, in order, under the tools' own names.
 
-    Checks each call alone. It needs `tool` and `args`, or `name` and `arguments`; `reasoning` is optional. `args` is an
-    object, or a string that holds exactly one JSON object, as in the chat completions API; anything else makes the call
-    malformed. If the catalogue is `checked`, the name must be a tool's (see `Catalogue.find`) and the arguments must
-    fit its schema, as they are or as `read_leniently` reads them. A repeat, the same tool with the same canonical
-    arguments, does not count towards the limit.
+    Checks each call alone. It needs `tool` and `args`, or `name` and `arguments`; `reasoning` is
+    optional. `args` is an object, or a string that holds exactly one JSON object, as in the chat
+    completions API; anything else makes the call malformed. If the catalogue is `checked`, the name
+    must be a tool's (see `Catalogue.find`) and the arguments must fit its schema, as they are or as
+    `read_leniently` reads them. A repeat, the same tool with the same canonical arguments, does not
+    count towards the limit.
 
     Args:
         proposed: The calls of a reply, as data.
@@ -101,7 +107,9 @@ def check_calls(proposed: Sequence[object], catalogue: Catalogue, *, max_calls: 
         else:
             seen.add(key)
             calls.append(call)
-            notes += [f"{one_line(call.tool, max_chars=_MAX_NAME_CHARS)}: {note}" for note in read_as]
+            notes += [
+                f"{one_line(call.tool, max_chars=_MAX_NAME_CHARS)}: {note}" for note in read_as
+            ]
     return CheckedCalls(tuple(calls), tuple(dropped), tuple(notes))
 
 
@@ -112,7 +120,10 @@ class _CallId(str):
 
 
 def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Native tool calls as the object that the prompt asks for; a model that makes these expects to see the results."""
+    """Native tool calls as the object that the prompt asks for.
+
+    A model that makes these expects to see the results.
+    """
     calls = []
     for tool_call in tool_calls:
         function = tool_call.get("function", tool_call)
@@ -120,14 +131,20 @@ def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
         args = facts.get("arguments")
         read = _read_args(args)  # here a string is the form that the API sends
         call_id = _CallId(one_line(str(tool_call.get("id") or ""), max_chars=_MAX_ID_CHARS))
-        calls.append({"tool": facts.get("name"), "args": args if read is None else read, "id": call_id})
+        calls.append(
+            {"tool": facts.get("name"), "args": args if read is None else read, "id": call_id}
+        )
     return {"calls": calls, "again": True}
 
 
 def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCall, list[str]]:
     """The call, with a note on each thing that was read leniently; or why it is dropped."""
     facts = item if isinstance(item, Mapping) else {}
-    notes = [f"{key} was read as {wanted}" for key, wanted in _OTHER_KEYS if key in facts and wanted not in facts]
+    notes = [
+        f"{key} was read as {wanted}"
+        for key, wanted in _OTHER_KEYS
+        if key in facts and wanted not in facts
+    ]
     tool, reasoning = _tool_of(facts), facts.get("reasoning")
     given = facts["args"] if "args" in facts else facts.get("arguments")
     args = _read_args(given)

@@ -22,7 +22,12 @@ from llm_common.core.decision import (
 )
 from llm_common.core.structured import SupportsChat
 from llm_common.decisions.questions import is_decision_client
-from llm_common.errors import ModelNotFoundError, NoThreadError, ToolFailedError, UnserialisableError
+from llm_common.errors import (
+    ModelNotFoundError,
+    NoThreadError,
+    ToolFailedError,
+    UnserialisableError,
+)
 from llm_common.plans import PlannedTask
 from llm_common.selection.catalogue import (
     LATE,
@@ -45,7 +50,12 @@ from llm_common.selection.results import (
     checked_config,
     retrieval,
 )
-from llm_common.selection.tool_calls import CheckedCalls, DroppedCall, check_calls, read_native_calls
+from llm_common.selection.tool_calls import (
+    CheckedCalls,
+    DroppedCall,
+    check_calls,
+    read_native_calls,
+)
 from llm_common.text.canonical import stable_json
 
 if TYPE_CHECKING:
@@ -57,7 +67,9 @@ _MAX_NAMED_DROPS = 5
 _MAX_ENUM_NAMES = 500  # of an enum in a JSON Schema; endpoints take 500 to 1,000
 _UNREADABLE = "the registry's text cannot be read as tools, which a decision model needs; let it return a list"
 _UNFILLED = "no chosen tool could be given its arguments; `dropped` says which"
-_UNFINISHED = "the tools were chosen, but the deadline passed before their arguments were there; raise it"
+_UNFINISHED = (
+    "the tools were chosen, but the deadline passed before their arguments were there; raise it"
+)
 _SYSTEM = """\
 You choose the tool calls that a task needs.
 Answer with one JSON object and nothing else: {{"calls": [{{"tool": "tool_name", "args": {{"name": "value"}}}}]}}
@@ -84,30 +96,34 @@ class _Reply(BaseModel):
 class ToolSelector(ChoosesTools):
     """Tool calls for a task, chosen by a model.
 
-    Fails closed: a failure of the model, the client or the registry gives no calls, and `select_detailed` says why.
-    The client is called once per selection, or twice if the first reply was not usable and a fallback model is set.
-    One selector may serve many selections at once.
+    Fails closed: a failure of the model, the client or the registry gives no calls, and
+    `select_detailed` says why. The client is called once per selection, or twice if the first reply
+    was not usable and a fallback model is set. One selector may serve many selections at once.
 
-    Without a configured model it asks for `glm-4.5-air` at z.ai, and of a client that does not name its `provider`; at
-    any other provider for the client's own default.
+    Without a configured model it asks for `glm-4.5-air` at z.ai, and of a client that does not name
+    its `provider`; at any other provider for the client's own default.
 
-    A decision model (such as `HttpDecisionClient`) judges the 40 tools that rank best, all by one request: whether each
-    one has to be called, and which one, or none. Those above `min_probability` are called, the largest share of the
-    choice first. Such a model writes no text, so the arguments come from a chat client, which is shown the chosen tools
-    alone; or from the texts, as `fill_arguments` reads them, where a tool without its required arguments is not called.
+    A decision model (such as `HttpDecisionClient`) judges the 40 tools that rank best, all by one
+    request: whether each one has to be called, and which one, or none. Those above
+    `min_probability` are called, the largest share of the
+    choice first. Such a model writes no text, so the arguments come from a chat client, which is
+    shown the chosen tools alone; or from the texts, as `fill_arguments` reads them, where a tool
+    without its required arguments is not called.
 
     Args:
-        client: What chooses: any object with an async `chat_completion`, or a `DecisionClient`. If a chat client's
-            `prefers_json_schema` is True, it gets up to 500 tool names as an enum.
-        config: Settings; None reads the environment once, here. Their models are those of the chat client: a decision
-            client is asked for its own default.
+        client: What chooses: any object with an async `chat_completion`, or a `DecisionClient`. If
+            a chat client's `prefers_json_schema` is True, it gets up to 500 tool names as an enum.
+        config: Settings; None reads the environment once, here. Their models are those of the chat
+            client: a decision client is asked for its own default.
         cache: Reuses replies for a while; None asks the model every time.
-        arguments: A chat client that writes the arguments of what a decision model chose. None takes the texts.
+        arguments: A chat client that writes the arguments of what a decision model chose. None
+            takes the texts.
 
     Raises:
         ConfigError: An environment variable cannot be used.
-        TypeError: `client` is neither: it has no `chat_completion`, and no `decide` that takes questions. `arguments`
-            is no chat client, or stands beside one. `config` is no `ToolSelectionConfig`.
+        TypeError: `client` is neither: it has no `chat_completion`, and no `decide` that takes
+            questions. `arguments` is no chat client, or stands beside one. `config` is no
+            `ToolSelectionConfig`.
     """
 
     def __init__(
@@ -125,7 +141,9 @@ class ToolSelector(ChoosesTools):
             if arguments is not None:
                 check_client(arguments)
         elif arguments is not None:
-            raise TypeError("client is a chat client, which writes the arguments too; leave `arguments` out")
+            raise TypeError(
+                "client is a chat client, which writes the arguments too; leave `arguments` out"
+            )
         else:
             self._chat = cast("SupportsChat", client)
         self._cache = cache
@@ -142,21 +160,25 @@ class ToolSelector(ChoosesTools):
     ) -> ToolSelection:
         """The calls to run for the task, and how they were chosen.
 
-        The registry is asked for its tools once. If it gives structure (a `ToolRegistry`, or a list of definitions),
-        calls are checked against names and schemas: see `check_calls`. A reply without one usable call is a failure;
-        an empty list is not. The fallback model is asked after any failure but a refused key or a spent budget,
-        within the same deadline; its prompt is the first one with feedback at the end.
+        The registry is asked for its tools once. If it gives structure (a `ToolRegistry`, or a list
+        of definitions), calls are checked against names and schemas: see `check_calls`. A reply
+        without one usable call is a failure; an empty list is not. The fallback model is asked
+        after any failure but a refused key or a spent budget, within the same deadline; its prompt
+        is the first one with feedback at the end.
 
         Args:
             task: What is to be done; its sub-tasks count as well.
-            tool_registry: Asked by `get_tools_schema()`; a registry without tools costs no model call.
+            tool_registry: Asked by `get_tools_schema()`; a registry without tools costs no model
+                call.
             query: The user's own words, if they are not the task.
             context: Known facts; anything that has a JSON form.
-            rounds_left: How many times the caller would choose again for this task, after it ran the calls. Above 0 a
-                chat model may ask for that, and `again` says whether it did; native tool calls always ask for it.
+            rounds_left: How many times the caller would choose again for this task, after it ran
+                the calls. Above 0 a chat model may ask for that, and `again` says whether it did;
+                native tool calls always ask for it.
 
         Returns:
-            A selection; failures of the model, the client, the registry or the context are its `status`, never raised.
+            A selection; failures of the model, the client, the registry or the context are its
+            `status`, never raised.
 
         Raises:
             TypeError: `task` is no `PlannedTask`, or `query` no text.
@@ -166,7 +188,9 @@ class ToolSelector(ChoosesTools):
             asked = _Request(task, query, context, rounds_left)
             selection, offered, shown = await self._select(asked, tool_registry)
             observed.ends(selection)
-            record("tools", selection=selection, offered=offered, shown=shown, task=task, query=query)
+            record(
+                "tools", selection=selection, offered=offered, shown=shown, task=task, query=query
+            )
         return selection
 
     async def _select(
@@ -181,9 +205,12 @@ class ToolSelector(ChoosesTools):
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
                 if catalogue.empty:
-                    nothing = ToolSelection(status="no_candidates", used="model", tools_total=0, tools_shown=0)
+                    nothing = ToolSelection(
+                        status="no_candidates", used="model", tools_total=0, tools_shown=0
+                    )
                     return nothing, (), ()
-                # In a thread: describing and ranking a few thousand tools takes a good part of a second, once.
+                # In a thread: describing and ranking a few thousand tools takes a good part of a
+                # second, once.
                 asked = await in_thread(self._inquiry, catalogue, request)
         except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used="model", problem=exc.message), (), ()
@@ -211,7 +238,10 @@ class ToolSelector(ChoosesTools):
         *,
         ends_at: float,
     ) -> ToolSelection:
-        """The calls of the tools that the decision model chooses; their arguments are filled in after that."""
+        """The calls of the tools that the decision model chooses.
+
+        Their arguments are filled in after that.
+        """
         assert self._decides is not None
         call = CallOptions(timeout_s=options.timeout_s, cache=options.cache)
         decision = await decide(self._decides, asked.questions, call, ends_at=ends_at)
@@ -223,15 +253,22 @@ class ToolSelector(ChoosesTools):
         try:
             async with asyncio.timeout_at(ends_at):
                 if self._chat is None:
-                    return selection.model_copy(update=await in_thread(_calls_by_texts, few, chosen, request))
+                    return selection.model_copy(
+                        update=await in_thread(_calls_by_texts, few, chosen, request)
+                    )
                 text = await in_thread(_prompt_text, few, self.config, request)
         except NoThreadError as exc:
             return selection.model_copy(update={"status": "error", "problem": exc.message})
         except TimeoutError:
             return selection.model_copy(update={"status": "timeout", "problem": _UNFINISHED})
         written = await self._write(few, text, options, ends_at=ends_at)
-        figures = {name: getattr(written, name) for name in ("calls", "dropped", "notes", "again", "status", "problem")}
-        return selection.model_copy(update={**figures, "attempts": (*selection.attempts, *written.attempts)})
+        figures = {
+            name: getattr(written, name)
+            for name in ("calls", "dropped", "notes", "again", "status", "problem")
+        }
+        return selection.model_copy(
+            update={**figures, "attempts": (*selection.attempts, *written.attempts)}
+        )
 
     async def _write(
         self, catalogue: Catalogue, text: "_PromptText", options: CallOptions, *, ends_at: float
@@ -244,23 +281,33 @@ class ToolSelector(ChoosesTools):
             judge=lambda reply: self._judge(reply, catalogue),
             json_schema=_json_schema(text.tools or (), may_ask_again=text.may_ask_again),
             read_tool_calls=read_native_calls,
-            scope=f"{self.config.model_dump_json()}{catalogue.digest}" if self._cache is not None else "",
+            scope=f"{self.config.model_dump_json()}{catalogue.digest}"
+            if self._cache is not None
+            else "",
         )
         assert self._chat is not None
         decision = await decide(self._chat, prompt, options, ends_at=ends_at)
         if isinstance(decision.error, ModelNotFoundError) and options.model is not None:
-            decision.error.chosen_by = f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
+            decision.error.chosen_by = (
+                f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
+            )
         return _selection(decision, text, catalogue)
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
-        checked = replace(check_calls(reply.calls, catalogue, max_calls=self.config.max_calls), again=reply.again)
+        checked = replace(
+            check_calls(reply.calls, catalogue, max_calls=self.config.max_calls), again=reply.again
+        )
         dropped = "".join(f"\n- {call}" for call in checked.dropped[:_MAX_NAMED_DROPS])
         if reply.calls and not checked.calls:
             feedback = f"none of the {len(reply.calls)} proposed calls can run; `dropped` says why{dropped}"
             return Verdict(checked, 0, usable=False, feedback=feedback, reason="no_valid_call")
         feedback = ""
-        if self.config.retry_dropped and any(drop.reason in _CORRECTABLE for drop in checked.dropped):
-            feedback = f"some of the proposed calls cannot run; answer with all that are needed{dropped}"
+        if self.config.retry_dropped and any(
+            drop.reason in _CORRECTABLE for drop in checked.dropped
+        ):
+            feedback = (
+                f"some of the proposed calls cannot run; answer with all that are needed{dropped}"
+            )
         return Verdict(checked, len(checked.calls), feedback=feedback)
 
 
@@ -270,7 +317,8 @@ class _PromptText:
 
     Attributes:
         tools: The names of the tools that it shows; None for a registry that offers only text.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without a shortlist.
+        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without
+            a shortlist.
         may_ask_again: Whether it tells the model that it may choose again.
     """
 
@@ -313,7 +361,9 @@ class _Request:
         """
         sub_tasks = [sub_task.description for sub_task in self.task.sub_tasks]
         description = self.task.description
-        listed = "\n- ".join([f"{description}\nSub-tasks:", *sub_tasks]) if sub_tasks else description
+        listed = (
+            "\n- ".join([f"{description}\nSub-tasks:", *sub_tasks]) if sub_tasks else description
+        )
         sections = [section("Task", listed)]
         if self.query:
             sections.append(section("Query of the user", self.query))
@@ -322,7 +372,9 @@ class _Request:
         return sections
 
 
-def _prompt_text(catalogue: Catalogue, config: ToolSelectionConfig, request: _Request) -> _PromptText:
+def _prompt_text(
+    catalogue: Catalogue, config: ToolSelectionConfig, request: _Request
+) -> _PromptText:
     """The prompt for one task, the same for the same input.
 
     The tools stand in the system text, or a shortlist in the user text: see `offer_tools`.
@@ -367,7 +419,9 @@ class _ToolQuestions:
     tokens_saved: int
 
 
-def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: _Request) -> _ToolQuestions:
+def _tool_questions(
+    catalogue: Catalogue, config: ToolSelectionConfig, request: _Request
+) -> _ToolQuestions:
     """The questions for one task about the tools that rank best for it, as far as `max_catalogue_tokens` allows.
 
     Raises:
@@ -378,12 +432,16 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
     tools = rank_tools(catalogue, request.sub_tasks, request.whole, limit=config.max_candidates)
     if not tools or len(catalogue.definitions) <= config.max_candidates:
         found = {tool.name for tool in tools}
-        tools = (*tools, *(tool for tool in catalogue.definitions if tool.name not in found))[: config.max_candidates]
+        tools = (*tools, *(tool for tool in catalogue.definitions if tool.name not in found))[
+            : config.max_candidates
+        ]
     fitting = list(fitting_lines(tools, in_full=False, limit_tokens=config.max_catalogue_tokens))
 
     def judge(weights: "Mapping[str, Weight]") -> Verdict[_Chosen]:
         # Equal shares stay in the order of the ranking.
-        chosen = [name for name, *_ in fitting if weights[name].probability > config.min_probability]
+        chosen = [
+            name for name, *_ in fitting if weights[name].probability > config.min_probability
+        ]
         chosen.sort(key=lambda name: (-weights[name].share, -weights[name].probability))
         return Verdict(_Chosen(tuple(chosen), weights), len(chosen))
 
@@ -397,22 +455,30 @@ def _tool_questions(catalogue: Catalogue, config: ToolSelectionConfig, request: 
     )
     saved = catalogue.signature_tokens - sum(tokens for *_, tokens in fitting)
     shown = tuple(name for name, *_ in fitting)
-    return _ToolQuestions(questions, shown, max(saved, 0) if len(shown) < len(catalogue.definitions) else 0)
+    return _ToolQuestions(
+        questions, shown, max(saved, 0) if len(shown) < len(catalogue.definitions) else 0
+    )
 
 
 def _restricted(catalogue: Catalogue, names: Sequence[str]) -> Catalogue:
     """The catalogue of these tools alone, in canonical order."""
     tools = tuple(tool for tool in catalogue.definitions if tool.name in names)
-    return Catalogue(f"[{','.join(tool.text for tool in tools)}]", tools, checked=True, empty=not tools)
+    return Catalogue(
+        f"[{','.join(tool.text for tool in tools)}]", tools, checked=True, empty=not tools
+    )
 
 
-def _calls_by_texts(catalogue: Catalogue, chosen: Sequence[str], request: _Request) -> dict[str, Any]:
+def _calls_by_texts(
+    catalogue: Catalogue, chosen: Sequence[str], request: _Request
+) -> dict[str, Any]:
     """The fields of a selection that calls each chosen tool whose arguments the texts hold, in their order."""
     from llm_common.selection.argument_filling import filled_call  # noqa: PLC0415 - for decision models alone
 
     tools = {tool.name: tool for tool in catalogue.definitions}
     made = [
-        filled_call(tools[name], request.texts, request.context, reasoning="a decision model chose it")
+        filled_call(
+            tools[name], request.texts, request.context, reasoning="a decision model chose it"
+        )
         for name in chosen
     ]
     dropped = tuple(call for call in made if isinstance(call, DroppedCall))
@@ -423,10 +489,11 @@ def _calls_by_texts(catalogue: Catalogue, chosen: Sequence[str], request: _Reque
 
 
 def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any] | None:
-    """The reply as a JSON Schema with the tools' names as an enum; None if they are unknown or over 500.
+    """The reply as a JSON Schema with the tools' names as an enum.
 
-    It has the field "again" where the model may choose again. Not strict: a strict schema would have to close the
-    arguments, which are checked by the tools' own schemas.
+    None if they are unknown or over 500.
+    It has the field "again" where the model may choose again. Not strict: a strict schema would
+    have to close the arguments, which are checked by the tools' own schemas.
     """
     if not 0 < len(tools) <= _MAX_ENUM_NAMES:
         return None
@@ -450,7 +517,9 @@ def _account_of(
         used="model",
         attempts=decision.attempts,
         choices=tuple(
-            ToolChoice(tool=name, reason=reasons.get(name, "not chosen"), **asdict(choice.weights[name]))
+            ToolChoice(
+                tool=name, reason=reasons.get(name, "not chosen"), **asdict(choice.weights[name])
+            )
             for name in sorted(choice.weights)
         ),
         tools_total=len(catalogue.definitions),
@@ -461,7 +530,9 @@ def _account_of(
     )
 
 
-def _selection(decision: Decision[CheckedCalls], text: _PromptText, catalogue: Catalogue) -> ToolSelection:
+def _selection(
+    decision: Decision[CheckedCalls], text: _PromptText, catalogue: Catalogue
+) -> ToolSelection:
     status = decision.status
     checked = decision.verdict.choice if decision.verdict else CheckedCalls((), ())
     return ToolSelection(

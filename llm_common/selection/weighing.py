@@ -1,8 +1,9 @@
 """Which candidates a decision model would take: the questions of one request, and their answers as weights.
 
-One choice asks which candidate fits best, with "none of these" beside them: a model spreads all probability over the
-options that it is given. One predicate a candidate asks whether it fits, since several may. The candidates' texts stand
-in the state alone, in a fence; the questions name them by labels, so no text from outside is part of a question.
+One choice asks which candidate fits best, with "none of these" beside them: a model spreads all
+probability over the options that it is given. One predicate a candidate asks whether it fits, since
+several may. The candidates' texts stand in the state alone, in a fence; the questions name them by
+labels, so no text from outside is part of a question.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +55,9 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
 
         async def asked() -> Decisions:
             with external_errors(type(client).__name__, timeout_s=timeout_s):
-                return await client.decide(self.state, self.questions, model=model, timeout_s=timeout_s)
+                return await client.decide(
+                    self.state, self.questions, model=model, timeout_s=timeout_s
+                )
 
         return await recorded(
             client,
@@ -68,11 +71,16 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
 
     def _checked(self, found: Decisions) -> Decisions:
         """The answers once more: a client of an application may have checked nothing."""
-        refused = {name: REFUSED for name, reason in found.unanswered.items() if reason == REFUSED.value}
-        checked = decisions_of(self.questions, {**found.answers, **refused}, reasons=found.unanswered)
+        refused = {
+            name: REFUSED for name, reason in found.unanswered.items() if reason == REFUSED.value
+        }
+        checked = decisions_of(
+            self.questions, {**found.answers, **refused}, reasons=found.unanswered
+        )
         if not checked.answers:
             raise MalformedReplyError(
-                "the model refused to answer; rephrase the request, or use another model", reason="refusal"
+                "the model refused to answer; rephrase the request, or use another model",
+                reason="refusal",
             )
         return checked
 
@@ -94,7 +102,8 @@ class Weight:
     """What a decision model holds of one candidate.
 
     Attributes:
-        probability: That it fits: its predicate's, at most the probability that some candidate fits.
+        probability: That it fits: its predicate's, at most the probability that some candidate
+            fits.
         share: Its part of the choice between all of them.
     """
 
@@ -113,8 +122,9 @@ def weighing_questions(
 ) -> Questions[ChoiceT]:
     """The questions about some candidates, in an order that depends on their keys and the seed alone.
 
-    The order is shuffled, since models prefer some places; a label's number is a place in it. A predicate without an
-    answer counts as no. Without an answer to the choice, nobody knows whether any fits: the answers are not usable.
+    The order is shuffled, since models prefer some places; a label's number is a place in it. A
+    predicate without an answer counts as no. Without an answer to the choice, nobody knows whether
+    any fits: the answers are not usable.
 
     Args:
         lines: The text of each candidate by its key, which the model does not see.
@@ -136,7 +146,10 @@ def weighing_questions(
         shares = answers.options(_WHICH)
         some = 1.0 - shares.get(_NONE, 1.0)
         verdict = judge(
-            {key: Weight(min(answers.yes(label), some), shares.get(label, 0.0)) for key, label in labels.items()}
+            {
+                key: Weight(min(answers.yes(label), some), shares.get(label, 0.0))
+                for key, label in labels.items()
+            }
         )
         if shares:
             return verdict

@@ -1,6 +1,7 @@
 """Keeps bytes under two-part keys: one protocol, one set of key rules, several implementations.
 
-`ObjectBlobStore` needs the extra `object-store` and is imported from `llm_common.storage.object_store`.
+`ObjectBlobStore` needs the extra `object-store` and is imported from
+`llm_common.storage.object_store`.
 """
 
 from llm_common.storage.blob import (

@@ -1,10 +1,12 @@
 """`BlobStore`, the seam between pointers and what keeps their bytes, and the one place that says which keys exist.
 
-A key is `folder/name`. Each part obeys an allow-list: a key means the same blob on every operating system and object
-store, and no part can climb, hide, be a device, or look like another part. Names that a store needs for itself start
-with a dot and can therefore never be keys. One folder of such a name, `OWN_FOLDER`, holds blobs about the store.
+A key is `folder/name`. Each part obeys an allow-list: a key means the same blob on every operating
+system and object store, and no part can climb, hide, be a device, or look like another part. Names
+that a store needs for itself start with a dot and can therefore never be keys. One folder of such a
+name, `OWN_FOLDER`, holds blobs about the store.
 
-The ids of queries are freer than folders. Here, and nowhere else, they are checked and mapped one-to-one to folders.
+The ids of queries are freer than folders. Here, and nowhere else, they are checked and mapped
+one-to-one to folders.
 """
 
 import re
@@ -42,8 +44,8 @@ class BlobEntry(NamedTuple):
 
     Attributes:
         size: Bytes.
-        etag: Compares equal while the bytes are the same, and differs after a put of other bytes; None while that
-            cannot be told.
+        etag: Compares equal while the bytes are the same, and differs after a put of other bytes;
+            None while that cannot be told.
         modified_s: Seconds since the epoch of the last put.
     """
 
@@ -59,7 +61,8 @@ class FolderScan:
     Attributes:
         blobs: Every blob by its name, in the order of the names.
         temporaries: Size by name of what a writer left that was killed over an hour ago.
-        unsafe: Names of links, of files with several names or of another owner, of directories and devices.
+        unsafe: Names of links, of files with several names or of another owner, of directories and
+            devices.
         unrecognized: Names that no blob of this store can have.
     """
 
@@ -70,11 +73,12 @@ class FolderScan:
 
 
 class BlobStore(Protocol):
-    """Bytes under keys; every method is synchronous and may be called from several threads and processes at once.
+    """Bytes under keys.
 
-    A put is atomic: a reader sees the old bytes or the new ones. Each method raises `InvalidIdError` for a key outside
-    the rules, `UnsafePathError` for something that is not a plain blob of this store, and `StoreError` for any other
-    failure of the system.
+    Every method is synchronous and may be called from several threads and processes at once.
+    A put is atomic: a reader sees the old bytes or the new ones. Each method raises
+    `InvalidIdError` for a key outside the rules, `UnsafePathError` for something that is not a
+    plain blob of this store, and `StoreError` for any other failure of the system.
     """
 
     def put(self, key: str, data: bytes) -> None:
@@ -100,10 +104,14 @@ class BlobStore(Protocol):
             CorruptPointerError: The blob has more than `max_bytes`, or more than the memory holds.
         """
 
-    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+    def get_many(
+        self, folder: str, names: list[str], *, max_bytes: int | None = None
+    ) -> Iterator[bytes | None]:
         """The bytes of each name in turn, None for one that is missing, unreadable or larger than `max_bytes`."""
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
+    def update(
+        self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
+    ) -> None:
         """Stores what the change makes of the bytes under the key; no other update is lost.
 
         Args:
@@ -119,11 +127,15 @@ class BlobStore(Protocol):
         """Everything in a folder; nothing is changed. Empty when there is no such folder."""
 
     def folder_etag(self, folder: str) -> object:
-        """Compares equal until a blob of the folder is put or deleted; None while that cannot be told."""
+        """Compares equal until a blob of the folder is put or deleted.
+
+        None while that cannot be told.
+        """
 
     def folders(self) -> Iterator[str]:
-        """Every folder in which a query may be, in no order; one that appears or vanishes meanwhile may be left out.
+        """Every folder in which a query may be, in no order.
 
+        One that appears or vanishes meanwhile may be left out.
         `query_id_of` tells the query.
         """
 
@@ -160,7 +172,8 @@ class LockedFolder(Protocol):
     def put(self, *blobs: tuple[str, bytes]) -> None:
         """Stores blobs, none of them visible before those ahead of it.
 
-        They share one power failure: one that strikes before the return may leave any of them, each whole.
+        They share one power failure: one that strikes before the return may leave any of them, each
+        whole.
 
         Raises:
             StoreFullError: No room; some of the first may be stored.
@@ -171,8 +184,8 @@ class LockedFolder(Protocol):
 
         Args:
             names: What to remove; no error for what is not there.
-            fsync: False skips the most expensive step: after a power failure the blobs may be back, until the next put
-                or flushed deletion in the folder.
+            fsync: False skips the most expensive step: after a power failure the blobs may be back,
+                until the next put or flushed deletion in the folder.
         """
 
 
@@ -182,7 +195,8 @@ class LockingBlobStore(BlobStore, Protocol):
     def lock(self, folder: str) -> AbstractContextManager[LockedFolder]:
         """The folder, which is made if it is missing, with other holders kept out for the duration of the block.
 
-        Not reentrant. Reading stays possible without it. The lock ends with its process at the latest.
+        Not reentrant. Reading stays possible without it. The lock ends with its process at the
+        latest.
 
         Raises:
             LockTimeoutError: Another holder kept it for longer than the store waits.
@@ -196,11 +210,13 @@ class LockingBlobStore(BlobStore, Protocol):
         """
 
 
-def check_query_id(query_id: object, *, shown: Callable[[str], str] = lambda text: text[:_SHOWN_CHARS]) -> str:
+def check_query_id(
+    query_id: object, *, shown: Callable[[str], str] = lambda text: text[:_SHOWN_CHARS]
+) -> str:
     """The id itself when the store takes it: 1 to 200 of `A-Za-z0-9_-.`, and inside also `:/@+=,` and single spaces.
 
-    It starts with a letter, a digit or `_`, and ends with one of these or a hyphen. None of the segments between its
-    slashes is `.`, `..` or the name of a device.
+    It starts with a letter, a digit or `_`, and ends with one of these or a hyphen. None of the
+    segments between its slashes is `.`, `..` or the name of a device.
 
     Args:
         query_id: What may be an id.
@@ -209,17 +225,24 @@ def check_query_id(query_id: object, *, shown: Callable[[str], str] = lambda tex
     Raises:
         InvalidIdError: Anything else, whatever its type; the text names the id.
     """
-    if isinstance(query_id, str) and _QUERY_ID.fullmatch(query_id) and not _UNSAFE_SEGMENT.search(query_id):
+    if (
+        isinstance(query_id, str)
+        and _QUERY_ID.fullmatch(query_id)
+        and not _UNSAFE_SEGMENT.search(query_id)
+    ):
         return str.__str__(query_id)
-    name = repr(shown(query_id)) if isinstance(query_id, str) else f"of type {type(query_id).__name__}"
+    name = (
+        repr(shown(query_id)) if isinstance(query_id, str) else f"of type {type(query_id).__name__}"
+    )
     raise InvalidIdError(f"The query_id {name} is not allowed; {_QUERY_ID_RULE}")
 
 
 def folder_of(query_id: object) -> str:
     """The folder of a query: the id itself, with `/` as `~`, `:` as `;` and a space as `!`.
 
-    Different ids have different folders, since an id holds none of these three. A folder is a safe name on every
-    operating system and object store. One that ignores case keeps `a` and `A` in one folder.
+    Different ids have different folders, since an id holds none of these three. A folder is a safe
+    name on every operating system and object store. One that ignores case keeps `a` and `A` in one
+    folder.
 
     Raises:
         InvalidIdError: `check_query_id` does not take the id.
@@ -234,7 +257,9 @@ def query_id_of(folder: str) -> str:
         InvalidIdError: It is no query's.
     """
     if _NO_FOLDER_CHARS.search(folder):
-        raise InvalidIdError(f"{folder[:_SHOWN_CHARS]!r} is the folder of no query; use what folder_of gives")
+        raise InvalidIdError(
+            f"{folder[:_SHOWN_CHARS]!r} is the folder of no query; use what folder_of gives"
+        )
     return check_query_id(folder.translate(_FROM_FOLDER))
 
 
@@ -256,7 +281,9 @@ def check_name(name: object) -> str:
         InvalidIdError: Anything else.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        shown = repr(name[:_SHOWN_CHARS]) if isinstance(name, str) else f"of type {type(name).__name__}"
+        shown = (
+            repr(name[:_SHOWN_CHARS]) if isinstance(name, str) else f"of type {type(name).__name__}"
+        )
         raise InvalidIdError(f"The name {shown} of a blob is not allowed; {_NAME_RULE}")
     return name
 

@@ -1,7 +1,7 @@
 """`FileBlobStore`: blobs as plain files under one directory.
 
-Every file is reached relative to the descriptor of its opened folder (openat), and neither the folder nor the file may
-be a symbolic link: swapping one in at any instant leads nowhere.
+Every file is reached relative to the descriptor of its opened folder (openat), and neither the
+folder nor the file may be a symbolic link: swapping one in at any instant leads nowhere.
 """
 
 import errno
@@ -30,13 +30,21 @@ from llm_common.errors import (
     StoreFullError,
     UnsafePathError,
 )
-from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, query_id_of
+from llm_common.storage.blob import (
+    BlobEntry,
+    FolderScan,
+    check_folder,
+    check_key,
+    check_name,
+    query_id_of,
+)
 
 if sys.platform != "win32":
     import fcntl
 
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # non-blocking: opening a fifo returns
+    # non-blocking: opening a fifo returns
+    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Durability = Literal["full", "rename"]
@@ -54,7 +62,10 @@ _UNSAFE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, err
 """What opening or reading gives for something that is no regular file or folder."""
 
 _numbers = itertools.count()
-"""Tells the temporary files of one process apart; random digits tell those of processes with the same number."""
+"""Tells the temporary files of one process apart.
+
+Random digits tell those of processes with the same number.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +75,8 @@ def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
     """Turns an `OSError` of the block into a `StoreError`.
 
     Args:
-        action: What was tried, as a verb for the text; for `write` a missing file is no missing pointer.
+        action: What was tried, as a verb for the text; for `write` a missing file is no missing
+            pointer.
         path: Of the directory or file that it was tried on, for the text.
     """
     try:
@@ -72,7 +84,9 @@ def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
     except OSError as exc:
         code = errno.errorcode.get(exc.errno or 0, "unknown error")
         if exc.errno == errno.ENOENT and action != "write":
-            raise PointerNotFoundError(f"Nothing is stored under this name in {path}; use one that it lists") from exc
+            raise PointerNotFoundError(
+                f"Nothing is stored under this name in {path}; use one that it lists"
+            ) from exc
         if exc.errno in _FULL:
             text = f"No room left in the store at {path} ({code}); nothing was changed: free some and save again"
             raise StoreFullError(text) from exc
@@ -90,12 +104,14 @@ class FileBlobStore:
 
     Args:
         base_dir: Directory of the store, made absolute at once, created by the first put.
-        durability: `full` flushes each file and its directory: what a put returned for survives a power failure.
-            `rename` leaves that to the system: a power failure may lose the newest puts, but never mixes two.
+        durability: `full` flushes each file and its directory: what a put returned for survives a
+            power failure. `rename` leaves that to the system: a power failure may lose the newest
+            puts, but never mixes two.
         lock_timeout_s: Seconds that a caller waits for a folder; 10 outlasts any healthy save.
-        allow_hard_links: True reads files with several names. Off, since a second name lets others alter what is read.
-        allow_unsafe_dir: True accepts a base directory that everybody may write to and that belongs to another user,
-            and folders and files of any owner.
+        allow_hard_links: True reads files with several names. Off, since a second name lets others
+            alter what is read.
+        allow_unsafe_dir: True accepts a base directory that everybody may write to and that belongs
+            to another user, and folders and files of any owner.
 
     Raises:
         StoreError: The system is not POSIX.
@@ -113,12 +129,16 @@ class FileBlobStore:
     ) -> None:
         if sys.platform == "win32":
             ways_out = "use InMemoryContextPointerStore or ObjectContextPointerStore instead"
-            raise StoreError(f"A store of files needs a POSIX system, such as Linux, macOS or WSL; {ways_out}")
+            raise StoreError(
+                f"A store of files needs a POSIX system, such as Linux, macOS or WSL; {ways_out}"
+            )
         if durability not in ("full", "rename"):
             raise ValueError(f'durability is {durability!r}; pass "full" or "rename"')
         self._base_dir = Path(base_dir).expanduser().absolute()
         self._lock_timeout_s = lock_timeout_s
-        self._access = _Access(hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir, durable=durability == "full")
+        self._access = _Access(
+            hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir, durable=durability == "full"
+        )
 
     @property
     def base_dir(self) -> Path:
@@ -137,12 +157,14 @@ class FileBlobStore:
         with self._open(folder, "read") as opened:
             return opened.read(name, max_bytes)
 
-    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+    def get_many(
+        self, folder: str, names: list[str], *, max_bytes: int | None = None
+    ) -> Iterator[bytes | None]:
         """The bytes of each name in turn, None for one that is missing, too large or cannot be read.
 
         Raises:
-            StoreError: The folder cannot be read, or the process has run out of descriptors or memory: that says
-                nothing about the blobs.
+            StoreError: The folder cannot be read, or the process has run out of descriptors or
+                memory: that says nothing about the blobs.
         """
         checked = [check_name(name) for name in names]
         try:
@@ -152,7 +174,9 @@ class FileBlobStore:
         except PointerNotFoundError:  # no such folder
             yield from itertools.repeat(None, len(checked))
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
+    def update(
+        self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
+    ) -> None:
         """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
         folder, name = check_key(key)
         with self.lock(folder) as opened:
@@ -200,8 +224,13 @@ class FileBlobStore:
         with translate_os_errors("delete", path):
             if not path.is_dir():
                 return
-        with self.lock(folder) as opened, suppress(PointerNotFoundError), translate_os_errors("delete", path):
-            opened.delete(*opened.temporaries(), fsync=False)  # writers hold the lock: these are all left over
+        with (
+            self.lock(folder) as opened,
+            suppress(PointerNotFoundError),
+            translate_os_errors("delete", path),
+        ):
+            # writers hold the lock: these are all left over
+            opened.delete(*opened.temporaries(), fsync=False)
             opened.delete(_LOCK_NAME, fsync=False)  # a waiter notices, and makes a new one
             with suppress(OSError):  # another program has put something in since
                 path.rmdir()
@@ -216,7 +245,10 @@ class FileBlobStore:
 
     @contextmanager
     def lock_shared(self, folder: str) -> Iterator[None]:
-        """A shared lock; on a folder that no writer ever locked it holds nothing, as in a read-only store."""
+        """A shared lock.
+
+        On a folder that no writer ever locked it holds nothing, as in a read-only store.
+        """
         with ExitStack() as stack:
             with suppress(PointerNotFoundError):
                 stack.enter_context(self._locked(folder, shared=True))
@@ -230,7 +262,10 @@ class FileBlobStore:
     @contextmanager
     def _open(self, folder: str, action: str, *, create: bool = False) -> Iterator["_Folder"]:
         path = f"{self._base_dir}/{check_folder(folder)}"
-        with translate_os_errors(action, path), _open(self._base_dir, folder, self._access, create) as opened:
+        with (
+            translate_os_errors(action, path),
+            _open(self._base_dir, folder, self._access, create) as opened,
+        ):
             yield opened
 
     def _locked(self, folder: str, *, shared: bool) -> "_Folder":
@@ -242,10 +277,13 @@ class FileBlobStore:
                 opened = None
                 try:
                     opened = _open(self._base_dir, folder, self._access, not shared)
-                    if opened.lock(shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s):
+                    if opened.lock(
+                        shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s
+                    ):
                         locked, opened = opened, None
                         return locked
-                except FileNotFoundError:  # another's `remove_folder` came between the folder and its lock
+                except FileNotFoundError:
+                    # another's `remove_folder` came between the folder and its lock
                     if shared or time.monotonic() >= deadline:
                         raise
                 finally:
@@ -255,7 +293,10 @@ class FileBlobStore:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """What a store accepts beside its own regular files, and whether it flushes; see `FileBlobStore`."""
+    """What a store accepts beside its own regular files, and whether it flushes.
+
+    See `FileBlobStore`.
+    """
 
     hard_links: bool
     unsafe_dir: bool
@@ -283,7 +324,9 @@ class _Folder:
         self._descriptor = os.open(path, _DIRECTORY)
         if not access.unsafe_dir and os.fstat(self._descriptor).st_uid not in owners:
             os.close(self._descriptor)
-            raise UnsafePathError(f"{path} belongs to another user; set allow_unsafe_dir to accept that")
+            raise UnsafePathError(
+                f"{path} belongs to another user; set allow_unsafe_dir to accept that"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -300,10 +343,11 @@ class _Folder:
             os.close(self._descriptor)
 
     def lock(self, *, shared: bool, deadline: float, timeout_s: float) -> bool:
-        """Whether the folder is locked until it is closed; False when another lock file is at its path by then.
+        """Whether the folder is locked until it is closed.
 
-        The kernel's own waiting cannot be timed: this asks again, at random and ever longer intervals up to 8 ms, short
-        enough that no waiter starves behind busy writers.
+        False when another lock file is at its path by then.
+        The kernel's own waiting cannot be timed: this asks again, at random and ever longer
+        intervals up to 8 ms, short enough that no waiter starves behind busy writers.
 
         Args:
             shared: True admits other shared holders, and does not make the lock file.
@@ -321,7 +365,8 @@ class _Folder:
         except FileNotFoundError:
             if shared:
                 raise
-            if self._access.durable:  # a writer that made the folder may have been killed before it flushed its name
+            # a writer that made the folder may have been killed before it flushed its name
+            if self._access.durable:
                 _fsync_directory(Path(self._path).parent)
             make = partial(os.open, _LOCK_NAME, flags | os.O_CREAT, 0o600, dir_fd=self._descriptor)
             self._lock = _locks.open(make)
@@ -339,7 +384,10 @@ class _Folder:
             time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
         try:
-            return os.path.samestat(status, os.stat(f"{self._path}/{_LOCK_NAME}", follow_symlinks=False))  # noqa: PTH116 - on the way of every save
+            return os.path.samestat(
+                status,
+                os.stat(f"{self._path}/{_LOCK_NAME}", follow_symlinks=False),  # noqa: PTH116
+            )
         except FileNotFoundError:
             return False
 
@@ -354,17 +402,22 @@ class _Folder:
     def put(self, *blobs: tuple[str, bytes]) -> None:
         """Puts whole files in place, each by a temporary one and a rename; see `LockedFolder.put`.
 
-        All are flushed before the first gets its name; a refused flush is never tried again (the kernel may have
-        dropped the pages: https://lwn.net/Articles/752063/). On failure the temporary ones are gone.
+        All are flushed before the first gets its name; a refused flush is never tried again (the
+        kernel may have dropped the pages: https://lwn.net/Articles/752063/). On failure the
+        temporary ones are gone.
         """
         temporaries: list[str] = []
         with translate_os_errors("write", self._path):
             try:
                 for _, data in blobs:
-                    temporaries.append(f"{_TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{secrets.token_hex(8)}")
+                    temporaries.append(
+                        f"{_TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{secrets.token_hex(8)}"
+                    )
                     self._write(temporaries[-1], data)
                 for (name, _), temporary in zip(blobs, temporaries, strict=True):
-                    os.replace(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+                    os.replace(
+                        temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
+                    )
             except BaseException:
                 for temporary in temporaries:
                     with suppress(OSError):  # it has its name already, or was never made
@@ -397,14 +450,19 @@ class _Folder:
             if len(data) != size:
                 data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
         except (MemoryError, OverflowError) as exc:
-            raise CorruptPointerError(f"{self._path}/{name} has too many bytes; restore it from a copy") from exc
+            raise CorruptPointerError(
+                f"{self._path}/{name} has too many bytes; restore it from a copy"
+            ) from exc
         else:
             return data
         finally:
             os.close(descriptor)
 
     def read_or_none(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """As `read`, but None when this one file cannot be read; a process out of descriptors still raises."""
+        """As `read`, but None when this one file cannot be read.
+
+        A process out of descriptors still raises.
+        """
         try:
             return self.read(name, max_bytes)
         except (UnsafePathError, CorruptPointerError, OSError) as exc:
@@ -486,16 +544,19 @@ class _Folder:
 class _LockDescriptors:
     """The descriptors of lock files that this process has open.
 
-    flock(2) belongs to the open file, which a forked child shares: a child that outlives its parent would keep the
-    parent's locks. A child therefore closes them at once.
+    flock(2) belongs to the open file, which a forked child shares: a child that outlives its parent
+    would keep the parent's locks. A child therefore closes them at once.
     """
 
     def __init__(self) -> None:
         self._open: set[int] = set()
-        self._guard = threading.Lock()  # no fork comes between the opening of a descriptor and its entry here
+        # no fork comes between the opening of a descriptor and its entry here
+        self._guard = threading.Lock()
         if sys.platform != "win32":
             os.register_at_fork(
-                before=self._guard.acquire, after_in_parent=self._guard.release, after_in_child=self._close_all
+                before=self._guard.acquire,
+                after_in_parent=self._guard.release,
+                after_in_child=self._close_all,
             )
 
     def open(self, make: Callable[[], int]) -> int:
@@ -555,13 +616,19 @@ def _etag(status: os.stat_result, now_s: float) -> object:
 
     ctime, since no program can set it. Kernels stamp it in ticks of up to 10 ms.
     """
-    return None if now_s - status.st_ctime < _CLOCK_GRAIN_S else (status.st_ino, status.st_ctime_ns, status.st_size)
+    return (
+        None
+        if now_s - status.st_ctime < _CLOCK_GRAIN_S
+        else (status.st_ino, status.st_ctime_ns, status.st_size)
+    )
 
 
 def _owner_of(base: Path, access: _Access) -> int:
     status = os.stat(base)  # noqa: PTH116 - on the way of every save and load
     if not stat.S_ISDIR(status.st_mode):
-        raise StoreError(f"The base of the store, {base}, is not a directory; choose another base_dir")
+        raise StoreError(
+            f"The base of the store, {base}, is not a directory; choose another base_dir"
+        )
     others_write = status.st_mode & stat.S_IWOTH and status.st_uid != os.geteuid()
     if others_write and not access.unsafe_dir:
         raise UnsafePathError(
@@ -572,7 +639,10 @@ def _owner_of(base: Path, access: _Access) -> int:
 
 
 def _make(path: Path, *, durable: bool) -> None:
-    """Makes a directory and its missing parents, each 0700; a link that dangles is left to the open that follows."""
+    """Makes a directory and its missing parents, each 0700.
+
+    A link that dangles is left to the open that follows.
+    """
     missing = [path, *itertools.takewhile(lambda parent: not parent.exists(), path.parents)]
     for directory in reversed(missing):
         with suppress(FileExistsError):
@@ -591,7 +661,8 @@ def _fsync_directory(path: Path) -> None:
 
 def _fsync(descriptor: int) -> None:
     """Waits until a file, or the names of a folder, are on the disk."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync(2) alone leaves the data in the drive's cache
+    # macOS: fsync(2) alone leaves the data in the drive's cache
+    full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is None:
         os.fsync(descriptor)
     else:

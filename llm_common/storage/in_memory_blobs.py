@@ -8,12 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError
-from llm_common.storage.blob import OWN_FOLDER, BlobEntry, FolderScan, check_folder, check_key, check_name
+from llm_common.storage.blob import (
+    OWN_FOLDER,
+    BlobEntry,
+    FolderScan,
+    check_folder,
+    check_key,
+    check_name,
+)
 
 
 class MemoryBlobStore:
-    """A `LockingBlobStore` that forgets everything with its process; safe among threads, not among processes.
+    """A `LockingBlobStore` that forgets everything with its process.
 
+    Safe among threads, not among processes.
     A shared lock is as exclusive as any other here.
 
     Args:
@@ -36,19 +44,29 @@ class MemoryBlobStore:
         """The bytes that were put last; see `BlobStore.get`."""
         data = self._get(*check_key(key))
         if data is None:
-            raise PointerNotFoundError(f"Nothing is stored under {key}; use a key that the store lists")
+            raise PointerNotFoundError(
+                f"Nothing is stored under {key}; use a key that the store lists"
+            )
         if max_bytes is not None and len(data) > max_bytes:
-            raise CorruptPointerError(f"{key} has more than {max_bytes:,} bytes; restore it from a copy")
+            raise CorruptPointerError(
+                f"{key} has more than {max_bytes:,} bytes; restore it from a copy"
+            )
         return data
 
-    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+    def get_many(
+        self, folder: str, names: list[str], *, max_bytes: int | None = None
+    ) -> Iterator[bytes | None]:
         """The bytes of each name in turn, None for one that is missing or too large."""
         check_folder(folder)
         for name in names:
             data = self._get(folder, check_name(name))
-            yield None if data is None or (max_bytes is not None and len(data) > max_bytes) else data
+            yield (
+                None if data is None or (max_bytes is not None and len(data) > max_bytes) else data
+            )
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
+    def update(
+        self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
+    ) -> None:
         """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
         folder, name = check_key(key)
         with self.lock(folder):
@@ -64,7 +82,13 @@ class MemoryBlobStore:
 
     def folders(self) -> Iterator[str]:
         """Every folder that has blobs."""
-        return iter([folder for folder, blobs in list(self._folders.items()) if blobs and folder != OWN_FOLDER])
+        return iter(
+            [
+                folder
+                for folder, blobs in list(self._folders.items())
+                if blobs and folder != OWN_FOLDER
+            ]
+        )
 
     def delete(self, key: str) -> None:
         """Removes a blob; no error when there is none."""

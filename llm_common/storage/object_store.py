@@ -1,8 +1,8 @@
 """`ObjectBlobStore`: blobs as objects in S3, Google Cloud Storage, Azure or another store that obstore speaks to.
 
-This is the one module that imports obstore (extra `object-store`), and `_answer` the one place where its errors become
-ours. What a server says is never passed on, not even as the cause of an error: it repeats access keys, signatures and
-signed addresses.
+This is the one module that imports obstore (extra `object-store`), and `_answer` the one place
+where its errors become ours. What a server says is never passed on, not even as the cause of an
+error: it repeats access keys, signatures and signed addresses.
 """
 
 import logging
@@ -35,7 +35,14 @@ except ImportError as exc:
         "object stores need an extra: pip install 'llm-common[object-store]'", variable="obstore"
     ) from exc
 
-from llm_common.storage.blob import BlobEntry, FolderScan, check_folder, check_key, check_name, query_id_of
+from llm_common.storage.blob import (
+    BlobEntry,
+    FolderScan,
+    check_folder,
+    check_key,
+    check_name,
+    query_id_of,
+)
 
 if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
@@ -45,7 +52,11 @@ _OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedErro
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull"})
-_DENIED_ERRORS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError)
+_DENIED_ERRORS = (
+    exceptions.PermissionDeniedError,
+    exceptions.UnauthenticatedError,
+    PermissionError,
+)
 _DENIED_STATUSES = frozenset({"401", "403"})
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|memory:|file:")
 _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9_./-]{1,100}")
@@ -67,8 +78,8 @@ _MAX_PAUSE_S: Final = 0.5
 class BlobVersion:
     """What the bytes under a key are known by; opaque, one of the two may be missing.
 
-    Different bytes have different versions. Two puts of the same bytes may share one, as they do on S3: an equal
-    version says that the bytes are the same, and not that none were put in between.
+    Different bytes have different versions. Two puts of the same bytes may share one, as they do on
+    S3: an equal version says that the bytes are the same, and not that none were put in between.
     """
 
     e_tag: str | None
@@ -104,18 +115,23 @@ def open_object_store(url: str, **options: Any) -> "ObjectStore":
 
     Args:
         url: Which store and which prefix in it; without credentials.
-        **options: What `obstore.store.from_url` takes: the store's settings (`region`, `endpoint`, `access_key_id`, …),
-            `client_options`, `credential_provider`, and `retry_config`, which is five retries within 30 seconds unless
-            given. `allow_http=True` accepts an endpoint without encryption, such as a MinIO on this machine. What is
-            left out obstore looks up: in the environment, then, for credentials, at the cloud's metadata service.
+        **options: What `obstore.store.from_url` takes: the store's settings (`region`, `endpoint`,
+            `access_key_id`, …), `client_options`, `credential_provider`, and `retry_config`, which
+            is five retries within 30 seconds unless given. `allow_http=True` accepts an endpoint
+            without encryption, such as a MinIO on this machine. What is left out obstore looks up:
+            in the environment, then, for credentials, at the cloud's metadata service.
 
     Raises:
         StoreError: No store that obstore knows, or an option that it does not.
     """
     if not _SCHEME.match(url):
         shown = f' "{url}"' if _PLAIN_ADDRESS.fullmatch(url) else ""
-        raise StoreError(f"The address{shown} names no kind of store; use one that begins with s3://, gs:// or az://")
-    settings: dict[str, Any] = {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}
+        raise StoreError(
+            f"The address{shown} names no kind of store; use one that begins with s3://, gs:// or az://"
+        )
+    settings: dict[str, Any] = (
+        {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}
+    )
     if "allow_http" in options:  # obstore takes it among the client's options only
         allowed = {"allow_http": options.pop("allow_http")}
         options["client_options"] = allowed | (options.get("client_options") or {})
@@ -126,12 +142,14 @@ def open_object_store(url: str, **options: Any) -> "ObjectStore":
 class ObjectBlobStore:
     """A `BlobStore` of objects `folder/name`, safe among threads, processes and machines.
 
-    Each method is one request, or a few, with the retries and time limits of the obstore client. Before its first
-    conditional put a store is asked once, with four small requests and an object `.conditions`, whether it keeps
-    conditions at all: some servers that speak S3 ignore them, and would lose what two writers put at once.
+    Each method is one request, or a few, with the retries and time limits of the obstore client.
+    Before its first conditional put a store is asked once, with four small requests and an object
+    `.conditions`, whether it keeps conditions at all: some servers that speak S3 ignore them, and
+    would lose what two writers put at once.
 
     Args:
-        store: An obstore store; its prefix is the root of the keys. Its credentials are neither read nor shown.
+        store: An obstore store; its prefix is the root of the keys. Its credentials are neither
+            read nor shown.
     """
 
     def __init__(self, store: "ObjectStore") -> None:
@@ -150,7 +168,9 @@ class ObjectBlobStore:
         self._answer("be written", lambda: self._store.put(key, data, use_multipart=False))
 
     def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
-        """Stores the bytes if the key still has the version that the caller knows; one of several callers wins.
+        """Stores the bytes if the key still has the version that the caller knows.
+
+        One of several callers wins.
 
         Args:
             key: `folder/name`.
@@ -158,8 +178,9 @@ class ObjectBlobStore:
             replaces: The version that is there, None for no blob at all.
 
         Returns:
-            The new version, or None when another one is there and nothing was changed. A store that lost its own
-            answer and asked again may say None though the bytes were put: look before giving up what they need.
+            The new version, or None when another one is there and nothing was changed. A store that
+            lost its own answer and asked again may say None though the bytes were put: look before
+            giving up what they need.
 
         Raises:
             StoreError: Also when the store turns out not to keep conditions.
@@ -178,7 +199,9 @@ class ObjectBlobStore:
             return
         self._put_if(_PROBE, b"", None)
         known = self._version(_PROBE)
-        self._answer("be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite"))
+        self._answer(
+            "be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite")
+        )
         if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
             raise StoreError(
                 f"The object store{self._where} ignores conditional puts, so saves at the same time would be lost; use "
@@ -190,10 +213,14 @@ class ObjectBlobStore:
         """The bytes of an object; see `BlobStore.get`."""
         data, _ = self.get_version(key, max_bytes=max_bytes)
         if data is None:
-            raise CorruptPointerError(f"{self.location(key)} has more than {max_bytes:,} bytes; restore it from a copy")
+            raise CorruptPointerError(
+                f"{self.location(key)} has more than {max_bytes:,} bytes; restore it from a copy"
+            )
         return data
 
-    def get_version(self, key: str, *, max_bytes: int | None = None) -> tuple[bytes | None, BlobVersion]:
+    def get_version(
+        self, key: str, *, max_bytes: int | None = None
+    ) -> tuple[bytes | None, BlobVersion]:
         """The bytes of an object, None when there are more than `max_bytes`, and their version.
 
         Raises:
@@ -209,8 +236,12 @@ class ObjectBlobStore:
 
         return self._answer("be read", fetch)
 
-    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing or too large; up to 16 are fetched at a time.
+    def get_many(
+        self, folder: str, names: list[str], *, max_bytes: int | None = None
+    ) -> Iterator[bytes | None]:
+        """The bytes of each name in turn, None for one that is missing or too large.
+
+        Up to 16 are fetched at a time.
 
         Raises:
             StoreError: The store cannot be read: that says nothing about the blobs.
@@ -228,8 +259,13 @@ class ObjectBlobStore:
         with ThreadPoolExecutor(_PARALLEL_GETS) as threads:
             yield from threads.map(get_or_none, keys)
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None) -> None:
-        """Stores what the change makes of the object, by compare-and-swap; see `BlobStore.update`."""
+    def update(
+        self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
+    ) -> None:
+        """Stores what the change makes of the object, by compare-and-swap.
+
+        See `BlobStore.update`.
+        """
 
         def attempt() -> None:
             data, version = None, None
@@ -241,7 +277,10 @@ class ObjectBlobStore:
         retry_overtaken(attempt)
 
     def scan(self, folder: str) -> FolderScan:
-        """Every object of a folder; names that are no keys are unrecognized. Each thousand is as of one instant."""
+        """Every object of a folder.
+
+        Names that are no keys are unrecognized. Each thousand is as of one instant.
+        """
         check_folder(folder)
         found = self._answer("be listed", lambda: self._store.list_with_delimiter(folder))
         blobs: dict[str, BlobEntry] = {}
@@ -249,7 +288,9 @@ class ObjectBlobStore:
         for item in sorted(found["objects"], key=lambda item: item["path"]):
             name = item["path"].rpartition("/")[2]
             if _is_key(item["path"]):
-                blobs[name] = BlobEntry(item["size"], item["e_tag"], item["last_modified"].timestamp())
+                blobs[name] = BlobEntry(
+                    item["size"], item["e_tag"], item["last_modified"].timestamp()
+                )
             else:
                 unrecognized.append(name)
         return FolderScan(blobs, unrecognized=tuple(unrecognized))
@@ -325,13 +366,19 @@ def _store_error(error: Exception, action: str, where: str) -> StoreError:
     told = f" ({' '.join(codes)})" if codes else ""
     no_bucket = not _BUCKET_MISSING.isdisjoint(codes)
     if isinstance(error, FileNotFoundError) and action != "be written" and not no_bucket:
-        return PointerNotFoundError(f"Nothing is stored under this key in the {store}; use one that the store lists")
+        return PointerNotFoundError(
+            f"Nothing is stored under this key in the {store}; use one that the store lists"
+        )
     if not _FULL.isdisjoint(codes) or "No space left on device" in said:
-        return StoreFullError(f"No room left in the {store}{told}; nothing was changed: free some and save again")
+        return StoreFullError(
+            f"No room left in the {store}{told}; nothing was changed: free some and save again"
+        )
     if isinstance(error, FileNotFoundError) or no_bucket:
         text = f"The bucket or folder of the {store} does not exist{told}; create it, or check its name"
     elif isinstance(error, _DENIED_ERRORS) or not _DENIED_STATUSES.isdisjoint(codes):
-        text = f"The {store} refused the credentials{told}; check them and what they are allowed to do"
+        text = (
+            f"The {store} refused the credentials{told}; check them and what they are allowed to do"
+        )
     elif "BadScheme" in said:
         text = (
             f"The endpoint of the {store} is http, without encryption; to allow it, pass allow_http=True to from_url, "

@@ -32,10 +32,13 @@ def open_sqlite(
     """
     with sqlite_errors_as_store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Only a new file is opened here: closing a descriptor of an open database would end SQLite's locks on it.
+        # Only a new file is opened here: closing a descriptor of an open database would end
+        # SQLite's locks on it.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(path, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False
+        )
         try:
             if _version(connection, application_id, len(migrations)) < len(migrations):
                 _migrate(connection, application_id, migrations)
@@ -47,11 +50,14 @@ def open_sqlite(
         return connection
 
 
-def open_sqlite_to_read(path: Path, *, application_id: int, version: int, lock_timeout_s: float) -> sqlite3.Connection:
+def open_sqlite_to_read(
+    path: Path, *, application_id: int, version: int, lock_timeout_s: float
+) -> sqlite3.Connection:
     """A connection to a file that is there, which changes neither the file nor its log.
 
-    Where the file has a write-ahead log, its writers are followed, and SQLite makes the log's index if it is missing.
-    Without a log the file is taken as it is: what another process begins to write meanwhile may not be seen.
+    Where the file has a write-ahead log, its writers are followed, and SQLite makes the log's index
+    if it is missing. Without a log the file is taken as it is: what another process begins to write
+    meanwhile may not be seen.
 
     Args:
         path: The file.
@@ -79,7 +85,9 @@ def open_sqlite_to_read(path: Path, *, application_id: int, version: int, lock_t
         if found == version:
             return connection
         connection.close()
-        raise StoreError(f"{path} is of the older version {found}; let a program write to it once, which migrates it")
+        raise StoreError(
+            f"{path} is of the older version {found}; let a program write to it once, which migrates it"
+        )
 
 
 @contextmanager
@@ -98,22 +106,33 @@ def sqlite_errors_as_store_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as exc:
         raise _store_error(getattr(exc, "sqlite_errorcode", 0) & _PRIMARY_CODE, path) from exc
     except OSError as exc:
-        raise StoreError(f"{path} cannot be opened ({type(exc).__name__}); check the folder's permissions") from exc
+        raise StoreError(
+            f"{path} cannot be opened ({type(exc).__name__}); check the folder's permissions"
+        ) from exc
 
 
 def _store_error(code: int, path: Path) -> StoreError:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreError(f"{path} is damaged, or no SQLite file; move it away, or put a backup in its place")
+        return StoreError(
+            f"{path} is damaged, or no SQLite file; move it away, or put a backup in its place"
+        )
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(f"no room left for {path}; free some, nothing was written")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LockTimeoutError(f"{path} stayed locked; raise lock_timeout_s, or stop the process that hangs")
-    return StoreError(f"SQLite cannot use {path} (error {code}); check the file, its folder and their permissions")
+        return LockTimeoutError(
+            f"{path} stayed locked; raise lock_timeout_s, or stop the process that hangs"
+        )
+    return StoreError(
+        f"SQLite cannot use {path} (error {code}); check the file, its folder and their permissions"
+    )
 
 
-def _migrate(connection: sqlite3.Connection, application_id: int, migrations: Sequence[Sequence[str]]) -> None:
+def _migrate(
+    connection: sqlite3.Connection, application_id: int, migrations: Sequence[Sequence[str]]
+) -> None:
     with transaction(connection):
-        version = _version(connection, application_id, len(migrations))  # another process may have been first
+        # another process may have been first
+        version = _version(connection, application_id, len(migrations))
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
@@ -130,7 +149,9 @@ def _version(connection: sqlite3.Connection, application_id: int, newest: int) -
     if tables and found_id != application_id:
         raise StoreError("the file is a database of another kind; choose another path")
     if version > newest:
-        raise StoreError(f"the file is of version {version}, newer than this llm-common; upgrade it")
+        raise StoreError(
+            f"the file is of version {version}, newer than this llm-common; upgrade it"
+        )
     return int(version)
 
 
@@ -139,7 +160,10 @@ def _use_wal(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential  # noqa: PLC0415 - 30 ms
 
     def is_busy(exc: BaseException) -> bool:
-        return isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+        return (
+            isinstance(exc, sqlite3.OperationalError)
+            and exc.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+        )
 
     # SQLite's own timeout does not cover the lock that this takes.
     retrying = Retrying(

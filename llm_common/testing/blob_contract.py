@@ -6,13 +6,41 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_common.errors import CorruptPointerError, InvalidIdError, LockTimeoutError, PointerNotFoundError
+from llm_common.errors import (
+    CorruptPointerError,
+    InvalidIdError,
+    LockTimeoutError,
+    PointerNotFoundError,
+)
 from llm_common.storage import OWN_FOLDER, BlobStore, LockingBlobStore
 
 _CLOCK_TICK_S = 0.1
 _FORBIDDEN_KEYS = (
-    *("", "name", "q/", "/name", "q//name", "a/b/c", "../name", "q/..", "q/.hidden", ".q/name", "q/a b", "q/a\\b"),
-    *("q/a\0b", "q/%2e%2e", "q/nul", "CON.x/name", "q/é", "q/name.", "q/" + "a" * 129, " /name", "-q/name"),
+    *(
+        "",
+        "name",
+        "q/",
+        "/name",
+        "q//name",
+        "a/b/c",
+        "../name",
+        "q/..",
+        "q/.hidden",
+        ".q/name",
+        "q/a b",
+        "q/a\\b",
+    ),
+    *(
+        "q/a\0b",
+        "q/%2e%2e",
+        "q/nul",
+        "CON.x/name",
+        "q/é",
+        "q/name.",
+        "q/" + "a" * 129,
+        " /name",
+        "-q/name",
+    ),
 )
 
 
@@ -78,7 +106,10 @@ class BlobStoreContract:
         assert sizes == [("a", 3), ("b.json", 8), ("c", 3)]
 
     def test_an_etag_differs_after_a_put_of_other_bytes(self, blobs: BlobStore) -> None:
-        """An ETag compares equal until then; so does that of the folder. Either may be None for a moment."""
+        """An ETag compares equal until then.
+
+        So does that of the folder. Either may be None for a moment.
+        """
         blobs.put("q/a", b"1")
         time.sleep(_CLOCK_TICK_S)
         first, folder = blobs.scan("q").blobs["a"], blobs.folder_etag("q")
@@ -91,7 +122,10 @@ class BlobStoreContract:
     def test_no_update_of_several_at_once_is_lost(self, blobs: BlobStore) -> None:
         """`update` is atomic, from no blob on."""
         with ThreadPoolExecutor(4) as threads:
-            for one in [threads.submit(blobs.update, "q/a", lambda data: (data or b"") + b"1") for _ in range(20)]:
+            for one in [
+                threads.submit(blobs.update, "q/a", lambda data: (data or b"") + b"1")
+                for _ in range(20)
+            ]:
                 one.result()
         assert blobs.get("q/a") == b"1" * 20
 
@@ -122,10 +156,16 @@ class BlobStoreContract:
 
 
 class LockingBlobStoreContract(BlobStoreContract):
-    """What a `LockingBlobStore` promises beside; its lock timeout must be under a second, since one test waits."""
+    """What a `LockingBlobStore` promises beside.
+
+    Its lock timeout must be under a second, since one test waits.
+    """
 
     def test_several_are_put_in_their_order(self, blobs: LockingBlobStore) -> None:
-        """`put` of a locked folder stores all and replaces what is there; `get` and `delete` see it."""
+        """`put` of a locked folder stores all and replaces what is there.
+
+        `get` and `delete` see it.
+        """
         blobs.put("q/a", b"old and long")
         with blobs.lock("q") as folder:
             folder.put(*((name, name.encode()) for name in "cab"))
@@ -134,7 +174,9 @@ class LockingBlobStoreContract(BlobStoreContract):
             folder.put()
         assert list(blobs.get_many("q", ["c", "a", "b"])) == [None, b"a", b"b"]
 
-    def test_none_of_several_is_there_before_those_ahead_of_it(self, blobs: LockingBlobStore) -> None:
+    def test_none_of_several_is_there_before_those_ahead_of_it(
+        self, blobs: LockingBlobStore
+    ) -> None:
         """A reader that sees a later one sees the earlier ones."""
 
         def put(*names: str) -> None:

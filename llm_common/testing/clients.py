@@ -31,13 +31,14 @@ class ScriptedCall:
 class ScriptedClient(LLMClient):
     """A client that gives the replies of a script, one a call, and records the calls.
 
-    A reply is the text of a finished answer, a whole `LLMResponse`, an exception to raise, or a function of the
-    messages that returns one of these. An async function may wait, block or ignore its cancellation.
+    A reply is the text of a finished answer, a whole `LLMResponse`, an exception to raise, or a
+    function of the messages that returns one of these. An async function may wait, block or ignore
+    its cancellation.
 
     Args:
         replies: The script, in the order of the calls; a single text is a script of one.
-        default: The reply to every call after the script. None: such a call raises UnexpectedCallError, which fails
-            the test, since the library never catches it.
+        default: The reply to every call after the script. None: such a call raises
+            UnexpectedCallError, which fails the test, since the library never catches it.
 
     Attributes:
         calls: One record a call, oldest first, also of failed calls.
@@ -64,7 +65,9 @@ class ScriptedClient(LLMClient):
         self.calls.append(ScriptedCall(tuple(messages), model, temperature, max_tokens, options))
         reply = self._replies.popleft() if self._replies else self._default
         if reply is None:
-            raise UnexpectedCallError(f"call {len(self.calls)} has no reply; add one to the script, or give a default")
+            raise UnexpectedCallError(
+                f"call {len(self.calls)} has no reply; add one to the script, or give a default"
+            )
         if callable(reply):
             made = reply(list(messages))
             reply = await made if inspect.isawaitable(made) else made
@@ -73,5 +76,8 @@ class ScriptedClient(LLMClient):
         if isinstance(reply, LLMResponse):
             return reply
         return LLMResponse(
-            id=f"scripted-{len(self.calls)}", model=model or "scripted", content=reply, finish_reason="stop"
+            id=f"scripted-{len(self.calls)}",
+            model=model or "scripted",
+            content=reply,
+            finish_reason="stop",
         )

@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from llm_common.decisions.questions import Choice, DecisionClient, Decisions, Predicate, Question, Score
+from llm_common.decisions.questions import (
+    Choice,
+    DecisionClient,
+    Decisions,
+    Predicate,
+    Question,
+    Score,
+)
 from llm_common.errors import LLMError
 
 LATE, PAID = Predicate("The parcel is late."), Predicate("The parcel is paid.")
-TEAM = Choice("Which team is it for?", {"billing": "", "shipping": "Parcels on their way", "none of these": ""})
+TEAM = Choice(
+    "Which team is it for?",
+    {"billing": "", "shipping": "Parcels on their way", "none of these": ""},
+)
 ANGER = Score("How angry is the sender?", ["calm", "annoyed", "furious"])
 _STATE = "My parcel of Monday has not come. I have paid for it!"
 _TEAMS = {"billing": 0.25, "shipping": 0.5, "none of these": 0.25}
@@ -22,14 +32,21 @@ Answering = Callable[[Mapping[str, object]], AbstractAsyncContextManager[Decisio
 class DecisionClientContract:
     """What a `DecisionClient` promises.
 
-    Inherit it in a test class with a fixture `answering`: a function that takes a dict of answers by the *text* of a
-    question, and gives an async context of a client whose model answers so. A question whose text is not in the dict
-    gets no answer. An answer is a number, a dict by option, or a list by level; it may be nonsense.
+    Inherit it in a test class with a fixture `answering`: a function that takes a dict of answers
+    by the *text* of a question, and gives an async context of a client whose model answers so. A
+    question whose text is not in the dict gets no answer. An answer is a number, a dict by option,
+    or a list by level; it may be nonsense.
     """
 
-    async def test_gives_each_kind_of_answer_under_the_id_of_its_question(self, answering: Answering) -> None:
+    async def test_gives_each_kind_of_answer_under_the_id_of_its_question(
+        self, answering: Answering
+    ) -> None:
         """In the order of options and levels, as probabilities."""
-        told = {LATE.text: 0.75, TEAM.text: dict(reversed(_TEAMS.items())), ANGER.text: [0.0, 0.5, 0.5]}
+        told = {
+            LATE.text: 0.75,
+            TEAM.text: dict(reversed(_TEAMS.items())),
+            ANGER.text: [0.0, 0.5, 0.5],
+        }
         async with answering(told) as client:
             decisions = await client.decide(_STATE, {"a": LATE, "b": TEAM, "c": ANGER})
         assert isinstance(client, DecisionClient)
@@ -39,14 +56,20 @@ class DecisionClientContract:
         assert decisions.score("c") == pytest.approx(1.5)
         assert not decisions.unanswered
 
-    @pytest.mark.parametrize("state", ["", "späť \u2028 \ud83d", {"text": _STATE, "n": [1, None]}, [{"role": "user"}]])
-    async def test_takes_a_text_or_json_as_the_state(self, answering: Answering, state: Any) -> None:
+    @pytest.mark.parametrize(
+        "state", ["", "späť \u2028 \ud83d", {"text": _STATE, "n": [1, None]}, [{"role": "user"}]]
+    )
+    async def test_takes_a_text_or_json_as_the_state(
+        self, answering: Answering, state: Any
+    ) -> None:
         """Any text, also one that UTF-8 cannot hold."""
         async with answering({LATE.text: 0.75}) as client:
             assert (await client.decide(state, {"late": LATE})).yes("late") == pytest.approx(0.75)
 
     @pytest.mark.parametrize("name", ["x", "q1", "type", 'a "b" {c}\n', "ключ ☃", "i" * 200])
-    async def test_takes_any_text_as_the_id_of_a_question(self, answering: Answering, name: str) -> None:
+    async def test_takes_any_text_as_the_id_of_a_question(
+        self, answering: Answering, name: str
+    ) -> None:
         """The id comes back unchanged, and no other."""
         async with answering({LATE.text: 0.75}) as client:
             assert [*(await client.decide(_STATE, {name: LATE})).answers] == [name]
@@ -54,9 +77,15 @@ class DecisionClientContract:
     async def test_a_missing_answer_is_a_no_with_a_reason(self, answering: Answering) -> None:
         """Of every kind; the other answers stay."""
         async with answering({LATE.text: 0.75}) as client:
-            decisions = await client.decide(_STATE, {"late": LATE, "paid": PAID, "team": TEAM, "anger": ANGER})
+            decisions = await client.decide(
+                _STATE, {"late": LATE, "paid": PAID, "team": TEAM, "anger": ANGER}
+            )
         assert decisions.yes("late") == pytest.approx(0.75)
-        assert (decisions.yes("paid"), dict(decisions.options("team")), decisions.score("anger")) == (0.0, {}, None)
+        assert (
+            decisions.yes("paid"),
+            dict(decisions.options("team")),
+            decisions.score("anger"),
+        ) == (0.0, {}, None)
         assert [*decisions.unanswered] == ["paid", "team", "anger"]
         assert all(decisions.unanswered.values())
 
@@ -82,7 +111,12 @@ class DecisionClientContract:
     ) -> None:
         """A probability above 1, an option that was not offered; the other answers stay."""
         questions: dict[str, Question] = {"late": LATE, "paid": PAID, "team": TEAM, "anger": ANGER}
-        told = {LATE.text: 0.75, PAID.text: 0.25, TEAM.text: _TEAMS, ANGER.text: [0.0, 0.5, 0.5]} | {text: nonsense}
+        told = {
+            LATE.text: 0.75,
+            PAID.text: 0.25,
+            TEAM.text: _TEAMS,
+            ANGER.text: [0.0, 0.5, 0.5],
+        } | {text: nonsense}
         async with answering(told) as client:
             decisions = await client.decide(_STATE, questions)
         [bad] = [name for name, question in questions.items() if question.text == text]
@@ -95,7 +129,9 @@ class DecisionClientContract:
         async with answering({each.text: n / 10 for n, each in enumerate(asked, 1)}) as client:
             calls = (client.decide(_STATE, {"weight": each}) for each in asked)
             found: list[Decisions] = await asyncio.gather(*calls)
-        assert [each.yes("weight") for each in found] == pytest.approx([n / 10 for n in range(1, 9)])
+        assert [each.yes("weight") for each in found] == pytest.approx(
+            [n / 10 for n in range(1, 9)]
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "error"),

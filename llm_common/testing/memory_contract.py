@@ -31,9 +31,16 @@ class MemoryContract:
             "none": None,
             "ключ": "значение",
         }
-        texts = ("zebra", "zebra " * 5_000, "zebra \u2028 ☃ \U0001f600 'quoted' \"%s\" {schema}", "zebra\0\ud83d")
+        texts = (
+            "zebra",
+            "zebra " * 5_000,
+            "zebra \u2028 ☃ \U0001f600 'quoted' \"%s\" {schema}",
+            "zebra\0\ud83d",
+        )
         for number, text in enumerate(texts):
-            event = Event(role=MessageRole.ASSISTANT, text=text, timestamp=moment, metadata=metadata)
+            event = Event(
+                role=MessageRole.ASSISTANT, text=text, timestamp=moment, metadata=metadata
+            )
             await memory.append_event(f"s{number}", event)
             [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id=f"s{number}"))
             assert (hit.session_id, hit.event) == (f"s{number}", event)
@@ -58,12 +65,21 @@ class MemoryContract:
         for session_id in sessions:
             hits = await memory.retrieve("zebra", 100, MemoryFilters(session_id=session_id))
             assert [hit.event.text for hit in hits] == [f"zebra of {session_id}"]
-            assert await memory.summarize_episode(session_id) == f"user: zebra of {session_id}".strip()
+            assert (
+                await memory.summarize_episode(session_id) == f"user: zebra of {session_id}".strip()
+            )
             assert len(await memory.recent(session_id)) == 1
 
-    @pytest.mark.parametrize("query", ["", " \n", "\0", "the", "?!", "unheard", '"', 'zebra" OR words:"lion'])
-    async def test_finds_nothing_without_a_word_to_find_s3_04_f_146(self, memory: Memory, query: str) -> None:
-        """A blank query, marks alone, or words that no event holds; nothing in a query is syntax."""
+    @pytest.mark.parametrize(
+        "query", ["", " \n", "\0", "the", "?!", "unheard", '"', 'zebra" OR words:"lion']
+    )
+    async def test_finds_nothing_without_a_word_to_find_s3_04_f_146(
+        self, memory: Memory, query: str
+    ) -> None:
+        """A blank query, marks alone, or words that no event holds.
+
+        Nothing in a query is syntax.
+        """
         await memory.append_event("s", Event(text="a lion"))
         found = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
         assert [hit.event.text for hit in found] == (["a lion"] if "lion" in query else [])
@@ -81,13 +97,17 @@ class MemoryContract:
         assert await memory.summarize_episode("none") is None
         assert await memory.recent("none") == []
 
-    async def test_a_line_with_more_and_rarer_words_stands_first_s3_05(self, memory: Memory) -> None:
+    async def test_a_line_with_more_and_rarer_words_stands_first_s3_05(
+        self, memory: Memory
+    ) -> None:
         """Relevance first, at any distance, and only lines that share a word."""
         await memory.append_event("s", Event(text="the zebra escaped from its enclosure at noon"))
         for number in range(50):
             await memory.append_event("s", Event(text=f"report {number}: the enclosure is clean"))
         await memory.append_event("s", Event(text="lunch"))
-        hits = await memory.retrieve("When did the zebra leave the enclosure?", 4, MemoryFilters(session_id="s"))
+        hits = await memory.retrieve(
+            "When did the zebra leave the enclosure?", 4, MemoryFilters(session_id="s")
+        )
         assert "zebra" in hits[0].event.text
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         assert all("enclosure" in hit.event.text for hit in hits)
@@ -96,7 +116,9 @@ class MemoryContract:
         """Order of appending counts, not the timestamps, which callers may invent."""
         for number in range(300):
             moment = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=number)
-            await memory.append_event("s", Event(text="the same zebra", timestamp=moment, metadata={"number": number}))
+            await memory.append_event(
+                "s", Event(text="the same zebra", timestamp=moment, metadata={"number": number})
+            )
         hits = await memory.retrieve("zebra", 3, MemoryFilters(session_id="s"))
         assert {hit.event.metadata["number"] for hit in hits} <= set(range(297, 300))
 
@@ -108,21 +130,33 @@ class MemoryContract:
         [hit] = await memory.retrieve("zebra project", 1, MemoryFilters(session_id="s"))
         assert "swordfish" in hit.event.text
 
-    async def test_identifiers_and_other_scripts_are_found_by_their_parts_s3_05(self, memory: Memory) -> None:
+    async def test_identifiers_and_other_scripts_are_found_by_their_parts_s3_05(
+        self, memory: Memory
+    ) -> None:
         """`getUserName` answers to `user`; Chinese needs no spaces; case does not count."""
         for text in ("call getUserName there", "我们明天开会", "STRASSE und Öl"):
             await memory.append_event("s", Event(text=text))
-        for query, text in (("user", "getUserName"), ("开会", "开会"), ("strasse", "STRASSE"), ("öl", "Öl")):
+        for query, text in (
+            ("user", "getUserName"),
+            ("开会", "开会"),
+            ("strasse", "STRASSE"),
+            ("öl", "Öl"),
+        ):
             [hit] = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
             assert text in hit.event.text
 
     async def test_filters_leave_only_what_agrees_with_all_s3_04(self, memory: Memory) -> None:
-        """Role and metadata filter before the best are taken; `1`, `1.0`, `True` and `"1"` differ."""
+        """Role and metadata filter before the best are taken.
+
+        `1`, `1.0`, `True` and `"1"` differ.
+        """
         values = (1, 1.0, True, "1", None)
         for number in range(250):
             await memory.append_event("s", Event(text="zebra", metadata={"n": number}))
         for value in values:
-            await memory.append_event("s", Event(role=MessageRole.TOOL, text="zebra", metadata={"v": value, "x": "y"}))
+            await memory.append_event(
+                "s", Event(role=MessageRole.TOOL, text="zebra", metadata={"v": value, "x": "y"})
+            )
         for value in values:
             filters = MemoryFilters(session_id="s", role=MessageRole.TOOL, metadata={"v": value})
             [hit] = await memory.retrieve("zebra", 4, filters)
@@ -132,14 +166,24 @@ class MemoryContract:
         assert old.event.metadata == {"n": 0}
         others: list[dict[str, Scalar]] = [{"v": 1, "x": "z"}, {"v": 2}, {"w": None}]
         for none in others:
-            assert not await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", metadata=none))
-        assert not await memory.retrieve("zebra", 4, MemoryFilters(session_id="other", role=MessageRole.TOOL))
+            assert not await memory.retrieve(
+                "zebra", 4, MemoryFilters(session_id="s", metadata=none)
+            )
+        assert not await memory.retrieve(
+            "zebra", 4, MemoryFilters(session_id="other", role=MessageRole.TOOL)
+        )
 
-    async def test_summarises_the_newest_events_in_a_bounded_text_s3_04(self, memory: Memory) -> None:
+    async def test_summarises_the_newest_events_in_a_bounded_text_s3_04(
+        self, memory: Memory
+    ) -> None:
         """Role and first sentence of each, oldest first, at most 1,200 characters."""
         for number in range(60):
-            await memory.append_event("s", Event(text=f"Step {number} is done. {'And so on. ' * 200}"))
-        await memory.append_event("s", Event(role=MessageRole.ASSISTANT, text="All is done\nReally."))
+            await memory.append_event(
+                "s", Event(text=f"Step {number} is done. {'And so on. ' * 200}")
+            )
+        await memory.append_event(
+            "s", Event(role=MessageRole.ASSISTANT, text="All is done\nReally.")
+        )
         summary = await memory.summarize_episode("s") or ""
         lines = summary.split("\n")
         assert lines[-2:] == ["user: Step 59 is done.", "assistant: All is done"]
@@ -165,12 +209,16 @@ class MemoryContract:
                 tasks.create_task(memory.append_event("s", Event(text=f"zebra number{number:03}")))
                 tasks.create_task(memory.retrieve("zebra", 4, filters))
         events = await memory.recent("s", limit=1_000)
-        assert sorted(event.text for event in events) == sorted(f"zebra number{number:03}" for number in range(100))
+        assert sorted(event.text for event in events) == sorted(
+            f"zebra number{number:03}" for number in range(100)
+        )
         for number in range(0, 100, 9):
             [hit] = await memory.retrieve(f"number{number:03}", 1, filters)
             assert hit.event.text.endswith(f"number{number:03}")
 
-    async def test_what_a_caller_does_to_events_changes_nothing_inside_s3_04(self, memory: Memory) -> None:
+    async def test_what_a_caller_does_to_events_changes_nothing_inside_s3_04(
+        self, memory: Memory
+    ) -> None:
         """Events go in and come out as copies."""
         given = Event(text="zebra", metadata={"n": 1})
         await memory.append_event("s", given)
@@ -180,9 +228,14 @@ class MemoryContract:
         [event] = await memory.recent("s")
         assert event.metadata == {"n": 1}
 
-    async def test_ids_of_one_hash_prefix_are_two_sessions_s3_04_f_145(self, memory: Memory) -> None:
+    async def test_ids_of_one_hash_prefix_are_two_sessions_s3_04_f_145(
+        self, memory: Memory
+    ) -> None:
         """The SHA-256 of the two ids begins with the same 12 digits, which an index may use as a prefix."""
-        for session_id, texts in {"s5294434": ("rain", "zebra"), "s34989017": ("rain", "lion")}.items():
+        for session_id, texts in {
+            "s5294434": ("rain", "zebra"),
+            "s34989017": ("rain", "lion"),
+        }.items():
             for text in texts:
                 await memory.append_event(session_id, Event(text=text))
         assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="s34989017")) == []
@@ -195,7 +248,9 @@ class MemoryContract:
         assert len(await memory.retrieve("zebra", 4, MemoryFilters(session_id="é" * 200))) == 1
 
     @pytest.mark.parametrize("session_id", _BAD_SESSION_IDS)
-    async def test_refuses_session_ids_outside_the_rules_s3_04(self, memory: Memory, session_id: str) -> None:
+    async def test_refuses_session_ids_outside_the_rules_s3_04(
+        self, memory: Memory, session_id: str
+    ) -> None:
         """Every method checks."""
         with pytest.raises(InvalidIdError):
             await memory.append_event(session_id, Event(text="x"))
@@ -206,12 +261,16 @@ class MemoryContract:
         with pytest.raises(InvalidIdError):
             await memory.retrieve("x", 4, MemoryFilters(session_id=session_id))
 
-    async def test_arguments_of_another_kind_are_type_errors_s3_04_u_b17(self, memory: Memory) -> None:
+    async def test_arguments_of_another_kind_are_type_errors_s3_04_u_b17(
+        self, memory: Memory
+    ) -> None:
         """Each says what to pass; nothing is kept."""
         wrong: Any = None
         with pytest.raises(TypeError, match=r"event is a str; pass an Event"):
             await memory.append_event("s", cast("Event", "hello"))
-        with pytest.raises(TypeError, match=r"filters is a NoneType; pass MemoryFilters\(session_id"):
+        with pytest.raises(
+            TypeError, match=r"filters is a NoneType; pass MemoryFilters\(session_id"
+        ):
             await memory.retrieve("x", 4, wrong)
         with pytest.raises(TypeError, match="query is a NoneType; pass a text"):
             await memory.retrieve(wrong, 4, MemoryFilters(session_id="s"))
@@ -231,7 +290,18 @@ class MemoryContract:
         await memory.aclose()
 
 
-_USERS = (None, "a", "A", "a ", "s", "%", "'; DROP TABLE events; --", "\u00e9", "e\u0301", "u" * 200)
+_USERS = (
+    None,
+    "a",
+    "A",
+    "a ",
+    "s",
+    "%",
+    "'; DROP TABLE events; --",
+    "\u00e9",
+    "e\u0301",
+    "u" * 200,
+)
 _SESSIONS = ("s", "a", "%", 's" OR words:"zebra')
 
 
@@ -240,27 +310,44 @@ class FactMemoryContract(MemoryContract):
 
     async def test_an_event_has_an_id_which_its_hit_shows_s3_04(self, memory: FactMemory) -> None:
         """Ids are texts and all differ."""
-        ids = [await memory.append_event(session, Event(text=f"zebra of {session}")) for session in ("s", "t")]
-        hits = [await memory.retrieve("zebra", 4, MemoryFilters(session_id=session)) for session in ("s", "t")]
+        ids = [
+            await memory.append_event(session, Event(text=f"zebra of {session}"))
+            for session in ("s", "t")
+        ]
+        hits = [
+            await memory.retrieve("zebra", 4, MemoryFilters(session_id=session))
+            for session in ("s", "t")
+        ]
         assert [[hit.id for hit in found] for found in hits] == [[one] for one in ids]
         assert len(set(ids)) == len(ids)
         assert all(ids)
 
-    async def test_the_newest_fact_under_a_key_hides_the_older_ones_s3_04(self, memory: FactMemory) -> None:
-        """In searches, recent events and summaries, unless the history is asked for; other scopes keep theirs."""
-        await memory.append_event("other", Event(text="zebra street of another session"), key="address")
+    async def test_the_newest_fact_under_a_key_hides_the_older_ones_s3_04(
+        self, memory: FactMemory
+    ) -> None:
+        """In searches, recent events and summaries, unless the history is asked for.
+
+        Other scopes keep theirs.
+        """
+        await memory.append_event(
+            "other", Event(text="zebra street of another session"), key="address"
+        )
         for street in ("first", "second", "third"):
-            await memory.append_event("s", Event(text=f"zebra street: zebra zebra {street}"), key="address")
+            await memory.append_event(
+                "s", Event(text=f"zebra street: zebra zebra {street}"), key="address"
+            )
         await memory.append_event("s", Event(text="the fourth"), key="address")
         await memory.append_event("s", Event(text="zebra crossing"), key="crossing")
         await memory.append_event("s", Event(text="street with a zebra"))
         here = MemoryFilters(session_id="s")
-        assert {hit.event.text for hit in await memory.retrieve("zebra street fourth", 9, here)} == {
-            *("the fourth", "zebra crossing", "street with a zebra")
-        }
+        assert {
+            hit.event.text for hit in await memory.retrieve("zebra street fourth", 9, here)
+        } == {*("the fourth", "zebra crossing", "street with a zebra")}
         assert (await memory.recent("s"))[0].text == "the fourth"
         assert "first" not in (await memory.summarize_episode("s") or "")
-        past = await memory.retrieve("zebra street fourth", 9, here.model_copy(update={"history": True}))
+        past = await memory.retrieve(
+            "zebra street fourth", 9, here.model_copy(update={"history": True})
+        )
         assert [hit.current for hit in past] == [True] * 3 + [False] * 3
         assert [event.text[-6:] for event in await memory.recent("s", history=True)][:3] == [
             " first",
@@ -268,14 +355,19 @@ class FactMemoryContract(MemoryContract):
             " third",
         ]
         only = MemoryFilters(session_id="s", key="address", history=True)
-        assert [(hit.event.text, hit.key) for hit in await memory.retrieve("zebra fourth", 1, only)] == [
-            ("the fourth", "address")
-        ]
+        assert [
+            (hit.event.text, hit.key) for hit in await memory.retrieve("zebra fourth", 1, only)
+        ] == [("the fourth", "address")]
         assert len(await memory.retrieve("zebra", 9, MemoryFilters(session_id="other"))) == 1
 
     async def test_words_of_an_older_fact_find_the_newest_s3_05(self, memory: FactMemory) -> None:
-        """Within the filters, and unless it expired or was forgotten; a fact may change by key and by id."""
-        first = await memory.append_event("s", Event(text="I live in zebra town"), user="u", key="home")
+        """Within the filters, and unless it expired or was forgotten.
+
+        A fact may change by key and by id.
+        """
+        first = await memory.append_event(
+            "s", Event(text="I live in zebra town"), user="u", key="home"
+        )
         await memory.append_event("s", Event(text="now lion town"), user="u", key="home")
         last = await memory.append_event("t", Event(text="a village"), user="u", supersedes=first)
         here = MemoryFilters(session_id="s", user="u")
@@ -292,8 +384,12 @@ class FactMemoryContract(MemoryContract):
         )
         assert [hit.event.text for hit in ever] == ["a village", "I live in zebra town"]
         past = datetime.now(UTC) - timedelta(hours=1)
-        await memory.append_event("s", Event(text="gone"), user="u", supersedes=last, valid_until=past)
-        assert await memory.retrieve("zebra", 9, here.model_copy(update={"all_sessions": True})) == []
+        await memory.append_event(
+            "s", Event(text="gone"), user="u", supersedes=last, valid_until=past
+        )
+        assert (
+            await memory.retrieve("zebra", 9, here.model_copy(update={"all_sessions": True})) == []
+        )
         await memory.append_event("s", Event(text="a hut"), user="u", key="home", supersedes=first)
         [hit] = await memory.retrieve("zebra village", 9, here)
         assert hit.event.text == "a hut"
@@ -334,8 +430,12 @@ class FactMemoryContract(MemoryContract):
             for number, zone in enumerate((None, UTC, timezone(timedelta(hours=9)))):
                 moment = now + timedelta(hours=hours)
                 until = moment.replace(tzinfo=None) if zone is None else moment.astimezone(zone)
-                await memory.append_event("s", Event(text=f"zebra {hours} {number}"), valid_until=until)
-        await memory.append_event("s", Event(text="zebra for good"), valid_until=datetime.max.replace(tzinfo=UTC))
+                await memory.append_event(
+                    "s", Event(text=f"zebra {hours} {number}"), valid_until=until
+                )
+        await memory.append_event(
+            "s", Event(text="zebra for good"), valid_until=datetime.max.replace(tzinfo=UTC)
+        )
         wanted = ["zebra 1 0", "zebra 1 1", "zebra 1 2", "zebra for good"]
         here = MemoryFilters(session_id="s")
         assert sorted(hit.event.text for hit in await memory.retrieve("zebra", 9, here)) == wanted
@@ -347,15 +447,33 @@ class FactMemoryContract(MemoryContract):
     async def test_an_echo_is_kept_once_s3_04(self, memory: FactMemory) -> None:
         """Not again after an answer, nor with other metadata, key or end, nor after it was superseded."""
         later = datetime.now(UTC) + timedelta(hours=1)
-        facts: list[dict[str, Any]] = [{}, {"key": "k"}, {"key": "k", "valid_until": later}, {"valid_until": later}]
+        facts: list[dict[str, Any]] = [
+            {},
+            {"key": "k"},
+            {"key": "k", "valid_until": later},
+            {"valid_until": later},
+        ]
         question, answer = Event(text="zebra?"), Event(role=MessageRole.ASSISTANT, text="zebra?")
         first = await memory.append_event("s", question)
-        await memory.append_event("s", Event(role=MessageRole.TOOL, text="zebra rows", metadata={"a": 1, "b": 2}))
-        await memory.append_event("s", Event(role=MessageRole.TOOL, text="zebra rows", metadata={"b": 2, "a": 1}))
+        await memory.append_event(
+            "s", Event(role=MessageRole.TOOL, text="zebra rows", metadata={"a": 1, "b": 2})
+        )
+        await memory.append_event(
+            "s", Event(role=MessageRole.TOOL, text="zebra rows", metadata={"b": 2, "a": 1})
+        )
         assert await memory.append_event("s", question) == first
-        assert await memory.append_event("s", answer) == await memory.append_event("s", answer) != first
+        assert (
+            await memory.append_event("s", answer)
+            == await memory.append_event("s", answer)
+            != first
+        )
         assert await memory.append_event("s", question) != first
-        assert [event.text for event in await memory.recent("s")] == ["zebra?", "zebra rows", "zebra?", "zebra?"]
+        assert [event.text for event in await memory.recent("s")] == [
+            "zebra?",
+            "zebra rows",
+            "zebra?",
+            "zebra?",
+        ]
         for index, fact in enumerate(facts):
             event = Event(text="zebra.")
             kept = await memory.append_event(f"t{index}", event, **fact)
@@ -363,7 +481,11 @@ class FactMemoryContract(MemoryContract):
             assert await memory.append_event(f"t{index}", event, **facts[index - 1]) != kept
         for text in ("zebra 1", "zebra 2", "zebra 1"):
             await memory.append_event("u", Event(text=text), key="k")
-        assert [event.text for event in await memory.recent("u", history=True)] == ["zebra 1", "zebra 2", "zebra 1"]
+        assert [event.text for event in await memory.recent("u", history=True)] == [
+            "zebra 1",
+            "zebra 2",
+            "zebra 1",
+        ]
         assert [event.text for event in await memory.recent("u")] == ["zebra 1"]
 
     async def test_no_user_ever_meets_another_s3_04(self, memory: FactMemory) -> None:
@@ -371,20 +493,30 @@ class FactMemoryContract(MemoryContract):
         pairs = [(user, session_id) for user in _USERS for session_id in _SESSIONS]
         texts = {pair: f"zebra number{index:03}" for index, pair in enumerate(pairs)}
         for (user, session_id), text in texts.items():
-            await memory.append_event(session_id, Event(text=text), user=user, key="k" if user is None else session_id)
+            await memory.append_event(
+                session_id, Event(text=text), user=user, key="k" if user is None else session_id
+            )
         for (user, session_id), text in texts.items():
-            found = await memory.retrieve("zebra", 99, MemoryFilters(session_id=session_id, user=user))
+            found = await memory.retrieve(
+                "zebra", 99, MemoryFilters(session_id=session_id, user=user)
+            )
             assert [(hit.session_id, hit.event.text) for hit in found] == [(session_id, text)]
             assert [event.text for event in await memory.recent(session_id, user=user)] == [text]
             assert await memory.summarize_episode(session_id, user=user) == f"user: {text}"
         for user in _USERS[1:]:
             filters = MemoryFilters(session_id="none", user=user, all_sessions=True)
             found = await memory.retrieve("zebra", 99, filters)
-            assert {hit.event.text for hit in found} == {texts[user, session_id] for session_id in _SESSIONS}
-            assert not await memory.retrieve("zebra", 99, MemoryFilters(session_id="none", user=user))
+            assert {hit.event.text for hit in found} == {
+                texts[user, session_id] for session_id in _SESSIONS
+            }
+            assert not await memory.retrieve(
+                "zebra", 99, MemoryFilters(session_id="none", user=user)
+            )
         mine = UserMemory(memory, "a")
         for filters in (MemoryFilters(session_id="s", user="A"), MemoryFilters(session_id="s")):
-            assert [hit.event.text for hit in await mine.retrieve("zebra", 99, filters)] == [texts["a", "s"]]
+            assert [hit.event.text for hit in await mine.retrieve("zebra", 99, filters)] == [
+                texts["a", "s"]
+            ]
 
     async def test_users_of_one_hash_prefix_are_two_s3_04_f_145(self, memory: FactMemory) -> None:
         """The SHA-256 of the two scopes begins with the same 12 digits, which an index may use as a prefix."""
@@ -403,7 +535,9 @@ class FactMemoryContract(MemoryContract):
             for session_id in ("s", "t"):
                 for number in range(3):
                     event = Event(text=f"zebra {number} of {user}")
-                    ids[user, session_id, number] = await memory.append_event(session_id, event, user=user)
+                    ids[user, session_id, number] = await memory.append_event(
+                        session_id, event, user=user
+                    )
         mine = UserMemory(memory, "u")
         assert await memory.forget(id="no id") == await memory.forget(session_id="none") == 0
         assert await mine.forget(id=ids["v", "s", 0]) == await memory.forget(user="s") == 0
@@ -414,15 +548,30 @@ class FactMemoryContract(MemoryContract):
             await memory.forget(session_id="s", user="v"),
         ]
         assert erased == [3, 1, 3]
-        for user, session_id, texts in ((None, "s", ""), (None, "t", "012"), ("v", "s", ""), ("v", "t", "01")):
+        for user, session_id, texts in (
+            (None, "s", ""),
+            (None, "t", "012"),
+            ("v", "s", ""),
+            ("v", "t", "01"),
+        ):
             filters = MemoryFilters(session_id=session_id, user=user)
-            assert sorted(hit.event.text[6] for hit in await memory.retrieve("zebra", 9, filters)) == list(texts)
-            assert [event.text[6] for event in await memory.recent(session_id, user=user)] == list(texts)
-        assert [await mine.forget(session_id="s"), await mine.forget(), await mine.forget()] == [3, 3, 0]
+            assert sorted(
+                hit.event.text[6] for hit in await memory.retrieve("zebra", 9, filters)
+            ) == list(texts)
+            assert [event.text[6] for event in await memory.recent(session_id, user=user)] == list(
+                texts
+            )
+        assert [await mine.forget(session_id="s"), await mine.forget(), await mine.forget()] == [
+            3,
+            3,
+            0,
+        ]
         assert await mine.recent("t") == []
         again = await memory.append_event("t", Event(text="zebra giraffe"), user="v")
         assert again not in ids.values()
-        assert (await memory.retrieve("zebra giraffe", 9, MemoryFilters(session_id="t", user="v")))[0].id == again
+        assert (await memory.retrieve("zebra giraffe", 9, MemoryFilters(session_id="t", user="v")))[
+            0
+        ].id == again
 
     async def test_a_fact_that_was_superseded_stays_history_s3_04(self, memory: FactMemory) -> None:
         """Also when the newer one is forgotten."""
@@ -432,11 +581,15 @@ class FactMemoryContract(MemoryContract):
         assert await memory.retrieve("zebra", 9, MemoryFilters(session_id="s")) == []
         assert len(await memory.recent("s", history=True)) == 1
 
-    async def test_of_concurrent_facts_under_a_key_one_is_current_s3_04(self, memory: FactMemory) -> None:
+    async def test_of_concurrent_facts_under_a_key_one_is_current_s3_04(
+        self, memory: FactMemory
+    ) -> None:
         """The newest; the others are history, and echoes are kept once."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
-                tasks.create_task(memory.append_event("s", Event(text=f"zebra {number // 2}"), user="u", key="k"))
+                tasks.create_task(
+                    memory.append_event("s", Event(text=f"zebra {number // 2}"), user="u", key="k")
+                )
                 tasks.create_task(memory.append_event("t", Event(text="zebra"), user="u"))
         events = await memory.recent("s", user="u", history=True)
         assert await memory.recent("s", user="u") == events[-1:]
@@ -447,7 +600,9 @@ class FactMemoryContract(MemoryContract):
         event, wrong = Event(text="zebra"), cast("Any", 5)
         for bad in ("", " ", "a\nb", "\x1fu", "u" * 201):
             for fact in ("user", "key"):
-                with pytest.raises(InvalidIdError, match=f"the {fact} .* is not allowed; use 1 to 200 printable"):
+                with pytest.raises(
+                    InvalidIdError, match=f"the {fact} .* is not allowed; use 1 to 200 printable"
+                ):
                     await memory.append_event("s", event, **cast("Any", {fact: bad}))
             with pytest.raises(InvalidIdError, match="the user "):
                 await memory.recent("s", user=bad)

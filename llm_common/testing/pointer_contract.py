@@ -6,17 +6,38 @@ from typing import Any
 
 import pytest
 
-from llm_common.errors import InvalidIdError, PointerNotFoundError, ResultTooLargeError, UnserialisableError
+from llm_common.errors import (
+    InvalidIdError,
+    PointerNotFoundError,
+    ResultTooLargeError,
+    UnserialisableError,
+)
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.store import ContextPointerStore
 
 _RESULTS: tuple[Any, ...] = (
-    *(None, 0, "", [], {}, "\u2028é😀", 2**200, {"rows": [1, 2.5, None]}, {"\ud800": 1}, "x" * 1_000_000),
+    *(
+        None,
+        0,
+        "",
+        [],
+        {},
+        "\u2028é😀",
+        2**200,
+        {"rows": [1, 2.5, None]},
+        {"\ud800": 1},
+        "x" * 1_000_000,
+    ),
 )
 
 
 async def _save(store: ContextPointerStore, result: Any, /, **changes: Any) -> ContextPointer:
-    call: dict[str, Any] = {"query_id": "q", "task_id": "t", "tool_name": "tool", "args": {"query": "x"}}
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": "t",
+        "tool_name": "tool",
+        "args": {"query": "x"},
+    }
     return await store.save(**(call | {"result": result} | changes))
 
 
@@ -53,19 +74,32 @@ class ContextPointerStoreContract:
 
     async def test_repeats_are_kept_on_request(self, store: ContextPointerStore) -> None:
         """Each under an id of its own, in the order of the saves."""
-        kept = [await _save(store, result, keep_repeats=True) for result in ("a", "b", "b", "a", "c")]
+        kept = [
+            await _save(store, result, keep_repeats=True) for result in ("a", "b", "b", "a", "c")
+        ]
         assert [pointer.pointer_id[12:] for pointer in kept] == ["", "0001", "0001", "0002", "0003"]
-        assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == ["a", "b", "a", "c"]
+        assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == [
+            "a",
+            "b",
+            "a",
+            "c",
+        ]
 
     async def test_saves_at_the_same_time_are_all_kept(self, store: ContextPointerStore) -> None:
         """Of different calls, and of one call whose repeats are kept."""
         await asyncio.gather(*(_save(store, number, args={"n": number}) for number in range(8)))
-        await asyncio.gather(*(_save(store, number, query_id="r", keep_repeats=True) for number in range(8)))
+        await asyncio.gather(
+            *(_save(store, number, query_id="r", keep_repeats=True) for number in range(8))
+        )
         for query_id in "qr":
-            results = [store.load_result(pointer=pointer) for pointer in store.list(query_id=query_id)]
+            results = [
+                store.load_result(pointer=pointer) for pointer in store.list(query_id=query_id)
+            ]
             assert sorted(results) == list(range(8))
 
-    async def test_saves_of_one_call_at_the_same_time_leave_one_of_them(self, store: ContextPointerStore) -> None:
+    async def test_saves_of_one_call_at_the_same_time_leave_one_of_them(
+        self, store: ContextPointerStore
+    ) -> None:
         """Whole."""
         await asyncio.gather(*(_save(store, [number] * 10) for number in range(8)))
         (pointer,) = store.list(query_id="q")
@@ -82,7 +116,9 @@ class ContextPointerStoreContract:
         assert store.delete(query_id="r") == 0
         assert store.list(query_id="q") == [pointer]
 
-    async def test_a_deleted_query_is_gone_and_can_be_filled_again(self, store: ContextPointerStore) -> None:
+    async def test_a_deleted_query_is_gone_and_can_be_filled_again(
+        self, store: ContextPointerStore
+    ) -> None:
         """One pointer, then all; deleting is idempotent."""
         one, two, three = [await _save(store, number, args={"n": number}) for number in range(3)]
         assert store.delete(query_id="q", pointer_ids=[two.pointer_id]) == 1
@@ -107,7 +143,9 @@ class ContextPointerStoreContract:
 
     async def test_a_result_whose_time_is_over_is_gone(self, store: ContextPointerStore) -> None:
         """For every reader, before and after `gc`, which removes it and nothing else."""
-        over, kept = [await _save(store, 1, args={"n": n}, ttl_s=ttl_s) for n, ttl_s in ((1, 1e-6), (2, 1e6))]
+        over, kept = [
+            await _save(store, 1, args={"n": n}, ttl_s=ttl_s) for n, ttl_s in ((1, 1e-6), (2, 1e6))
+        ]
         for _ in range(2):
             assert store.list(query_id="q") == [kept]
             _assert_missing(store, over, "expired")
@@ -122,7 +160,11 @@ class ContextPointerStoreContract:
         """Until it is taken back."""
         pointer = await _save(store, 1)
         pinned = store.pin(pointer)
-        assert store.list(query_id="q") == [store.pin(pinned)] == [pointer.model_copy(update={"pinned": True})]
+        assert (
+            store.list(query_id="q")
+            == [store.pin(pinned)]
+            == [pointer.model_copy(update={"pinned": True})]
+        )
         again = await _save(store, "again", ttl_s=1e-6)
         assert again.pinned
         await store.gc()
@@ -155,7 +197,11 @@ class ContextPointerStoreContract:
         blobs.put(f"q/{names[0]}", b"7")
         blobs.delete(f"q/{names[1]}")
         blobs.put("q/notes.txt", b"mine")
-        kinds = {(names[0], "digest_mismatch"), (names[1], "missing_result"), ("notes.txt", "unrecognized")}
+        kinds = {
+            (names[0], "digest_mismatch"),
+            (names[1], "missing_result"),
+            ("notes.txt", "unrecognized"),
+        }
         for repair in (False, True):
             report = await store.verify(repair=repair)
             assert {(finding.name, finding.kind) for finding in report.findings} == kinds

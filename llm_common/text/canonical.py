@@ -54,7 +54,11 @@ _SIMPLE = frozenset({str, int, bool, type(None)})
 _SCALARS = frozenset({str, int, bool, float})
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_ORJSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_ORJSON_OPTIONS = (
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _DIGITS = bytes(ord("0" if byte in b"0123456789" else " ") for byte in range(256))
 _LONG_DIGITS = b"0" * 19  # from so many digits on, an integer may be too long for 64 bits
@@ -63,12 +67,14 @@ _LONG_DIGITS = b"0" * 19  # from so many digits on, an integer may be too long f
 def to_plain(value: object) -> Json:
     """A copy of the value as plain JSON data, by the table at the top of this module.
 
-    Equal values give equal data in every process. The value is not changed, and iterators are not consumed.
+    Equal values give equal data in every process. The value is not changed, and iterators are not
+    consumed.
 
     Raises:
-        UnserialisableError: The value contains itself or is nested deeper than `MAX_DEPTH`, two of its keys become the
-            same text, one of its methods raises, or it holds something that JSON cannot stand for: a generator, a
-            coroutine, a file, a lock, or another object whose text holds its address.
+        UnserialisableError: The value contains itself or is nested deeper than `MAX_DEPTH`, two of
+            its keys become the same text, one of its methods raises, or it holds something that
+            JSON cannot stand for: a generator, a coroutine, a file, a lock, or another object whose
+            text holds its address.
     """
     return dict(value) if _is_flat(value) else _canonical(value, _no_number)
 
@@ -76,8 +82,9 @@ def to_plain(value: object) -> Json:
 def stable_json(value: object) -> str:
     """One JSON text for all values that are the same data: keys sorted, no spaces, not ASCII-escaped.
 
-    Unlike stored data it keeps NaN and the infinities apart. Half a surrogate pair is written as its escape, so the
-    text always encodes to UTF-8. Ids of stored files are made of this text: it never changes.
+    Unlike stored data it keeps NaN and the infinities apart. Half a surrogate pair is written as
+    its escape, so the text always encodes to UTF-8. Ids of stored files are made of this text: it
+    never changes.
 
     Raises:
         UnserialisableError: As for `to_plain`.
@@ -91,7 +98,9 @@ def stable_json(value: object) -> str:
 
 
 def json_text(plain: Json, *, sort_keys: bool = False) -> str:
-    """Strict, compact JSON of plain data, by the standard library; half a surrogate pair becomes its escape.
+    """Strict, compact JSON of plain data, by the standard library.
+
+    Half a surrogate pair becomes its escape.
 
     Raises:
         UnserialisableError: An integer has more digits than Python writes (4,300).
@@ -117,8 +126,9 @@ class Encoded:
 def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
     """The value as compact JSON, keys in their own order.
 
-    orjson writes what it understands as `to_plain` does, in one call that holds the interpreter's lock: the bytes are
-    the value at one instant, at about 1.2 ms a megabyte. What it refuses is copied by `to_plain` first.
+    orjson writes what it understands as `to_plain` does, in one call that holds the interpreter's
+    lock: the bytes are the value at one instant, at about 1.2 ms a megabyte. What it refuses is
+    copied by `to_plain` first.
 
     Args:
         value: Anything that `to_plain` accepts.
@@ -128,7 +138,11 @@ def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
         UnserialisableError: JSON cannot stand for the value.
         ResultTooLargeError: More than `max_bytes`.
     """
-    if max_bytes is not None and isinstance(value, str | bytes | bytearray) and len(value) > max_bytes:
+    if (
+        max_bytes is not None
+        and isinstance(value, str | bytes | bytearray)
+        and len(value) > max_bytes
+    ):
         raise _too_large(max_bytes)  # before a copy of it is made
     try:
         data = orjson.dumps(value, option=_ORJSON_OPTIONS)
@@ -144,14 +158,17 @@ def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
 
 
 def _too_large(max_bytes: int) -> ResultTooLargeError:
-    return ResultTooLargeError(f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less")
+    return ResultTooLargeError(
+        f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less"
+    )
 
 
 def decode_json(data: bytes) -> Json:
     """What the bytes of a JSON file say; NaN and infinities, which older files may hold, as None.
 
-    orjson reads the same values as the standard library, or refuses, with one exception: it makes floats of integers
-    over 64 bits. The standard library reads what may hold one, and what orjson refuses.
+    orjson reads the same values as the standard library, or refuses, with one exception: it makes
+    floats of integers over 64 bits. The standard library reads what may hold one, and what orjson
+    refuses.
 
     Raises:
         CorruptPointerError: The bytes are not JSON.
@@ -168,7 +185,8 @@ def decode_json(data: bytes) -> Json:
         try:
             value = _DECODER.decode(text)
         except RecursionError:
-            orjson.loads(_SURROGATE_ESCAPE.sub(rb"\\u0041", data))  # reads 1,024 levels, and refuses what is not JSON
+            # reads 1,024 levels, and refuses what is not JSON
+            orjson.loads(_SURROGATE_ESCAPE.sub(rb"\\u0041", data))
             value = _deep_value(text)
     except ValueError as exc:
         raise CorruptPointerError("A stored file is not JSON; restore it from a copy") from exc
@@ -176,7 +194,9 @@ def decode_json(data: bytes) -> Json:
 
 
 def _dump(plain: Json, *, sort_keys: bool) -> str:
-    return json.dumps(plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 class _Mark(str):
@@ -242,7 +262,11 @@ def _key_text(key: object) -> str:
 
 def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
     """Whether the value is a plain dict of texts, integers, truth values and None, as most arguments are."""
-    return type(value) is dict and _TEXTS.issuperset(map(type, value)) and _SIMPLE.issuperset(map(type, value.values()))
+    return (
+        type(value) is dict
+        and _TEXTS.issuperset(map(type, value))
+        and _SIMPLE.issuperset(map(type, value.values()))
+    )
 
 
 def _canonical(value: object, non_finite: Callable[[float], Json]) -> Json:
@@ -280,7 +304,9 @@ def _plain(value: object, non_finite: Callable[[float], Json]) -> Json:
             if type(made) is list:
                 made.append(plain)
             elif (name := _key_text(key)) in made:
-                raise UnserialisableError("Two keys of a mapping are the same text in JSON; rename one")
+                raise UnserialisableError(
+                    "Two keys of a mapping are the same text in JSON; rename one"
+                )
             else:
                 made[name] = plain
             if inner is not None:
@@ -306,7 +332,9 @@ def _scalar(value: Any, non_finite: Callable[[float], Json]) -> Json:
 
 
 def _too_deep() -> UnserialisableError:
-    return UnserialisableError(f"A value is nested deeper than {MAX_DEPTH} levels or contains itself; flatten it")
+    return UnserialisableError(
+        f"A value is nested deeper than {MAX_DEPTH} levels or contains itself; flatten it"
+    )
 
 
 def _opened(value: object) -> object:
@@ -321,7 +349,8 @@ def _opened(value: object) -> object:
     if isinstance(getattr(value, "source_urls", None), list | tuple) or _has_no_text(type(value)):
         return _public_attributes(value)
     text = str(value)
-    if _DEFAULT_REPR.search(text) or f"{id(value):x}" in text.lower():  # an address differs in every process
+    # an address differs in every process
+    if _DEFAULT_REPR.search(text) or f"{id(value):x}" in text.lower():
         raise _without_form(value)
     return text
 
@@ -335,7 +364,9 @@ def _public_attributes(value: object) -> dict[str, object]:
 
 
 def _has_no_text(kind: type) -> bool:
-    return not any("__str__" in vars(parent) or "__repr__" in vars(parent) for parent in kind.__mro__[:-1])
+    return not any(
+        "__str__" in vars(parent) or "__repr__" in vars(parent) for parent in kind.__mro__[:-1]
+    )
 
 
 def _without_form(value: object) -> UnserialisableError:
@@ -359,7 +390,10 @@ _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     ((bytes, bytearray, memoryview), _base64),
     (BaseModel, lambda model: model.model_dump()),
     (Mapping, dict),
-    (AbstractSet, lambda elements: sorted([_plain(each, float) for each in elements], key=stable_json)),
+    (
+        AbstractSet,
+        lambda elements: sorted([_plain(each, float) for each in elements], key=stable_json),
+    ),
     (deque, list),
 )
 

@@ -1,14 +1,15 @@
 """Untrusted text as a prompt shows it: cut to size, and between delimiters that it cannot contain.
 
-Excerpts show part of a result that is longer than its quota of characters. An excerpt of JSON is JSON: it keeps whole
-items while they fit, long members share the quota of their object, and each gap says how much it leaves out. An excerpt
+Excerpts show part of a result that is longer than its quota of characters. An excerpt of JSON is
+JSON: it keeps whole items while they fit, long members share the quota of their object, and each
+gap says how much it leaves out. An excerpt
 of text is its head and its tail.
 
-Fences are delimiters; a prompt states that the text between them is data. This is the delimiting form of spotlighting
-(Hines et al., 2024, https://arxiv.org/abs/2403.14720). A delimiter that an attacker can guess or copy protects nothing,
-so ours holds a nonce: derived from the text, and derived again while the text contains it. The same text gives the same
-bytes, which keeps prompts cacheable. A fence protects the structure of a prompt; the model may still follow what it
-reads.
+Fences are delimiters; a prompt states that the text between them is data. This is the delimiting
+form of spotlighting (Hines et al., 2024, https://arxiv.org/abs/2403.14720). A delimiter that an
+attacker can guess or copy protects nothing, so ours holds a nonce: derived from the text, and
+derived again while the text contains it. The same text gives the same bytes, which keeps prompts
+cacheable. A fence protects the structure of a prompt; the model may still follow what it reads.
 """
 
 import hashlib
@@ -29,15 +30,19 @@ _HEADING = re.compile(
     r"(?<![^\n\r\v\f\x1c-\x1e\x85\u2028\u2029\0\x08\xad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]###.)"
 )
 _LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
-# Control characters, those that change the direction of text (Unicode's Bidi_Control), and halves of characters.
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters, those that change the direction of text (Unicode's Bidi_Control), and halves
+# of characters.
+CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _GAP = '"…"'  # replaces a value that does not fit
 _MIN_VALUE_CHARS = 16
 _MAX_DEPTH = 8
 _HEAD_SHARE = 2 / 3
 _BOUNDARIES = ("\n", "},", ", ", " ")
 _MAX_CLUSTER_CHARS = 16  # a hostile text may consist of combining marks
-_LINE_SEPARATORS = (("\x85", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029"))  # JSON escapes the others
+# JSON escapes the others
+_LINE_SEPARATORS = (("\x85", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029"))
 _ZERO_WIDTH_JOINER = "\u200d"
 _MAX_SEEDED_NONCES = 8
 
@@ -47,14 +52,19 @@ def fence_nonce(text: str, *, seed: str | None = None) -> str:
 
     Args:
         text: The content of the fence, or of all fences that share the nonce.
-        seed: Source of the nonce; None derives it from the text. The same seed gives the same nonce until a text
-            contains it, so the beginning of a growing prompt stays the same. A text that contains the first eight
-            nonces of a seed was made to; its nonce is derived from the text, which cannot contain that too.
+        seed: Source of the nonce; None derives it from the text. The same seed gives the same nonce
+            until a text contains it, so the beginning of a growing prompt stays the same. A text
+            that contains the first eight nonces of a seed was made to; its nonce is derived from
+            the text, which cannot contain that too.
     """
-    source = hashlib.sha256((text if seed is None else seed).encode("utf-8", "surrogatepass")).digest()
+    source = hashlib.sha256(
+        (text if seed is None else seed).encode("utf-8", "surrogatepass")
+    ).digest()
     folded = text.lower()
     number = 0
-    while (nonce := hashlib.sha256(source + b"%d" % number).hexdigest()[: len(PLACEHOLDER_NONCE)]) in folded:
+    while (
+        nonce := hashlib.sha256(source + b"%d" % number).hexdigest()[: len(PLACEHOLDER_NONCE)]
+    ) in folded:
         number += 1
         if number == _MAX_SEEDED_NONCES:
             source = hashlib.sha256(source + text.encode("utf-8", "surrogatepass")).digest()
@@ -82,7 +92,8 @@ def one_line(text: str, *, max_chars: int) -> str:
 
     Each run of white space, control characters, and line and direction marks becomes one space.
     """
-    line = " ".join(text[: 4 * max_chars].split())  # a bound on the work, with slack for white space
+    # a bound on the work, with slack for white space
+    line = " ".join(text[: 4 * max_chars].split())
     if not line.isprintable():
         line = _LINE_BREAKERS.sub(" ", printable(line)).strip()
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
@@ -126,7 +137,8 @@ def to_json(value: object) -> str:
 def fair_shares(wants: Sequence[int], max_chars: int) -> list[int]:
     """The characters that each gets of `max_chars`: small wants in full, the others equal shares of the rest.
 
-    The sum never exceeds `max_chars`, nor a share its want (max-min fairness, also known as water-filling).
+    The sum never exceeds `max_chars`, nor a share its want (max-min fairness, also known as
+    water-filling).
     """
     shares = [0] * len(wants)
     left = max(max_chars, 0)
@@ -139,8 +151,8 @@ def fair_shares(wants: Sequence[int], max_chars: int) -> list[int]:
 def excerpt_text(text: str, max_chars: int) -> Excerpt:
     """The text, or its head and tail around the count of missing characters, in at most `max_chars` characters.
 
-    Cuts at the end of a line, an item or a word if one is near, and never before a combining mark. If `max_chars` is
-    too small for the count, a head and `…` remain.
+    Cuts at the end of a line, an item or a word if one is near, and never before a combining mark.
+    If `max_chars` is too small for the count, a head and `…` remain.
     """
     if len(text) <= max_chars:
         return Excerpt(text, len(text))
@@ -157,9 +169,9 @@ def excerpt_text(text: str, max_chars: int) -> Excerpt:
 def excerpt_json(value: object, max_chars: int) -> Excerpt:
     """Valid JSON in at most `max_chars` characters (3 or more): the whole value, or as much of it as fits.
 
-    A list keeps its first items whole, then `"… 31 of 40 items left out"`. An object keeps every key, and its long
-    members share the characters. A string keeps head and tail. `"…"` replaces a value below the eighth level, and one
-    that does not fit.
+    A list keeps its first items whole, then `"… 31 of 40 items left out"`. An object keeps every
+    key, and its long members share the characters. A string keeps head and tail. `"…"` replaces a
+    value below the eighth level, and one that does not fit.
     """
     return _excerpt_json(value, to_json(value), max_chars, depth=0)
 
@@ -200,7 +212,10 @@ def _excerpt_object(members: dict[str, object], max_chars: int, depth: int) -> E
     frames = [len(key) + 1 for key in keys]
     inner, count = max_chars - 2, len(keys)
     sizes = list(
-        accumulate(frame + min(len(text), _MIN_VALUE_CHARS) for frame, text in zip(frames, texts, strict=True))
+        accumulate(
+            frame + min(len(text), _MIN_VALUE_CHARS)
+            for frame, text in zip(frames, texts, strict=True)
+        )
     )
     if sizes[-1] > inner:
         inner -= len(_missing_members(count, count))
@@ -210,7 +225,10 @@ def _excerpt_object(members: dict[str, object], max_chars: int, depth: int) -> E
         _excerpt_json(value, text, share, depth + 1)
         for value, text, share in zip(members.values(), texts, shares, strict=False)
     ]
-    parts = [Excerpt(key + part.text, len(key) + part.chars_shown) for key, part in zip(keys, shown, strict=False)]
+    parts = [
+        Excerpt(key + part.text, len(key) + part.chars_shown)
+        for key, part in zip(keys, shown, strict=False)
+    ]
     return _bracketed("{}", parts, _missing_members(len(keys) - count, len(keys)))
 
 
@@ -232,7 +250,8 @@ def _bracketed(brackets: str, parts: Sequence[Excerpt], mark: str) -> Excerpt:
 
 
 def _missing_characters(count: int) -> str:
-    return f"\n[… {count:,} characters left out …] "  # the space: a cut must not make a heading of the tail
+    # the space: a cut must not make a heading of the tail
+    return f"\n[… {count:,} characters left out …] "
 
 
 def _missing_of(count: int, total: int, noun: str) -> str:
@@ -273,5 +292,7 @@ def _tail_start(text: str, start: int) -> int:
 def _attaches(text: str, at: int) -> bool:
     """Whether the character at a position belongs to the cluster of the one before it."""
     return (
-        unicodedata.category(text[at])[0] == "M" or text[at] == _ZERO_WIDTH_JOINER or text[at - 1] == _ZERO_WIDTH_JOINER
+        unicodedata.category(text[at])[0] == "M"
+        or text[at] == _ZERO_WIDTH_JOINER
+        or text[at - 1] == _ZERO_WIDTH_JOINER
     )

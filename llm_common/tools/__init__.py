@@ -1,6 +1,7 @@
 """Tools: described to a model, ranked, checked, and run.
 
-`ReadBackTool` and `PointerArgumentsTool` are imported from their modules: choosing tools needs neither.
+`ReadBackTool` and `PointerArgumentsTool` are imported from their modules: choosing tools needs
+neither.
 """
 
 from typing import TYPE_CHECKING

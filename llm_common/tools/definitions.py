@@ -67,9 +67,9 @@ class DefinitionProblem(BaseModel):
 def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
     """The tools of a JSON document that was read, in its order.
 
-    Takes a list of definitions, an object with such a list under `tools`, and the answer of an MCP server to
-    `tools/list`. A definition has the shape of MCP (`inputSchema`), of the chat completions API
-    (`{"type": "function", "function": {…}}`), or `parameters` beside its name.
+    Takes a list of definitions, an object with such a list under `tools`, and the answer of an MCP
+    server to `tools/list`. A definition has the shape of MCP (`inputSchema`), of the chat
+    completions API (`{"type": "function", "function": {…}}`), or `parameters` beside its name.
 
     Raises:
         ConfigError: The document is none of these.
@@ -90,9 +90,12 @@ def _definition(entry: object, number: int) -> ToolDefinition:
     function = entry.get("function", entry) if isinstance(entry, Mapping) else None
     if not isinstance(function, Mapping):
         raise ConfigError(
-            f"entry {number} of the tools is no definition; make it an object with a name", variable="tools"
+            f"entry {number} of the tools is no definition; make it an object with a name",
+            variable="tools",
         )
-    schema = next((function[key] for key in _SCHEMA_KEYS if isinstance(function.get(key), Mapping)), _EMPTY)
+    schema = next(
+        (function[key] for key in _SCHEMA_KEYS if isinstance(function.get(key), Mapping)), _EMPTY
+    )
     name, description = function.get("name"), function.get("description")
     return ToolDefinition(
         name=name if isinstance(name, str) and name else f"#{number}",
@@ -101,19 +104,24 @@ def _definition(entry: object, number: int) -> ToolDefinition:
     )
 
 
-def check_definitions(tools: Sequence[ToolDefinition], *, counter: TokenCounter) -> list[DefinitionProblem]:
+def check_definitions(
+    tools: Sequence[ToolDefinition], *, counter: TokenCounter
+) -> list[DefinitionProblem]:
     """What is wrong with the tools, errors first, then in their order.
 
-    Errors: a name that endpoints refuse or that another tool has, and a schema that is none of an object, refers to
-    something outside itself, or takes too long to check. Warnings: no description, parameters without one, and a
-    definition of over `MAX_DEFINITION_TOKENS`.
+    Errors: a name that endpoints refuse or that another tool has, and a schema that is none of an
+    object, refers to
+    something outside itself, or takes too long to check. Warnings: no description, parameters
+    without one, and a definition of over `MAX_DEFINITION_TOKENS`.
     """
     names = Counter(tool.name for tool in tools)
     found = [problem for tool in tools for problem in _problems(tool, names[tool.name], counter)]
     return sorted(dict.fromkeys(found), key=lambda problem: problem.severity)
 
 
-def _problems(tool: ToolDefinition, namesakes: int, counter: TokenCounter) -> Iterable[DefinitionProblem]:
+def _problems(
+    tool: ToolDefinition, namesakes: int, counter: TokenCounter
+) -> Iterable[DefinitionProblem]:
     def error(message: str) -> DefinitionProblem:
         return DefinitionProblem(tool=tool.name, severity="error", message=message)
 
@@ -132,11 +140,15 @@ def _problems(tool: ToolDefinition, namesakes: int, counter: TokenCounter) -> It
         yield error(exc.message)
         return
     if not tool.description.strip():
-        yield warning("there is no description, by which models and searches choose; say what it does")
+        yield warning(
+            "there is no description, by which models and searches choose; say what it does"
+        )
     parameters = properties_of(tool.parameters, tool.parameters)
     bare = [name for name, schema in parameters.items() if not schema.get("description")]
     if bare:
-        yield warning(f"{len(bare)} of {len(parameters)} parameters have no description: {', '.join(bare[:5])}")
+        yield warning(
+            f"{len(bare)} of {len(parameters)} parameters have no description: {', '.join(bare[:5])}"
+        )
     tokens = counter.count(tool.text)
     if tokens > MAX_DEFINITION_TOKENS:
         yield warning(f"the definition takes {tokens:,} tokens in every call; shorten it")

@@ -27,9 +27,9 @@ _REFERENCE = {
 class PointerArgumentsTool(Tool):
     """A tool that replaces arguments of the form `{"$pointer": id}` by the stored result before it runs.
 
-    `{"$pointer": id, "path": "/items"}` passes a part. The schema that a model sees allows this for the named
-    parameters, besides their own values. The replaced arguments are validated against the tool's own schema. A stored
-    call contains the reference, not the content.
+    `{"$pointer": id, "path": "/items"}` passes a part. The schema that a model sees allows this for
+    the named parameters, besides their own values. The replaced arguments are validated against the
+    tool's own schema. A stored call contains the reference, not the content.
 
     Args:
         tool: The tool to run.
@@ -44,7 +44,12 @@ class PointerArgumentsTool(Tool):
     __slots__ = ("_load", "_max_bytes", "_names", "_tool")
 
     def __init__(
-        self, tool: Tool, load: LoadsPayload, *, parameters: Collection[str], max_bytes: int = DEFAULT_MAX_BYTES
+        self,
+        tool: Tool,
+        load: LoadsPayload,
+        *,
+        parameters: Collection[str],
+        max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
         properties = tool.parameters.get("properties", {})
         if unknown := sorted(set(parameters) - set(properties)):
@@ -73,8 +78,8 @@ class PointerArgumentsTool(Tool):
         """What the tool returns for the arguments, with references replaced by the stored results.
 
         Raises:
-            ToolArgumentsError: A reference names no result of this session, the results are too large, or they do not
-                fit the tool; it did not run.
+            ToolArgumentsError: A reference names no result of this session, the results are too
+                large, or they do not fit the tool; it did not run.
             ToolFailedError: The tool raised.
         """
         if references := self._references_in(args):
@@ -93,7 +98,9 @@ class PointerArgumentsTool(Tool):
             payload = self._payload(name, reference[POINTER_KEY])
             left -= len(payload)
             if left < 0:
-                raise self._refused(name, "the stored results are too large together; pass a smaller one")
+                raise self._refused(
+                    name, "the stored results are too large together; pass a smaller one"
+                )
             try:
                 values[name] = value_at(decode_json(payload), reference.get("path", ""))
             except (StoreError, ValueError) as exc:
@@ -107,7 +114,9 @@ class PointerArgumentsTool(Tool):
             raise self._refused(name, explain_miss(exc)) from exc
 
     def _refused(self, name: str, why: str) -> ToolArgumentsError:
-        return ToolArgumentsError(f"{self.name} was not run: {name}: {why}; correct the call", tool=self.name)
+        return ToolArgumentsError(
+            f"{self.name} was not run: {name}: {why}; correct the call", tool=self.name
+        )
 
 
 def _is_reference(value: object) -> bool:
@@ -131,20 +140,25 @@ def session_registry(
     A copy only if `read_back` or `pointer_arguments` are given.
 
     Args:
-        registry: The application's tools, never modified; a copy does not get tools that are registered later.
+        registry: The application's tools, never modified; a copy does not get tools that are
+            registered later.
         load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
         read_back: Adds a `ReadBackTool`, under its own name or the given one.
-        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool; see `PointerArgumentsTool`.
+        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool; see
+            `PointerArgumentsTool`.
 
     Raises:
-        ConfigError: The registry is no `ToolRegistry`, has no such tool or parameter, or has a tool of the reader's
-            name already.
+        ConfigError: The registry is no `ToolRegistry`, has no such tool or parameter, or has a tool
+            of the reader's name already.
     """
     named = pointer_arguments or {}
     if not read_back and not named:
         return registry
     if not isinstance(registry, ToolRegistry):
-        raise ConfigError("read_back and pointer_arguments need a ToolRegistry; pass one", variable="tool_registry")
+        raise ConfigError(
+            "read_back and pointer_arguments need a ToolRegistry; pass one",
+            variable="tool_registry",
+        )
     if unknown := sorted(set(named) - set(registry.names)):
         raise ConfigError(
             f"there is no tool {unknown[0]}; name registered tools in pointer_arguments",
@@ -152,9 +166,13 @@ def session_registry(
             value=unknown[0],
         )
     tools = [
-        PointerArgumentsTool(tool, load, parameters=named[tool.name]) if tool.name in named else tool
+        PointerArgumentsTool(tool, load, parameters=named[tool.name])
+        if tool.name in named
+        else tool
         for tool in registry
     ]
     if not read_back:
         return ToolRegistry(tools)
-    return ToolRegistry([*tools, ReadBackTool(load, name=read_back if isinstance(read_back, str) else READER_NAME)])
+    return ToolRegistry(
+        [*tools, ReadBackTool(load, name=read_back if isinstance(read_back, str) else READER_NAME)]
+    )

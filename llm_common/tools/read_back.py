@@ -1,4 +1,7 @@
-"""Read-back: a model reads the part of a stored result that it needs; the rest stays out of the prompt."""
+"""Read-back: a model reads the part of a stored result that it needs.
+
+The rest stays out of the prompt.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +12,13 @@ from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.reading import MIN_LIMIT_TOKENS, READER_NAME, ContextReading, ResultPart, read_payload
+from llm_common.pointers.reading import (
+    MIN_LIMIT_TOKENS,
+    READER_NAME,
+    ContextReading,
+    ResultPart,
+    read_payload,
+)
 from llm_common.text.display import one_line
 from llm_common.tools.tool import Tool
 
@@ -32,16 +41,32 @@ _PARAMETERS = {
             "type": "object",
             "description": "Which part; several narrow it in this order. Left out: the whole.",
             "properties": {
-                "path": {"type": "string", "description": "JSON pointer, such as /items/4321/name."},
-                "filter": {"type": "string", "description": "JMESPath, such as items[?price > `9`].{id: id}."},
-                "keys": {"type": "boolean", "description": "Counts and names of members instead of values."},
+                "path": {
+                    "type": "string",
+                    "description": "JSON pointer, such as /items/4321/name.",
+                },
+                "filter": {
+                    "type": "string",
+                    "description": "JMESPath, such as items[?price > `9`].{id: id}.",
+                },
+                "keys": {
+                    "type": "boolean",
+                    "description": "Counts and names of members instead of values.",
+                },
                 "lines": _RANGE | {"description": "First and last line, from 1."},
-                "chars": _RANGE | {"description": "First character, from 0, and the one after the last."},
-                "regex": {"type": "string", "description": "Python pattern; gives the places of its matches."},
+                "chars": _RANGE
+                | {"description": "First character, from 0, and the one after the last."},
+                "regex": {
+                    "type": "string",
+                    "description": "Python pattern; gives the places of its matches.",
+                },
             },
             "additionalProperties": False,
         },
-        "cursor": {"type": "string", "description": "From the answer before; pass the same select."},
+        "cursor": {
+            "type": "string",
+            "description": "From the answer before; pass the same select.",
+        },
     },
     "required": ["pointer_id"],
     "additionalProperties": False,
@@ -59,9 +84,10 @@ async def read_context(
 ) -> ContextReading:
     """A piece of a stored result, or of a part of it, that takes at most `limit_tokens` as `rendered`.
 
-    The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process that loads the same
-    result can continue. The work runs in a thread. A pattern is stopped after 1.2 s of CPU time, a filter when it has
-    done too much work: within two seconds on an idle machine.
+    The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process
+    that loads the same result can continue. The work runs in a thread. A pattern is stopped after
+    1.2 s of CPU time, a filter when it has done too much work: within two seconds on an idle
+    machine.
 
     Args:
         pointer_id: Which result.
@@ -82,7 +108,9 @@ async def read_context(
 
     def read() -> ContextReading:
         pointer, payload = load(pointer_id)
-        return read_payload(pointer, payload, part=part, cursor=cursor, limit_tokens=limit_tokens, counter=tokens)
+        return read_payload(
+            pointer, payload, part=part, cursor=cursor, limit_tokens=limit_tokens, counter=tokens
+        )
 
     return await in_thread(read)
 
@@ -93,8 +121,8 @@ class ReadBackTool(Tool):
     The executor does not store or offload its results, which are `ContextReading`s.
 
     Args:
-        load: Loads only what the model may read: the session's `ToolContextManager.load_payload`, or
-            `functools.partial(store.load_payload, query_id=...)` for the results of one query.
+        load: Loads only what the model may read: the session's `ToolContextManager.load_payload`,
+            or `functools.partial(store.load_payload, query_id=...)` for the results of one query.
         name: The tool's name.
         limit_tokens: Most tokens of an answer.
         counter: Counts them; None takes the upper bound.
@@ -116,9 +144,13 @@ class ReadBackTool(Tool):
         counter: TokenCounter | None = None,
     ) -> None:
         if limit_tokens < MIN_LIMIT_TOKENS:
-            raise ValueError(f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
+            raise ValueError(
+                f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more"
+            )
         if not callable(load):
-            raise TypeError(f"load is a {type(load).__name__}; pass the load_payload of a session or a store")
+            raise TypeError(
+                f"load is a {type(load).__name__}; pass the load_payload of a session or a store"
+            )
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
         self._limit_tokens = limit_tokens
@@ -128,20 +160,26 @@ class ReadBackTool(Tool):
         """The piece that the arguments request.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit, or select a part that is not there; the message says what to
-                do.
-            ToolFailedError: The result cannot be read; the message says why, and does not ask to run its tool again.
+            ToolArgumentsError: The arguments do not fit, or select a part that is not there; the
+                message says what to do.
+            ToolFailedError: The result cannot be read; the message says why, and does not ask to
+                run its tool again.
         """
         arguments, problems = self._bind(_without_nulls(args))
         if problems:
             raise ToolArgumentsError(
-                f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call", tool=self.name
+                f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call",
+                tool=self.name,
             )
         pointer_id = arguments["pointer_id"].strip().lower()
         given = {key: arguments[key] for key in ("select", "cursor") if key in arguments}
         try:
             return await read_context(
-                pointer_id, load=self._load, limit_tokens=self._limit_tokens, counter=self._counter, **given
+                pointer_id,
+                load=self._load,
+                limit_tokens=self._limit_tokens,
+                counter=self._counter,
+                **given,
             )
         except StoreError as exc:
             raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
@@ -153,7 +191,9 @@ def explain_miss(error: StoreError) -> str:
         return "the stored result cannot be read now; go on without it, and say so where it matters"
     if error.reason == "unknown":
         return "no stored result of this session has this id; use an id that was shown to you"
-    return f"the stored result is gone ({error.reason}); go on without it, and say so where it matters"
+    return (
+        f"the stored result is gone ({error.reason}); go on without it, and say so where it matters"
+    )
 
 
 def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,7 +212,9 @@ def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
     try:
         return ResultPart.model_validate(dict(select))
     except ValidationError as exc:
-        wrong = sorted({one_line(".".join(map(str, error["loc"][:1])), max_chars=20) for error in exc.errors()})
+        wrong = sorted(
+            {one_line(".".join(map(str, error["loc"][:1])), max_chars=20) for error in exc.errors()}
+        )
         raise ToolArgumentsError(
             f"select cannot be used ({', '.join(filter(None, wrong)) or 'an empty range'}); "
             "use path, filter, keys, lines, chars and regex",

@@ -1,7 +1,7 @@
 """Whether a tool only reads, by the verbs in its name and in the names of its parameters.
 
-Words are no proof. A tool's author may say it by `read_only` or MCP's `readOnlyHint`; this is for tools without such a
-mark, and in doubt the answer is no.
+Words are no proof. A tool's author may say it by `read_only` or MCP's `readOnlyHint`; this is for
+tools without such a mark, and in doubt the answer is no.
 """
 
 import re
@@ -31,7 +31,8 @@ _WRITING: Final = frozenset(
     unlink unlock unsubscribe update upload upsert wipe withdraw write
     """.split()
 )
-# Verbs at the beginning of a name and in that of a flag, else nouns: `order_pizza`, but `get_order` and `start_date`.
+# Verbs at the beginning of a name and in that of a flag, else nouns: `order_pizza`, but `get_order`
+# and `start_date`.
 _NOUNS: Final = frozenset(
     """
     accept archive block book charge copy deposit drop follow format join launch lock login mark order patch post run
@@ -53,8 +54,8 @@ def has_writing_verb(name: str) -> bool:
 def only_reads(name: str, parameters: Mapping[str, Any]) -> bool:
     """Whether a tool's name and parameters say that it only reads.
 
-    The name has a verb such as `get`, none such as `send`, and joins no two verbs. No parameter makes it write, as a
-    flag `overwrite` would, or a path `save_to`.
+    The name has a verb such as `get`, none such as `send`, and joins no two verbs. No parameter
+    makes it write, as a flag `overwrite` would, or a path `save_to`.
 
     Args:
         name: In any form, such as `getFile` or `get_file`.
@@ -64,11 +65,15 @@ def only_reads(name: str, parameters: Mapping[str, Any]) -> bool:
     reads = not _READING.isdisjoint(words) or words[-1:] == [_READS_LAST]
     if not reads or has_writing_verb(name) or _TWO_VERBS.search(" ".join(words)):
         return False
-    return not any(_writes_by(each, schema) for each, schema in properties_of(parameters, parameters).items())
+    return not any(
+        _writes_by(each, schema) for each, schema in properties_of(parameters, parameters).items()
+    )
 
 
 def _writes_by(name: str, schema: Mapping[str, Any]) -> bool:
-    return not (_WRITING if schema.get("type") == "boolean" else _WRITING - _NOUNS).isdisjoint(_words(name))
+    return not (_WRITING if schema.get("type") == "boolean" else _WRITING - _NOUNS).isdisjoint(
+        _words(name)
+    )
 
 
 def _words(name: str) -> list[str]:

@@ -27,7 +27,9 @@ class ToolRegistry:
         self._schema: str | None = None
         given: object = tools  # a caller without a type checker passes anything
         if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
-            raise TypeError(f"tools is a {type(given).__name__}; pass a list, such as ToolRegistry([function])")
+            raise TypeError(
+                f"tools is a {type(given).__name__}; pass a list, such as ToolRegistry([function])"
+            )
         for tool in tools:
             self.register(tool)
 
@@ -44,19 +46,23 @@ class ToolRegistry:
         """The registered tool.
 
         Args:
-            tool: A `Tool`; a function, sync or async; or an object with `metadata.name`, `metadata.description`,
-                `metadata.to_schema()` and `execute(**kwargs)`.
+            tool: A `Tool`; a function, sync or async; or an object with `metadata.name`,
+                `metadata.description`, `metadata.to_schema()` and `execute(**kwargs)`.
             name: For a function; see `Tool`.
             description: For a function; see `Tool`.
-            parameters: For a function: JSON Schema of its arguments; None derives it from the type hints.
+            parameters: For a function: JSON Schema of its arguments; None derives it from the type
+                hints.
             read_only: For a function; see `Tool`.
-            replace: Replaces a registered tool of that name, which is an error otherwise: one tool would silently run
-                for the other.
+            replace: Replaces a registered tool of that name, which is an error otherwise: one tool
+                would silently run for the other.
 
         Raises:
-            ConfigError: The name is taken or not allowed, or the arguments cannot be described; see `Tool`.
+            ConfigError: The name is taken or not allowed, or the arguments cannot be described; see
+                `Tool`.
         """
-        made = _tool_from(tool, name=name, description=description, parameters=parameters, read_only=read_only)
+        made = _tool_from(
+            tool, name=name, description=description, parameters=parameters, read_only=read_only
+        )
         if made.name in self._tools and not replace:
             raise ConfigError(
                 f"a tool called {made.name} is registered already; choose another name, or pass replace=True",
@@ -71,7 +77,12 @@ class ToolRegistry:
     def tool(self, function: FunctionT, /) -> FunctionT: ...
     @overload
     def tool(
-        self, /, *, name: str | None = None, description: str | None = None, read_only: bool | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool | None = None,
     ) -> Callable[[FunctionT], FunctionT]: ...
     def tool(
         self,
@@ -120,14 +131,16 @@ class ToolRegistry:
     def get_tools_schema(self) -> str:
         """Every tool's `definition` in one canonical JSON list, sorted by name.
 
-        The same tools give the same bytes: a provider can cache a prompt that holds them. Computed once until the
-        tools change.
+        The same tools give the same bytes: a provider can cache a prompt that holds them. Computed
+        once until the tools change.
         """
         if self._schema is None:
             self._schema = f"[{','.join(tool.definition for tool in self)}]"
         return self._schema
 
-    async def execute(self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Any:
+    async def execute(
+        self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any
+    ) -> Any:
         """What the tool returns. Runs it once, or not at all if the arguments do not fit.
 
         Returns a `ToolResult` unchanged, also with `success=False`. Calls may run concurrently.
@@ -139,17 +152,25 @@ class ToolRegistry:
 
         Raises:
             UnknownToolError: No tool of that name; the text suggests similar names.
-            ToolArgumentsError: The arguments do not fit the schema. The text names fields, not values.
+            ToolArgumentsError: The arguments do not fit the schema. The text names fields, not
+                values.
             ToolFailedError: The tool raised; the original is the cause.
         """
         tool = self._tools.get(tool_name)
         if tool is None:
             near = get_close_matches(str(tool_name)[:64], self.names, n=3)
-            choice = f"the nearest: {', '.join(near)}" if near else f"the {len(self)} that are registered"
-            raise UnknownToolError(f"no tool of that name; use one of {choice}", tool=str(tool_name))
+            choice = (
+                f"the nearest: {', '.join(near)}"
+                if near
+                else f"the {len(self)} that are registered"
+            )
+            raise UnknownToolError(
+                f"no tool of that name; use one of {choice}", tool=str(tool_name)
+            )
         if args is not None and kwargs:
             raise ToolArgumentsError(
-                f"{tool.name} was not run: pass its arguments as one mapping or as keywords, not both", tool=tool.name
+                f"{tool.name} was not run: pass its arguments as one mapping or as keywords, not both",
+                tool=tool.name,
             )
         return await tool.run(kwargs if args is None else args)
 
@@ -179,4 +200,6 @@ def _tool_from(
             f"a {type(source).__name__} is no tool; pass a function, a Tool, or an object with metadata and execute()",
             variable="tool",
         )
-    return Tool(source, name=name, description=description, parameters=parameters, read_only=read_only)
+    return Tool(
+        source, name=name, description=description, parameters=parameters, read_only=read_only
+    )

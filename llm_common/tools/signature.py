@@ -1,4 +1,7 @@
-"""`signature`: a tool on one line, read from its JSON Schema; and the parts of a schema with `$ref` resolved."""
+"""`signature`: a tool on one line, read from its JSON Schema.
+
+And the parts of a schema with `$ref` resolved.
+"""
 
 import json
 import re
@@ -9,9 +12,16 @@ from llm_common.text.display import one_line, without_headings
 
 Schema = Mapping[str, Any]
 
-_WORDS: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "null"}
+_WORDS: Final = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "null",
+}
 _MAX_NAME_CHARS: Final = 64
-_MAX_TOOL_NAME_CHARS: Final = 256  # names of third-party tools are longer than ours, and have to come back whole
+# names of third-party tools are longer than ours, and have to come back whole
+_MAX_TOOL_NAME_CHARS: Final = 256
 _MAX_VALUE_CHARS: Final = 24
 _MAX_VALUES: Final = 8
 _MAX_NESTED: Final = 8
@@ -27,9 +37,9 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 def signature(name: str, description: str, parameters: Schema) -> str:
     """The tool on one line: name, typed parameters, first sentence of the description.
 
-    A question mark marks an optional parameter. Names at most eight enum values or alternatives, and the parameters of
-    objects one level deep; types nested more than three levels deep are `any`, and so are those after the first 1,000.
-    Of `allOf` the first 100 parts count.
+    A question mark marks an optional parameter. Names at most eight enum values or alternatives,
+    and the parameters of objects one level deep; types nested more than three levels deep are
+    `any`, and so are those after the first 1,000. Of `allOf` the first 100 parts count.
     Removes line breaks and control characters.
 
     Args:
@@ -37,7 +47,9 @@ def signature(name: str, description: str, parameters: Schema) -> str:
         description: Cut to its first sentence and 160 characters.
         parameters: JSON Schema of the arguments.
     """
-    sentence = _SENTENCE_END.split(one_line(description, max_chars=_MAX_SENTENCE_CHARS), maxsplit=1)[0]
+    sentence = _SENTENCE_END.split(
+        one_line(description, max_chars=_MAX_SENTENCE_CHARS), maxsplit=1
+    )[0]
     listed = ", ".join(_Types(parameters).parameters(parameters, limit=None, nested=True))
     shown = f"{without_headings(one_line(name, max_chars=_MAX_TOOL_NAME_CHARS))}({listed})"
     return f"{shown} - {sentence}" if sentence else shown
@@ -56,7 +68,13 @@ def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
 def required_of(schema: Schema, root: Schema) -> frozenset[str]:
     """The names that an object schema requires, with `$ref` and `allOf` resolved."""
     lists = [part.get("required") for part in _parts(schema, root)]
-    return frozenset(name for names in lists if isinstance(names, list) for name in names if isinstance(name, str))
+    return frozenset(
+        name
+        for names in lists
+        if isinstance(names, list)
+        for name in names
+        if isinstance(name, str)
+    )
 
 
 def resolve(schema: object, root: Schema) -> Schema:
@@ -86,21 +104,35 @@ def _parts(schema: Schema, root: Schema) -> list[Schema]:
 
 
 def value_text(value: object) -> str:
-    """A value that a schema names, as text; `{…}` or `[…]` for one with parts, which may be of any depth."""
+    """A value that a schema names, as text.
+
+    `{…}` or `[…]` for one with parts, which may be of any depth.
+    """
     if isinstance(value, str):
         return value
-    return "{…}" if isinstance(value, Mapping) else "[…]" if isinstance(value, list) else json.dumps(value)
+    return (
+        "{…}"
+        if isinstance(value, Mapping)
+        else "[…]"
+        if isinstance(value, list)
+        else json.dumps(value)
+    )
 
 
 class _Types:
-    """The types of one tool's parameters in words; the work is bounded, also for recursive schemas."""
+    """The types of one tool's parameters in words.
+
+    The work is bounded, also for recursive schemas.
+    """
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._left = _MAX_TYPES
         self._unread = _MAX_READ
 
-    def parameters(self, schema: Schema, *, limit: int | None, nested: bool, level: int = 0) -> list[str]:
+    def parameters(
+        self, schema: Schema, *, limit: int | None, nested: bool, level: int = 0
+    ) -> list[str]:
         """Each parameter with its type."""
         needed = required_of(schema, self._root)
         properties = properties_of(schema, self._root)
@@ -118,17 +150,27 @@ class _Types:
         self._left -= 1
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
-            shown = [one_line(value_text(value), max_chars=_MAX_VALUE_CHARS) or '""' for value in values[:_MAX_VALUES]]
+            shown = [
+                one_line(value_text(value), max_chars=_MAX_VALUE_CHARS) or '""'
+                for value in values[:_MAX_VALUES]
+            ]
             return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
         alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
         if alternatives:
             if level > _MAX_LEVELS or self._left < 0:
                 return "any"
-            types = [self._type(alternative, nested, level + 1) for alternative in alternatives[:_MAX_VALUES]]
-            return "|".join(dict.fromkeys([*types, "…"] if len(alternatives) > _MAX_VALUES else types))
+            types = [
+                self._type(alternative, nested, level + 1)
+                for alternative in alternatives[:_MAX_VALUES]
+            ]
+            return "|".join(
+                dict.fromkeys([*types, "…"] if len(alternatives) > _MAX_VALUES else types)
+            )
         kinds = schema.get("type")
         if isinstance(kinds, list):
-            plain = (self._plain({**schema, "type": kind}, nested, level) for kind in kinds[:_MAX_VALUES])
+            plain = (
+                self._plain({**schema, "type": kind}, nested, level) for kind in kinds[:_MAX_VALUES]
+            )
             return "|".join(plain) or "any"
         return self._plain(schema, nested, level)
 
@@ -140,7 +182,11 @@ class _Types:
             return f"({items})[]" if "|" in items else f"{items}[]"
         if kind == "object" or "properties" in schema or "allOf" in schema:
             shown = nested and not deep
-            inner = self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1) if shown else []
+            inner = (
+                self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1)
+                if shown
+                else []
+            )
             return f"{{{', '.join(inner)}}}" if inner else "{…}"
         return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
 

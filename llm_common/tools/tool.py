@@ -36,8 +36,8 @@ _WITHOUT_VALUE = frozenset(
 class ToolResult(BaseModel):
     """Data with its sources, or an expected failure, as a value.
 
-    A registry returns it unchanged, also with `success=False`: the executor decides whether that ends a task. Keeps
-    further fields, such as evidence.
+    A registry returns it unchanged, also with `success=False`: the executor decides whether that
+    ends a task. Keeps further fields, such as evidence.
 
     Attributes:
         success: Whether the tool succeeded.
@@ -57,19 +57,21 @@ class ToolResult(BaseModel):
 class Tool:
     """A function with a name, a description and a JSON Schema of its arguments.
 
-    Without `parameters` the schema comes from the type hints, the description from the docstring's first paragraph,
-    those of the parameters from `Annotated[..., Field(description=...)]` or the lines under `Args:`; the function then
-    receives typed values: models, enums, dates. With `parameters` it receives the raw arguments, checked against that
-    schema. Safe to run concurrently if the function is: an async function runs in the event loop, others in a thread.
+    Without `parameters` the schema comes from the type hints, the description from the docstring's
+    first paragraph, those of the parameters from `Annotated[..., Field(description=...)]` or the
+    lines under `Args:`; the function then receives typed values: models, enums, dates. With
+    `parameters` it receives the raw arguments, checked against that schema. Safe to run
+    concurrently if the function is: an async function runs in the event loop, others in a thread.
 
     Args:
         function: Called with keyword arguments only.
-        name: 1 to 64 letters, digits and `_.-`, which every endpoint accepts; the function's name by default.
+        name: 1 to 64 letters, digits and `_.-`, which every endpoint accepts; the function's name
+            by default.
         description: Text for the model; the docstring's first paragraph by default.
         parameters: JSON Schema of the arguments, an object schema. None derives it.
 
-        read_only: Whether a call changes nothing, as MCP's `readOnlyHint` says it; None says neither. Selectors without
-            a model call no other tools.
+        read_only: Whether a call changes nothing, as MCP's `readOnlyHint` says it; None says
+            neither. Selectors without a model call no other tools.
 
     Attributes:
         parameters: A copy of the schema; changes to it have no effect.
@@ -77,13 +79,23 @@ class Tool:
             `"annotations":{"readOnlyHint":…}` if `read_only` is set.
 
     Raises:
-        ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a type without a JSON
-            Schema, or a schema that is broken or has too many alternatives (see `compile_schema`).
+        ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a
+            type without a JSON Schema, or a schema that is broken or has too many alternatives (see
+            `compile_schema`).
         TypeError: An argument of the wrong kind.
         UnserialisableError: The schema is not JSON.
     """
 
-    __slots__ = ("_bound", "_function", "_schema", "definition", "description", "name", "parameters", "read_only")
+    __slots__ = (
+        "_bound",
+        "_function",
+        "_schema",
+        "definition",
+        "description",
+        "name",
+        "parameters",
+        "read_only",
+    )
 
     def __init__(
         self,
@@ -97,12 +109,19 @@ class Tool:
         for wanted, value, fits, hint in (
             ("function", function, callable(function), "a function, sync or async"),
             ("description", description, isinstance(description, str | None), "a text"),
-            ("parameters", parameters, isinstance(parameters, Mapping | None), "a JSON Schema as a dict"),
+            (
+                "parameters",
+                parameters,
+                isinstance(parameters, Mapping | None),
+                "a JSON Schema as a dict",
+            ),
             ("read_only", read_only, isinstance(read_only, bool | None), "True, False or None"),
         ):
             if not fits:
                 raise TypeError(f"{wanted} of the tool is a {type(value).__name__}; pass {hint}")
-        self.name = name if name is not None else getattr(function, "__name__", type(function).__name__)
+        self.name = (
+            name if name is not None else getattr(function, "__name__", type(function).__name__)
+        )
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise ConfigError(
                 "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one as name=",
@@ -118,7 +137,12 @@ class Tool:
         self.read_only = read_only
         hints = {} if read_only is None else {"annotations": {"readOnlyHint": read_only}}
         self.definition = stable_json(
-            {"name": self.name, "description": self.description, "parameters": self.parameters, **hints}
+            {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+                **hints,
+            }
         )
 
     def __repr__(self) -> str:
@@ -127,19 +151,24 @@ class Tool:
     async def run(self, args: Mapping[str, Any]) -> Any:
         """What the function returns for these arguments; called once, never retried.
 
-        Returns a `ToolResult` unchanged, also an unsuccessful one. Cancelling stops an async function; one in a thread
-        runs to its end, and its result is dropped.
+        Returns a `ToolResult` unchanged, also an unsuccessful one. Cancelling stops an async
+        function; one in a thread runs to its end, and its result is dropped.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit; the function was not called. Names fields, not values.
+            ToolArgumentsError: The arguments do not fit; the function was not called. Names fields,
+                not values.
             ToolFailedError: The function raised; the original is the cause.
             NoThreadError: No thread can be started for the function; it was not called.
         """
         arguments, problems = self._bind(args)
         if problems:
             listed = "; ".join(map(str, problems))
-            raise ToolArgumentsError(f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name)
-        if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(type(self._function).__call__):
+            raise ToolArgumentsError(
+                f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name
+            )
+        if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
+            type(self._function).__call__
+        ):
             with third_party_code(self.name):
                 return await self._function(**arguments)
         result = await in_tool_thread(self._run_here, arguments)
@@ -177,7 +206,9 @@ def third_party_code(tool: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        error = ToolFailedError(f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool)
+        error = ToolFailedError(
+            f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool
+        )
         error.reason = "".join(format_exception_only(exc)).strip()
         raise error from exc
 
@@ -187,7 +218,8 @@ def _object_schema(text: str, *, tool: str) -> dict[str, Any]:
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise ConfigError(
-            f'the parameters of {tool} are no JSON Schema of an object; set its type to "object"', variable="parameters"
+            f'the parameters of {tool} are no JSON Schema of an object; set its type to "object"',
+            variable="parameters",
         )
     compile_schema(text)
     return schema
@@ -199,8 +231,8 @@ class FunctionSchema:
 
     Attributes:
         parameters: Their JSON Schema: forbids unknown arguments, shows defaults, leaves out titles.
-        model: One field per parameter, `p0`, `p1` and so on, with the parameter's name as alias: a parameter's name
-            cannot clash with an attribute of the model.
+        model: One field per parameter, `p0`, `p1` and so on, with the parameter's name as alias: a
+            parameter's name cannot clash with an attribute of the model.
     """
 
     parameters: dict[str, Any]
@@ -209,14 +241,17 @@ class FunctionSchema:
     def bind(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Typed keyword arguments with defaults, or the problems of `args`.
 
-        Coerces values by pydantic's rules: nested objects to models, strings to enums, numeric strings to numbers.
+        Coerces values by pydantic's rules: nested objects to models, strings to enums, numeric
+        strings to numbers.
         """
         try:
             bound = self.model.model_validate(dict(args))
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return {}, tuple(
-                Problem(redacted_line(".".join(map(str, error["loc"]))), error["type"], _expected(error))
+                Problem(
+                    redacted_line(".".join(map(str, error["loc"]))), error["type"], _expected(error)
+                )
                 for error in errors
             )
         fields = self.model.model_fields
@@ -225,7 +260,8 @@ class FunctionSchema:
 
 def _expected(error: ErrorDetails) -> str:
     """What was expected, as pydantic says it where its words depend on the type alone, else the error's name."""
-    if error["type"] not in _WITHOUT_VALUE:  # a validator's own words may hold the value, and so do some of pydantic's
+    # a validator's own words may hold the value, and so do some of pydantic's
+    if error["type"] not in _WITHOUT_VALUE:
         return error["type"].replace("_", " ")
     return redacted_line(error["msg"].replace("Input should", "must"))
 
@@ -241,11 +277,12 @@ class _ToolJsonSchema(GenerateJsonSchema):
 def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
     """The arguments of the function, from its type hints, defaults and docstring.
 
-    The description of a parameter is `Annotated[..., Field(description=...)]`, else its line under `Args:`.
+    The description of a parameter is `Annotated[..., Field(description=...)]`, else its line under
+    `Args:`.
 
     Raises:
-        ConfigError: A parameter cannot be named in JSON (`*args`, `**kwargs`, positional-only), or a type hint cannot
-            be resolved or has no JSON Schema.
+        ConfigError: A parameter cannot be named in JSON (`*args`, `**kwargs`, positional-only), or
+            a type hint cannot be resolved or has no JSON Schema.
     """
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -294,7 +331,9 @@ def _field(parameter: inspect.Parameter, described: str | None) -> tuple[Any, An
 def _described_args(doc: str) -> dict[str, str]:
     """Parameter name to description, from the `Args:` section of a Google-style docstring."""
     lines = doc.splitlines()
-    start = next((index for index, line in enumerate(lines) if _ARGS_HEADING.match(line)), len(lines))
+    start = next(
+        (index for index, line in enumerate(lines) if _ARGS_HEADING.match(line)), len(lines)
+    )
     found: dict[str, str] = {}
     name, indent = "", 0
     for line in lines[start + 1 :]:

@@ -14,15 +14,17 @@ from llm_common.ranking.postings import Postings, stems_and_letters
 from llm_common.ranking.scan import folded, search_stems, stem
 from llm_common.tools.signature import properties_of, value_text
 
-# Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they share of it is in
-# docs/benchmarks.md. The best match by words counts 1, the nearest in meaning as much.
+# Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they
+# share of it is in docs/benchmarks.md. The best match by words counts 1, the nearest in meaning as
+# much.
 _NAME_WEIGHT: Final = 0.75
 _LETTERS_WEIGHT: Final = 0.3
 _MAX_LETTERS_TOOLS: Final = 100  # four letters of more tools say little, and cost most of the time
 _PART_WEIGHT: Final = 0.5
 _MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
 
-# Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and metatool_select.
+# Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
+# metatool_select.
 MIN_SCORE: Final = 0.25
 """The score below which the best tool fits the request no better than chance."""
 
@@ -33,7 +35,8 @@ _UNRELATED: Final = 0.25  # the cosine of texts that have nothing to do with eac
 _MIN_POOL: Final = 1_000  # in a pool of three tools every word is frequent
 
 _FITS: Final = 0.5  # even odds; .5 to .65 are within .003 of each other on the requests in parts
-_MAX_WEIGHED: Final = 100  # of the best by words, and of the nearest in meaning; the rest is not among the first
+# of the best by words, and of the nearest in meaning; the rest is not among the first
+_MAX_WEIGHED: Final = 100
 _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
 _MAX_VALUES: Final = 50
@@ -62,8 +65,10 @@ class RankedTool:
 
     Attributes:
         name: The tool's name.
-        score: From 0 to 1, compares between requests and indexes; `MIN_SCORE` parts tools that fit from others.
-        why: The words of the request that the tool has, the share of its name among them, and the cosine, if any.
+        score: From 0 to 1, compares between requests and indexes; `MIN_SCORE` parts tools that fit
+            from others.
+        why: The words of the request that the tool has, the share of its name among them, and the
+            cosine, if any.
     """
 
     name: str
@@ -74,18 +79,19 @@ class RankedTool:
 class ToolIndex:
     """Tools ranked for a request; one tool can be added, replaced or removed.
 
-    A tool is its name, description, and the names, descriptions and enum values of its parameters, two levels deep.
-    Its value for a request is BM25 over the stems of these words relative to the best tool's, plus `.3` for BM25 over
-    every four letters of a word, likewise, plus `.75` for the share of its name that the request holds. A request of
-    several parts (see `split_request`) adds half of the value for the part that fits the tool best. With an embedder,
-    the cosine of name and description adds up to 1, stretched from the lowest of all tools to the highest.
+    A tool is its name, description, and the names, descriptions and enum values of its parameters,
+    two levels deep. Its value for a request is BM25 over the stems of these words relative to the
+    best tool's, plus `.3` for BM25 over every four letters of a word, likewise, plus `.75` for the
+    share of its name that the request holds. A request of several parts (see `split_request`) adds
+    half of the value for the part that fits the tool best. With an embedder, the cosine of name and
+    description adds up to 1, stretched from the lowest of all tools to the highest.
 
-    The order of insertion never matters, ties are in the order of names. Threads may share an index. Filling one takes
-    0.2 ms a tool, a request to 10,000 tools some 3 ms.
+    The order of insertion never matters, ties are in the order of names. Threads may share an
+    index. Filling one takes 0.2 ms a tool, a request to 10,000 tools some 3 ms.
 
     Args:
-        tools: `Tool`s, a `ToolRegistry`, or what `read_definitions` makes of the JSON of MCP or OpenAI; the last of a
-            repeated name counts.
+        tools: `Tool`s, a `ToolRegistry`, or what `read_definitions` makes of the JSON of MCP or
+            OpenAI; the last of a repeated name counts.
         embedder: Compares texts by meaning, such as `StaticVectors`; None ranks by words alone.
         min_score: A request whose best tool scores less gets none; 0 never abstains.
 
@@ -94,7 +100,11 @@ class ToolIndex:
     """
 
     def __init__(
-        self, tools: Iterable[DescribesTool] = (), embedder: Embedder | None = None, *, min_score: float = MIN_SCORE
+        self,
+        tools: Iterable[DescribesTool] = (),
+        embedder: Embedder | None = None,
+        *,
+        min_score: float = MIN_SCORE,
     ) -> None:
         if not 0 <= min_score <= 1:
             raise ValueError(f"min_score is {min_score}; it must be between 0 and 1")
@@ -120,13 +130,19 @@ class ToolIndex:
             TypeError: It has no name, description or parameters.
         """
         facts = [getattr(tool, name, None) for name in ("name", "description", "parameters")]
-        if not (isinstance(facts[0], str) and isinstance(facts[1], str) and isinstance(facts[2], Mapping)):
+        if not (
+            isinstance(facts[0], str)
+            and isinstance(facts[1], str)
+            and isinstance(facts[2], Mapping)
+        ):
             raise TypeError(
                 f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters; "
                 "read_definitions of llm_common.tools makes that of JSON"
             )
         schema = tool.parameters
-        parameters = " ".join(islice(_parameter_texts(schema, schema, depth=_DEPTH), _MAX_PARAMETERS))
+        parameters = " ".join(
+            islice(_parameter_texts(schema, schema, depth=_DEPTH), _MAX_PARAMETERS)
+        )
         stems, letters = stems_and_letters(f"{tool.name} {tool.description} {parameters}")
         with self._lock:
             self._words.put(tool.name, stems)
@@ -151,13 +167,16 @@ class ToolIndex:
             self._about.pop(name, None)
             self._abouts = ()
 
-    def rank(self, query: str, k: int = 10, sub_queries: Sequence[str] = ()) -> tuple[RankedTool, ...]:
+    def rank(
+        self, query: str, k: int = 10, sub_queries: Sequence[str] = ()
+    ) -> tuple[RankedTool, ...]:
         """The tools for a request, best first; none if the best scores below `min_score`.
 
-        With sub-queries, such as the steps of a plan, each is ranked alone; the request itself then does not count. A
-        tool goes by the sum of its odds, `score / (1 - score)`, so a sub-query that fits no tool well moves few up; but
-        the best tool of each comes before all others if it scores .5. A sub-query whose best tool scores below
-        `min_score` adds nothing. A tool's score is that of the sub-query that it fits best.
+        With sub-queries, such as the steps of a plan, each is ranked alone; the request itself then
+        does not count. A tool goes by the sum of its odds, `score / (1 - score)`, so a sub-query
+        that fits no tool well moves few up; but the best tool of each comes before all others if it
+        scores .5. A sub-query whose best tool scores below `min_score` adds nothing. A tool's score
+        is that of the sub-query that it fits best.
 
         Args:
             query: What the user asked.
@@ -180,9 +199,13 @@ class ToolIndex:
         best: dict[str, RankedTool] = {}
         odds: dict[str, list[float]] = {}
         for row in chain.from_iterable(rankings):
-            best[row.name] = max(best.get(row.name, row), row, key=lambda each: (each.score, each.why))
+            best[row.name] = max(
+                best.get(row.name, row), row, key=lambda each: (each.score, each.why)
+            )
             odds.setdefault(row.name, []).append(row.score / (1 - row.score))
-        names = heapq.nsmallest(k, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name))
+        names = heapq.nsmallest(
+            k, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name)
+        )
         return tuple(best[name] for name in names)
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:
@@ -197,18 +220,26 @@ class ToolIndex:
         if cosines:
             low, span = min(cosines), max(max(cosines) - min(cosines), _MIN_SPAN)
             nearest = heapq.nlargest(_MAX_WEIGHED, range(len(cosines)), key=cosines.__getitem__)
-            values = {place: values.get(place, 0.0) + (cosines[place] - low) / span for place in {*values, *nearest}}
+            values = {
+                place: values.get(place, 0.0) + (cosines[place] - low) / span
+                for place in {*values, *nearest}
+            }
         best = _best(values, limit)
         if not best or values[best[0]] <= 0:
             return []
         stems = search_stems(text)
         shares = self._names.shares(stems, among=frozenset(best))
-        facts = [(keys[place], shares.get(place, 0.0), cosines[place] if cosines else None) for place in best]
+        facts = [
+            (keys[place], shares.get(place, 0.0), cosines[place] if cosines else None)
+            for place in best
+        ]
         top = self._score(*facts[0], stems)
         if top < self._min_score:
             return []
         return [
-            RankedTool(name, top * values[place] / values[best[0]], self._why(text, name, share, cosine))
+            RankedTool(
+                name, top * values[place] / values[best[0]], self._why(text, name, share, cosine)
+            )
             for place, (name, share, cosine) in zip(best, facts, strict=True)
         ]
 
@@ -218,7 +249,10 @@ class ToolIndex:
         letters = dict.fromkeys(stems_and_letters(" ".join(terms))[1])
         parts = (
             (1.0, self._words.scores(stems, among=among)),
-            (_LETTERS_WEIGHT, self._letters.scores(letters, among=among, max_holders=_MAX_LETTERS_TOOLS)),
+            (
+                _LETTERS_WEIGHT,
+                self._letters.scores(letters, among=among, max_holders=_MAX_LETTERS_TOOLS),
+            ),
             (_NAME_WEIGHT, self._names.shares(stems, among=among)),
         )
         values: dict[int, float] = {}
@@ -262,10 +296,13 @@ def _check_texts(query: object, sub_queries: object) -> None:
 
 def _best(values: Mapping[int, float], limit: int) -> list[int]:
     """The places of the highest values, ties in the order of names."""
-    return heapq.nlargest(limit, sorted(values), key=values.__getitem__)  # keeps the order of equal values
+    # keeps the order of equal values
+    return heapq.nlargest(limit, sorted(values), key=values.__getitem__)
 
 
-def _parameter_texts(schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int) -> Iterator[str]:
+def _parameter_texts(
+    schema: Mapping[str, Any], root: Mapping[str, Any], *, depth: int
+) -> Iterator[str]:
     for name, value in properties_of(schema, root).items():
         values = value.get("enum")
         listed = " ".join(map(value_text, values[:_MAX_VALUES])) if isinstance(values, list) else ""

@@ -1,8 +1,9 @@
 """Checks arguments against JSON Schemas, in bounded time; reports problems without values.
 
-The validator says quickly whether arguments fit. Listing what does not fit holds the interpreter's lock for some 30
-microseconds for each subschema that refuses a value: 12 s for nested alternatives with 65,000 paths, 4 s for a list of
-200,000 wrong numbers. So a schema with too many paths is refused, and of large arguments only the wrong ones are named.
+The validator says quickly whether arguments fit. Listing what does not fit holds the interpreter's
+lock for some 30 microseconds for each subschema that refuses a value: 12 s for nested alternatives
+with 65,000 paths, 4 s for a list of 200,000 wrong numbers. So a schema with too many paths is
+refused, and of large arguments only the wrong ones are named.
 """
 
 import json
@@ -34,7 +35,14 @@ _SAME_VALUE: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
 )
 _PARTS: Final = frozenset(
-    {"properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames", "items"}
+    {
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "propertyNames",
+        "items",
+    }
     | {"additionalItems", "unevaluatedItems", "prefixItems", "contains"}
 )
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
@@ -48,7 +56,8 @@ class Problem:
     """One violation of a schema: where, which rule, and what the rule requires.
 
     Attributes:
-        path: Names and indices from the root of the arguments, joined by dots; "" for the arguments as a whole.
+        path: Names and indices from the root of the arguments, joined by dots; "" for the arguments
+            as a whole.
         rule: The JSON Schema keyword, or pydantic's error type for a function's own types.
         message: What was expected, without the given value.
     """
@@ -61,7 +70,9 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-_NOT_JSON: Final = Problem("", "json", f"the arguments must be plain JSON, nested less than {_MAX_DEPTH + 1} deep")
+_NOT_JSON: Final = Problem(
+    "", "json", f"the arguments must be plain JSON, nested less than {_MAX_DEPTH + 1} deep"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,8 @@ class CompiledSchema:
         text: The schema as JSON.
         validator: Checks a value.
         checks: Most subschemas that check one value, not counting what recursion adds.
-        loops: How many paths lead back into a recursion: they multiply the checks with each level of the arguments.
+        loops: How many paths lead back into a recursion: they multiply the checks with each level
+            of the arguments.
     """
 
     text: str
@@ -95,14 +107,15 @@ class CompiledSchema:
 def compile_schema(schema: str) -> CompiledSchema:
     """The schema with its validator, compiled once per text.
 
-    Uses the draft that `$schema` names, else 2020-12. A reference outside the schema is an error: never fetches one.
+    Uses the draft that `$schema` names, else 2020-12. A reference outside the schema is an error:
+    never fetches one.
 
     Args:
         schema: The schema as JSON text; equal texts share a validator.
 
     Raises:
-        ConfigError: Not a valid JSON Schema, or it refers to something outside itself, or more than `MAX_CHECKS` of its
-            subschemas may check one value.
+        ConfigError: Not a valid JSON Schema, or it refers to something outside itself, or more than
+            `MAX_CHECKS` of its subschemas may check one value.
     """
     import jsonschema_rs  # noqa: PLC0415 - its import takes 13 ms
 
@@ -111,19 +124,25 @@ def compile_schema(schema: str) -> CompiledSchema:
         validator = jsonschema_rs.validator_for(schema, mask="the value", retriever=_refuse)
     except (ValueError, RecursionError) as exc:
         deep = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-        raise _unusable(getattr(exc, "message", None) or deep, "correct the schema, with every $ref inside it") from exc
+        raise _unusable(
+            getattr(exc, "message", None) or deep, "correct the schema, with every $ref inside it"
+        ) from exc
     if checks > MAX_CHECKS:
         # Not the count, which may have thousands of digits.
         reason = f"more than {MAX_CHECKS:,} of its subschemas may check one value"
-        raise _unusable(reason, "nest fewer alternatives (anyOf, oneOf, allOf, $ref), or describe that part in words")
+        raise _unusable(
+            reason,
+            "nest fewer alternatives (anyOf, oneOf, allOf, $ref), or describe that part in words",
+        )
     return CompiledSchema(schema, validator, checks, loops)
 
 
 def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
     """The rules that the arguments violate, at most 20, in the schema's order.
 
-    An unknown property is a problem only if `additionalProperties` forbids it. Of large arguments, and under a schema
-    with many alternatives, names the parameters that do not fit instead of the places in them.
+    An unknown property is a problem only if `additionalProperties` forbids it. Of large arguments,
+    and under a schema with many alternatives, names the parameters that do not fit instead of the
+    places in them.
 
     Args:
         schema: The schema as JSON text.
@@ -135,7 +154,9 @@ def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
     compiled = compile_schema(schema)
     given = dict(args)
     # The validator recurses as deep as schema and value both go, and a full stack ends the process.
-    if compiled.loops and any(depth > _MAX_DEPTH for depth, _ in enumerate(_levels(given, width=_MAX_WIDTH))):
+    if compiled.loops and any(
+        depth > _MAX_DEPTH for depth, _ in enumerate(_levels(given, width=_MAX_WIDTH))
+    ):
         return (_NOT_JSON,)
     try:
         if compiled.validator.is_valid(given):
@@ -167,7 +188,9 @@ def _by_parameter(compiled: CompiledSchema, given: dict[str, Any]) -> Iterator[P
     for name in required if isinstance(required, list) else ():
         if name not in given:
             yield Problem("", "required", f'"{redacted_line(str(name))}" is a required property')
-    alone = compile_schema(json.dumps({key: value for key, value in root.items() if key in _OF_ONE_PARAMETER}))
+    alone = compile_schema(
+        json.dumps({key: value for key, value in root.items() if key in _OF_ONE_PARAMETER})
+    )
     for name, value in given.items():
         if not alone.validator.is_valid({name: value}):
             if alone.is_quickly_listed({name: value}):
@@ -195,7 +218,8 @@ class _Paths:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._counts: dict[int, tuple[int, int]] = {}  # by the identity of the target of a reference
+        # by the identity of the target of a reference
+        self._counts: dict[int, tuple[int, int]] = {}
         self._open: set[int] = set()
 
     def count(self) -> tuple[int, int]:
@@ -219,14 +243,21 @@ class _Paths:
     def _of(self, schema: Any) -> tuple[int, int]:
         if not isinstance(schema, dict):
             return 1, 0
-        same = [self._target(self._at(schema[key])) for key in _REFERENCES if isinstance(schema.get(key), str)]
+        same = [
+            self._target(self._at(schema[key]))
+            for key in _REFERENCES
+            if isinstance(schema.get(key), str)
+        ]
         parts = [(0, 0)]
         for key, value in schema.items():
             if key in _SAME_VALUE | _PARTS:
                 several = isinstance(value, list) or (isinstance(value, dict) and key in _BY_NAME)
                 children = _parts_of(value) if several else [value]
                 (same if key in _SAME_VALUE else parts).extend(map(self._of, children))
-        checks, loops = (sum(each[place] for each in same) + max(each[place] for each in parts) for place in (0, 1))
+        checks, loops = (
+            sum(each[place] for each in same) + max(each[place] for each in parts)
+            for place in (0, 1)
+        )
         return 1 + checks, loops
 
     def _at(self, reference: str) -> Any:
@@ -253,7 +284,11 @@ class _Paths:
         for value in rest:  # grows while it is read
             rest += _parts_of(value)
             if isinstance(value, dict):
-                named |= {str(value[key]).strip("#").rpartition("/")[2]: value for key in _NAMES if key in value}
+                named |= {
+                    str(value[key]).strip("#").rpartition("/")[2]: value
+                    for key in _NAMES
+                    if key in value
+                }
         return named
 
 

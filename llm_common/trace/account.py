@@ -121,7 +121,9 @@ def title(line: Line) -> str:  # noqa: PLR0911 - one a kind
         case ModelCallLine():
             return _call_title(line)
         case ToolCallLine():
-            ended = f"failed: {line.failure}" if line.failure else f"{line.result_bytes or 0:,} bytes"
+            ended = (
+                f"failed: {line.failure}" if line.failure else f"{line.result_bytes or 0:,} bytes"
+            )
             return f"Called {line.tool}: {ended}"
         case AnswerLine():
             ended = "" if line.status == "ok" else f": {line.status}. {line.problem}"
@@ -140,9 +142,13 @@ def _selection_title(line: SelectionLine) -> str:
 def _call_title(line: ModelCallLine) -> str:
     attempt = line.attempt
     usage = attempt.usage
-    tokens = f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out, " if usage else ""
+    tokens = (
+        f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out, " if usage else ""
+    )
     ended = (
-        f"failed ({attempt.error}, {attempt.reason})" if attempt.error else f"ended by {line.finish_reason or 'itself'}"
+        f"failed ({attempt.error}, {attempt.reason})"
+        if attempt.error
+        else f"ended by {line.finish_reason or 'itself'}"
     )
     return f"Asked {attempt.model or 'the default model'}: {tokens}{ended}"
 
@@ -151,7 +157,9 @@ def packed_counts(line: PackingLine) -> str:
     """How many items are whole, in part and out."""
     whole = sum(item.form == "whole" for item in line.items)
     out = sum(item.form == "left_out" for item in line.items) + line.unlisted
-    return f"{whole:,} whole, {len(line.items) + line.unlisted - whole - out:,} in part, {out:,} out"
+    return (
+        f"{whole:,} whole, {len(line.items) + line.unlisted - whole - out:,} in part, {out:,} out"
+    )
 
 
 def missing_tokens(item: PackedItem, line: PackingLine) -> int:
@@ -164,7 +172,11 @@ def missing_tokens(item: PackedItem, line: PackingLine) -> int:
 
 def near_misses(line: PackingLine) -> list[PackedItem]:
     """The items that only the budget, or a limit, kept out: the best five."""
-    able = [item for item in line.items if item.form == "left_out" and item.reason in {"no_room", "limit_reached"}]
+    able = [
+        item
+        for item in line.items
+        if item.form == "left_out" and item.reason in {"no_room", "limit_reached"}
+    ]
     return sorted(able, key=lambda item: -item.score)[:NEAR_MISSES]
 
 
@@ -179,7 +191,9 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
         return f"It says the same as {item.reason.removeprefix('same as ')}, which is shown."
     about = f"about {missing_tokens(item, line):,} tokens"
     if item.form != "left_out":
-        shown = {"pointer": "One line names it", "summary": "Its summary is shown"}.get(item.form, "A part is shown")
+        shown = {"pointer": "One line names it", "summary": "Its summary is shown"}.get(
+            item.form, "A part is shown"
+        )
         return f"{shown}; {about} of it had no room."
     if item.reason in _RULES:
         return _RULES[item.reason].format(score=item.score)
@@ -187,7 +201,9 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
         free = max(line.budget - line.tokens, 0)
         if line.strategy == FOLDER_STRATEGY:
             best = max(each.score for each in line.items)
-            lead = f"files share them by their lead: it scores {item.score:.2f}, the best {best:.2f}"
+            lead = (
+                f"files share them by their lead: it scores {item.score:.2f}, the best {best:.2f}"
+            )
             return f"No room for a passage of it: {free:,} of {line.budget:,} tokens are free, and {lead}."
         rivals = f" {_rivals(item, line)}" if line.tokens else ""
         return f"No room: it needs {about}, and {free:,} of {line.budget:,} are free.{rivals}"
@@ -200,7 +216,9 @@ def _rivals(item: PackedItem, line: PackingLine) -> str:
     tokens = line.allocation.get(part, 0)
     kind = line.intent.replace("_", " ")
     held = f"A {kind} request has {tokens:,} tokens for {kinds}, and what others leave"
-    shown = [each.score for each in line.items if each.source == item.source and each.form != "left_out"]
+    shown = [
+        each.score for each in line.items if each.source == item.source and each.form != "left_out"
+    ]
     if not shown:
         return f"{held}."
     least = f"others gave more for their tokens, down to a score of {min(shown):.2f}"
@@ -223,7 +241,11 @@ def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: P
         limit = line.limits.get("min_probability", 0.5)
         return f"The model holds it {candidate.probability:.0%} likely to help; more than {limit:.0%} is needed."
     if line.used == "lexical":
-        return "It has no word of the question." if line.of == "outputs" else "Its words do not fit the task best."
+        return (
+            "It has no word of the question."
+            if line.of == "outputs"
+            else "Its words do not fit the task best."
+        )
     return "The model was shown it and did not choose it."
 
 
@@ -234,7 +256,10 @@ def unseen(run: RecordedRun) -> list[Unseen]:
     """
     found = {key: one for line in run.lines for key, one in _said_by(line)}
     missed = [one for one in found.values() if one is not None]
-    return sorted(missed, key=lambda one: (not one.is_near, one.source == "tool", -(one.score or 0.0), one.seq))
+    return sorted(
+        missed,
+        key=lambda one: (not one.is_near, one.source == "tool", -(one.score or 0.0), one.seq),
+    )
 
 
 def _said_by(line: Line) -> Iterator[tuple[tuple[str, str], Unseen | None]]:
@@ -249,7 +274,10 @@ def _said_by(line: Line) -> Iterator[tuple[tuple[str, str], Unseen | None]]:
             for drop in line.dropped:
                 if drop.id not in names:
                     why = f"The model named it, but {_DROPS.get(drop.reason, drop.reason)}."
-                    yield (source, drop.id), Unseen(source, drop.id, "", line.seq, why, "it does not exist")
+                    yield (
+                        (source, drop.id),
+                        Unseen(source, drop.id, "", line.seq, why, "it does not exist"),
+                    )
         case PackingLine():
             near = {(item.source, item.id) for item in near_misses(line)}
             for item in line.items:
@@ -258,26 +286,41 @@ def _said_by(line: Line) -> Iterator[tuple[tuple[str, str], Unseen | None]]:
                 about = f"about {missing_tokens(item, line):,} tokens"
                 missing = about if item.form == "left_out" else f"{about} of it"
                 why = why_out(item, line)
-                one = Unseen(item.source, item.id, item.name, line.seq, why, missing, item.score, key in near)
+                one = Unseen(
+                    item.source, item.id, item.name, line.seq, why, missing, item.score, key in near
+                )
                 yield key, None if is_whole else one
         case ToolCallLine(failure=str(failure)):
             why = f"The tool failed ({failure}), so there is no output."
-            yield ("call", f"{line.tool} {line.seq}"), Unseen("output", line.tool, "", line.seq, why, "its output")
+            yield (
+                ("call", f"{line.tool} {line.seq}"),
+                Unseen("output", line.tool, "", line.seq, why, "its output"),
+            )
         case FoldLine():
             for part in line.parts:
-                which = f"messages {part.first} to {part.last}" if part.last > part.first else f"message {part.first}"
+                which = (
+                    f"messages {part.first} to {part.last}"
+                    if part.last > part.first
+                    else f"message {part.first}"
+                )
                 why = f"The history is over {line.limit_tokens:,} tokens: {which} went behind this pointer."
-                one = Unseen("messages", part.pointer_id, which, line.seq, why, f"{part.tokens:,} tokens")
+                one = Unseen(
+                    "messages", part.pointer_id, which, line.seq, why, f"{part.tokens:,} tokens"
+                )
                 yield ("messages", part.pointer_id), one
         case _:
             pass
 
 
 def _not_chosen(one: Candidate, line: SelectionLine, source: str) -> Unseen:
-    size = f"{one.size_bytes or 0:,} bytes" if source == "output" else "its output: it was not called"
+    size = (
+        f"{one.size_bytes or 0:,} bytes" if source == "output" else "its output: it was not called"
+    )
     is_near = one.reason == "over the cap"
     score = one.score if one.probability is None else one.probability
-    return Unseen(source, one.id, one.name, line.seq, why_not_chosen(one, line), size, score, is_near)
+    return Unseen(
+        source, one.id, one.name, line.seq, why_not_chosen(one, line), size, score, is_near
+    )
 
 
 def verdicts(run: RecordedRun) -> list[str]:
@@ -299,7 +342,8 @@ def verdicts(run: RecordedRun) -> list[str]:
         if line.status in {"timeout", "invalid", "error"}
     ]
     said += [
-        f"{line.unlisted:,} more items of line {line.seq} are not listed here." for line in _partly_listed(run.lines)
+        f"{line.unlisted:,} more items of line {line.seq} are not listed here."
+        for line in _partly_listed(run.lines)
     ]
     said += [
         f"Not weighed in line {line.seq} were {', '.join(f'{count:,} {reason}' for reason, count in each)} files."
@@ -312,4 +356,8 @@ def verdicts(run: RecordedRun) -> list[str]:
 
 
 def _partly_listed(lines: Sequence[Line]) -> list[SelectionLine | PackingLine | FoldLine]:
-    return [line for line in lines if isinstance(line, SelectionLine | PackingLine | FoldLine) and line.unlisted]
+    return [
+        line
+        for line in lines
+        if isinstance(line, SelectionLine | PackingLine | FoldLine) and line.unlisted
+    ]

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from llm_common.trace.account import title
-from llm_common.trace.lines import Line, ModelCallLine, PackingLine, RunBegin, RunEnd, SelectionLine, SentPrompt
+from llm_common.trace.lines import (
+    Line,
+    ModelCallLine,
+    PackingLine,
+    RunBegin,
+    RunEnd,
+    SelectionLine,
+    SentPrompt,
+)
 from llm_common.trace.recording import same_bytes
 from llm_common.trace.trace_file import RecordedRun
 
@@ -28,7 +36,10 @@ class StepDiff:
 
 
 def diff(before: RecordedRun, after: RecordedRun) -> tuple[StepDiff, ...]:
-    """The steps of both runs, paired by their kind and order; those of the second run that are new come last."""
+    """The steps of both runs, paired by their kind and order.
+
+    Those of the second run that are new come last.
+    """
     old, new = _named(before.lines), _named(after.lines)
     return tuple(_step(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]))
 
@@ -38,7 +49,11 @@ def _named(lines: Iterable[Line]) -> dict[str, Line]:
     named: dict[str, Line] = {}
     for line in lines:
         if not isinstance(line, RunBegin | RunEnd):
-            kind = f"selection of {line.of}" if isinstance(line, SelectionLine) else line.kind.replace("_", " ")
+            kind = (
+                f"selection of {line.of}"
+                if isinstance(line, SelectionLine)
+                else line.kind.replace("_", " ")
+            )
             counts[kind] += 1
             named[f"{kind} {counts[kind]}"] = line
     return named
@@ -60,7 +75,8 @@ def step_changes(before: Line, after: Line) -> list[str]:
         changes.append(f"{title(before)} → {title(after)}")
     if isinstance(before, SelectionLine) and isinstance(after, SelectionLine):
         changes += _changed(
-            {one.id: one.reason for one in before.candidates}, {one.id: one.reason for one in after.candidates}
+            {one.id: one.reason for one in before.candidates},
+            {one.id: one.reason for one in after.candidates},
         )
     elif isinstance(before, PackingLine) and isinstance(after, PackingLine):
         changes += packing_changes(before, after)
@@ -76,7 +92,8 @@ def packing_changes(before: PackingLine, after: PackingLine) -> list[str]:
 
 def _shown(line: PackingLine) -> dict[str, str]:
     return {
-        f"{item.source} {item.id}": f"{item.form.replace('_', ' ')} ({item.tokens:,} tokens)" for item in line.items
+        f"{item.source} {item.id}": f"{item.form.replace('_', ' ')} ({item.tokens:,} tokens)"
+        for item in line.items
     }
 
 
@@ -84,7 +101,13 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     gone = [f"{each}: {was} → not a candidate" for each, was in before.items() if each not in after]
     new = [f"{each}: new, {now}" for each, now in after.items() if each not in before]
     return (
-        [f"{each}: {before[each]} → {now}" for each, now in after.items() if before.get(each, now) != now] + new + gone
+        [
+            f"{each}: {before[each]} → {now}"
+            for each, now in after.items()
+            if before.get(each, now) != now
+        ]
+        + new
+        + gone
     )
 
 
@@ -95,7 +118,9 @@ def _prompt_change(before: SentPrompt, after: SentPrompt) -> list[str]:
     least, most = same_prefix(before, after)
     place = f"byte {least:,}" if least == most else f"a byte from {least:,} to {most:,}"
     share = least / max(after.bytes, 1)
-    return [f"the prompts differ from {place} of {after.bytes:,} on; a cache can serve {int(share * 100)}% at least"]
+    return [
+        f"the prompts differ from {place} of {after.bytes:,} on; a cache can serve {int(share * 100)}% at least"
+    ]
 
 
 def same_prefix(before: SentPrompt, after: SentPrompt) -> tuple[int, int]:

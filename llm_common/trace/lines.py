@@ -1,7 +1,8 @@
-"""The lines of a trace: frozen values, one JSON object each; `docs/trace.schema.json` is made of them.
+"""The lines of a trace: frozen values, one JSON object each.
 
-Ids, digests, sizes, scores and reasons are always there. Texts (questions, prompts, items) are None unless the trace
-was told to hold them. A digest is the beginning of a SHA-256.
+`docs/trace.schema.json` is made of them.
+Ids, digests, sizes, scores and reasons are always there. Texts (questions, prompts, items) are None
+unless the trace was told to hold them. A digest is the beginning of a SHA-256.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -71,7 +72,8 @@ class Candidate(_Facts):
         score: By the lexical ranking, where that chose.
         probability: By a decision model.
         share: Likewise.
-        reason: `chosen`, `not chosen`, `over the cap`, `not shown`; `dropped` for a tool whose calls cannot run.
+        reason: `chosen`, `not chosen`, `over the cap`, `not shown`; `dropped` for a tool whose
+            calls cannot run.
         text: Its summary or signature.
     """
 
@@ -154,13 +156,14 @@ class PackingLine(_Line):
 
     Attributes:
         allocation: Tokens for each part, as they were shared before items competed.
-        items: The first 200: those that are in, in the order of the prompt, then the others by score.
+        items: The first 200: those that are in, in the order of the prompt, then the others by
+            score.
         unlisted: How many more there were.
         settings: The request without its question, as the selector takes it.
         counter: The class that counted tokens.
         first: Whether there was no bundle before.
-        not_weighed: Of a folder, how many files were not among the items, by reason; a folder that was not entered
-            counts as one.
+        not_weighed: Of a folder, how many files were not among the items, by reason; a folder that
+            was not entered counts as one.
         text_digest: Of the rendered text.
     """
 
@@ -212,8 +215,10 @@ class SentPrompt(_Facts):
         digest: Of all bytes.
         bytes: How many.
         chunk_bytes: The distance between two prefixes.
-        prefixes: The digest of the first chunk, of the first two, and so on: two prompts are the same up to there.
-        same_bytes: How many bytes begin an earlier prompt of this process for the same model alike; None without one.
+        prefixes: The digest of the first chunk, of the first two, and so on: two prompts are the
+            same up to there.
+        same_bytes: How many bytes begin an earlier prompt of this process for the same model alike;
+            None without one.
         same_as: The run and line of that one.
         messages: The first 200.
         text: The prompt as JSON.
@@ -270,13 +275,28 @@ class AnswerLine(_Line):
     text: str | None = None
 
 
-Line = RunBegin | RunEnd | SelectionLine | PackingLine | FoldLine | ModelCallLine | ToolCallLine | AnswerLine
+Line = (
+    RunBegin
+    | RunEnd
+    | SelectionLine
+    | PackingLine
+    | FoldLine
+    | ModelCallLine
+    | ToolCallLine
+    | AnswerLine
+)
 
-LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")], config=ConfigDict(defer_build=True))
+LINE: TypeAdapter[Line] = TypeAdapter(
+    Annotated[Line, Field(discriminator="kind")], config=ConfigDict(defer_build=True)
+)
 """Reads any line."""
 
 
 def json_schema() -> dict[str, Any]:
     """The published schema of a line."""
     schema = LINE.json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A line of a trace", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of a trace",
+        **schema,
+    }

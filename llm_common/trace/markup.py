@@ -61,13 +61,15 @@ def pair(name: str, value: str) -> str:
 
 def facts_list(facts: Mapping[str, object]) -> str:
     """Facts under their names, without those that are None."""
-    return (
-        f"<dl class=facts>{''.join(pair(name, str(value)) for name, value in facts.items() if value is not None)}</dl>"
-    )
+    return f"<dl class=facts>{''.join(pair(name, str(value)) for name, value in facts.items() if value is not None)}</dl>"
 
 
-def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "") -> str:
-    """A table that scrolls in itself, and shows a row as a list on a narrow screen; "" without rows.
+def table(
+    caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = ""
+) -> str:
+    """A table that scrolls in itself, and shows a row as a list on a narrow screen.
+
+    "" without rows.
 
     Args:
         caption: What it holds.
@@ -80,7 +82,10 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     names = [escape(column) for column in columns]
     cells = [
-        "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names, row, strict=True)) for row in rows
+        "".join(
+            f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names, row, strict=True)
+        )
+        for row in rows
     ]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return (

@@ -41,8 +41,19 @@ from llm_common.trace.markup import (
 )
 from llm_common.trace.trace_file import RecordedRun
 
-SOURCES: Final = {"project": "Project", "file": "Files", "memory": "Memories", "output": "Outputs", "turn": "Turns"}
-FORMS: Final = {"left_out": "out", "passages": "passages", "excerpt": "head and tail", "pointer": "one line"}
+SOURCES: Final = {
+    "project": "Project",
+    "file": "Files",
+    "memory": "Memories",
+    "output": "Outputs",
+    "turn": "Turns",
+}
+FORMS: Final = {
+    "left_out": "out",
+    "passages": "passages",
+    "excerpt": "head and tail",
+    "pointer": "one line",
+}
 _BAR_WIDTH: Final = 1_000
 _MAX_SHOWN_UNSEEN: Final = 500
 
@@ -50,12 +61,18 @@ _MAX_SHOWN_UNSEEN: Final = 500
 def render_html(run: RecordedRun) -> str:
     """The page: one file that loads nothing and runs nothing, the same for the same trace.
 
-    Texts of others are shown as text: markup, control characters and marks that turn its direction have no effect.
+    Texts of others are shown as text: markup, control characters and marks that turn its direction
+    have no effect.
     """
     skip = '<a class="skip" href="#unseen">To what the model did not see</a>'
     footer = "<footer><p>Made by llm-common from a trace. This page loads nothing and runs nothing.</p></footer>"
     return document(
-        f"Run {run.run_id}", skip, f"<header>{run_head(run)}</header><main>", *run_body(run), "</main>", footer
+        f"Run {run.run_id}",
+        skip,
+        f"<header>{run_head(run)}</header><main>",
+        *run_body(run),
+        "</main>",
+        footer,
     )
 
 
@@ -81,7 +98,10 @@ def run_body(run: RecordedRun, *, address_of: Callable[[Line], str] | None = Non
         _unseen(run),
         f"<section aria-labelledby=tree><h2 id=tree>The run</h2>{nav}</section>",
         "<section aria-labelledby=steps><h2 id=steps>Step by step</h2>",
-        *(step_article(line, run, address=address_of(line) if address_of else "") for line in steps),
+        *(
+            step_article(line, run, address=address_of(line) if address_of else "")
+            for line in steps
+        ),
         "</section>",
     ]
 
@@ -117,7 +137,9 @@ def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
     listed = "".join(f"<li>{bdi(note)}</li>" for note in notes)
-    return f'<section class=notes aria-label="What concerns the whole run"><ul>{listed}</ul></section>'
+    return (
+        f'<section class=notes aria-label="What concerns the whole run"><ul>{listed}</ul></section>'
+    )
 
 
 def _unseen(run: RecordedRun) -> str:
@@ -172,16 +194,27 @@ def step_article(line: Line, run: RecordedRun, *, address: str = "", heading: bo
             inner = _model_call(line)
         case FoldLine():
             rows = [
-                [bdi(part.pointer_id), part.kind, f"{part.first} to {part.last}", number_cell(part.tokens)]
+                [
+                    bdi(part.pointer_id),
+                    part.kind,
+                    f"{part.first} to {part.last}",
+                    number_cell(part.tokens),
+                ]
                 for part in line.parts
             ]
             inner = table("Behind pointers", ("Pointer", "What", "Messages", "Tokens"), rows)
         case ToolCallLine():
-            facts = {"Pointer": line.pointer_id, "Arguments": line.args or line.args_digest, "Seconds": line.seconds}
+            facts = {
+                "Pointer": line.pointer_id,
+                "Arguments": line.args or line.args_digest,
+                "Seconds": line.seconds,
+            }
             inner = facts_list(facts)
         case AnswerLine():
             shown = ", ".join(line.shown) or "none"
-            inner = facts_list({"Status": line.status, "Outputs shown": shown, "Characters": line.text_chars})
+            inner = facts_list(
+                {"Status": line.status, "Outputs shown": shown, "Characters": line.text_chars}
+            )
             inner += long_text("The answer", line.text)
         case _:
             inner = ""
@@ -202,11 +235,15 @@ def _selection(line: SelectionLine) -> str:
 
     unit = "Bytes" if line.of == "outputs" else "Tokens"
     inner = table(
-        f"Candidates: {line.of}", ("Chosen", "Id", "Why", unit, "Score"), [row(one) for one in line.candidates]
+        f"Candidates: {line.of}",
+        ("Chosen", "Id", "Why", unit, "Score"),
+        [row(one) for one in line.candidates],
     )
     refused = [[bdi(one.id), bdi(one.reason), bdi("; ".join(one.problems))] for one in line.dropped]
     if refused:
-        inner += table("Entries of the reply that do not count", ("Named", "Reason", "Problems"), refused)
+        inner += table(
+            "Entries of the reply that do not count", ("Named", "Reason", "Problems"), refused
+        )
     return inner + long_text("The question", line.query)
 
 
@@ -253,7 +290,10 @@ def _packing_difference(line: PackingLine, packings: Sequence[PackingLine]) -> s
 
 def by_source(line: PackingLine) -> dict[str, int]:
     """The tokens of each source, then those of the headings and fences, then those that are free."""
-    sums = {source: sum(item.tokens for item in line.items if item.source == source) for source in SOURCES}
+    sums = {
+        source: sum(item.tokens for item in line.items if item.source == source)
+        for source in SOURCES
+    }
     sums["marks"] = max(line.tokens - sum(sums.values()), 0)
     return sums | {"free": max(line.budget - sum(sums.values()), 0)}
 
@@ -285,7 +325,11 @@ def _model_call(line: ModelCallLine) -> str:
     attempt, prompt = line.attempt, line.prompt
     usage = attempt.usage
     cost = "unknown" if attempt.cost_usd is None else f"${attempt.cost_usd:.4f}"
-    sent = "not counted" if usage is None else f"{usage.prompt_tokens:,}, {usage.cached_tokens:,} from the cache"
+    sent = (
+        "not counted"
+        if usage is None
+        else f"{usage.prompt_tokens:,}, {usage.cached_tokens:,} from the cache"
+    )
     facts: dict[str, object] = {
         "Tokens sent": sent,
         "Tokens answered": usage.completion_tokens if usage else None,
@@ -321,7 +365,9 @@ def _difference(line: ModelCallLine) -> str:
         return "<p>No earlier prompt for this model to compare with.</p>"
     share = prompt.same_bytes / max(prompt.bytes, 1)
     changed = (
-        "nothing changed" if prompt.same_bytes == prompt.bytes else f"the first changed byte is {prompt.same_bytes:,}"
+        "nothing changed"
+        if prompt.same_bytes == prompt.bytes
+        else f"the first changed byte is {prompt.same_bytes:,}"
     )
     return (
         f"<p>{share:.0%} begins like {bdi(prompt.same_as)}: {changed} of {prompt.bytes:,}; a provider's cache "

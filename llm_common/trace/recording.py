@@ -14,7 +14,13 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import orjson
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
 from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Kind
 from llm_common.core.models import LLMMessage
 from llm_common.core.structured import Attempt
@@ -92,17 +98,22 @@ class _KnownPrompt(NamedTuple):
 
 
 class Recording:
-    """Makes lines; keeps the last eight prompts of up to 1 MB, to tell how much of the next one is the same.
+    """Makes lines.
+
+    Keeps the last eight prompts of up to 1 MB, to tell how much of the next one is the same.
 
     Args:
         texts: Whether lines hold texts.
-        redactor: Takes secrets out of whatever others named or wrote. Not of digests and pointer ids.
+        redactor: Takes secrets out of whatever others named or wrote. Not of digests and pointer
+            ids.
     """
 
     def __init__(self, *, texts: bool, redactor: Redactor = DEFAULT_REDACTOR) -> None:
         self._texts, self._redactor = texts, redactor
         # The same names come again and again: of tools, items and models.
-        self._clean = lru_cache(_MAX_CLEAN)(lambda text, chars: one_line(redactor.text(text), max_chars=chars))
+        self._clean = lru_cache(_MAX_CLEAN)(
+            lambda text, chars: one_line(redactor.text(text), max_chars=chars)
+        )
         self._room = 0
         self._prompts: deque[_KnownPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._makers: dict[str, Callable[..., Line]] = {
@@ -146,7 +157,11 @@ class Recording:
 
     def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
         return tuple(
-            replace(each, model=self._name(each.model or ""), reason=each.reason and self._name(each.reason))
+            replace(
+                each,
+                model=self._name(each.model or ""),
+                reason=each.reason and self._name(each.reason),
+            )
             for each in attempts[:MAX_LISTED]
         )
 
@@ -168,7 +183,13 @@ class Recording:
 
         def candidate(tool: ToolDefinition) -> Candidate:
             choice = weighed.get(tool.name)
-            reason = "chosen" if tool.name in called else "dropped" if tool.name in refused else "not chosen"
+            reason = (
+                "chosen"
+                if tool.name in called
+                else "dropped"
+                if tool.name in refused
+                else "not chosen"
+            )
             if reason == "not chosen" and tool.name not in seen:
                 reason = "not shown"
             return Candidate(
@@ -185,7 +206,12 @@ class Recording:
 
         order = list(called)
         ranked = sorted(
-            offered, key=lambda tool: (tool.name not in called, tool.name not in refused, tool.name not in seen)
+            offered,
+            key=lambda tool: (
+                tool.name not in called,
+                tool.name not in refused,
+                tool.name not in seen,
+            ),
         )
         asked = "\n".join(filter(None, (task.description, query)))
         return SelectionLine(
@@ -231,7 +257,9 @@ class Recording:
             ),
         )
 
-        def candidate(pointer_id: str, reason: str, probability: float | None, share: float | None) -> Candidate:
+        def candidate(
+            pointer_id: str, reason: str, probability: float | None, share: float | None
+        ) -> Candidate:
             pointer = pointers[pointer_id]
             return Candidate(
                 id=pointer_id,
@@ -250,11 +278,13 @@ class Recording:
             of="outputs",
             chosen=tuple([*order][:MAX_LISTED]),
             candidates=tuple(
-                candidate(each.pointer_id, each.reason, each.probability, each.share) for each in choices[:MAX_LISTED]
+                candidate(each.pointer_id, each.reason, each.probability, each.share)
+                for each in choices[:MAX_LISTED]
             ),
             unlisted=max(len(choices) - MAX_LISTED, 0),
             dropped=tuple(
-                Dropped(id=self._short(each.id), reason=each.reason) for each in selection.dropped[:MAX_LISTED]
+                Dropped(id=self._short(each.id), reason=each.reason)
+                for each in selection.dropped[:MAX_LISTED]
             ),
             query_digest=digest(query),
             query=self._text(query),
@@ -278,17 +308,29 @@ class Recording:
         others = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
         accounts = [*bundle.kept, *others]
         text = bundle.render()
-        parts = {name: getattr(allocation, name) for name in allocation.__slots__ if name != "total_budget"}
-        settings = request.model_dump(mode="json", include={"min_relevance", "strategy", "weights", "target_api"})
+        parts = {
+            name: getattr(allocation, name)
+            for name in allocation.__slots__
+            if name != "total_budget"
+        }
+        settings = request.model_dump(
+            mode="json", include={"min_relevance", "strategy", "weights", "target_api"}
+        )
         if self._texts:
-            settings |= {"priority_hints": request.priority_hints, "exclude_patterns": request.exclude_patterns}
+            settings |= {
+                "priority_hints": request.priority_hints,
+                "exclude_patterns": request.exclude_patterns,
+            }
         return PackingLine(
             budget=allocation.total_budget,
             tokens=bundle.metadata.total_tokens,
             intent=request.intent.classification,
             strategy=self._short(request.strategy),
             allocation=parts,
-            items=tuple(self._packed(account, items[account.kind, account.id]) for account in accounts[:MAX_LISTED]),
+            items=tuple(
+                self._packed(account, items[account.kind, account.id])
+                for account in accounts[:MAX_LISTED]
+            ),
             unlisted=max(len(accounts) - MAX_LISTED, 0),
             settings=settings | {"requested_tokens": request.token_budget},
             counter=type(request.counter).__name__,
@@ -325,7 +367,9 @@ class Recording:
             chars=account.chars,
             chars_shown=account.chars_shown,
             digest=item_digest(item),
-            item=self._text(json.dumps(item.model_dump(mode="json", exclude_none=True))) if self._texts else None,
+            item=self._text(json.dumps(item.model_dump(mode="json", exclude_none=True)))
+            if self._texts
+            else None,
         )
 
     def _common(self, selection: ToolSelection | RelevanceSelection) -> dict[str, object]:
@@ -347,7 +391,9 @@ class Recording:
             unlisted=max(len(folded.parts) - MAX_LISTED, 0),
         )
 
-    def _model_call(self, *, prompt: object, attempt: Attempt, answer: object, place: str) -> ModelCallLine:
+    def _model_call(
+        self, *, prompt: object, attempt: Attempt, answer: object, place: str
+    ) -> ModelCallLine:
         content = getattr(answer, "content", None)
         reply = content if isinstance(content, str) else None
         finish_reason = getattr(answer, "finish_reason", None)

@@ -10,7 +10,13 @@ from typing import Any, Final, Literal
 
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
 from llm_common.context.request import FOLDER_STRATEGY, ContextSelectionRequest, IntentType
 from llm_common.context.scoring import STRATEGIES
 from llm_common.context.selector import ContextSelector
@@ -59,13 +65,15 @@ async def replay(
 ) -> tuple[Replayed, ...]:
     """Each choice of outputs and each packing of a run, done again; no model is asked.
 
-    A choice by words is made anew. For one that a model made, the prompt is built anew and compared, and the model's
-    reply is taken from the trace. Choices of tools need their registry and are not done again.
+    A choice by words is made anew. For one that a model made, the prompt is built anew and
+    compared, and the model's reply is taken from the trace. Choices of tools need their registry
+    and are not done again.
 
     Args:
         path: A trace; see `read_trace`.
         store: Where the run's outputs are; nothing is written.
-        query: The question, for a trace without texts; one with another digest than the run's is not used.
+        query: The question, for a trace without texts; one with another digest than the run's is
+            not used.
 
     Raises:
         StoreError: The trace cannot be read.
@@ -93,9 +101,18 @@ async def _done_again(
 ) -> list[str]:
     if isinstance(line, SelectionLine) and line.of == "tools":
         raise _NotReplayableError("choosing tools needs their registry, which is not in the store")
-    asked = next((text for text in (line.query, query) if text is not None and digest(text) == line.query_digest), None)
+    asked = next(
+        (
+            text
+            for text in (line.query, query)
+            if text is not None and digest(text) == line.query_digest
+        ),
+        None,
+    )
     if asked is None:
-        raise _NotReplayableError("the trace does not hold the question; pass it, or record with texts=True")
+        raise _NotReplayableError(
+            "the trace does not hold the question; pass it, or record with texts=True"
+        )
     if line.unlisted:
         raise _NotReplayableError(f"{line.unlisted:,} of its candidates are not in the trace")
     if isinstance(line, SelectionLine):
@@ -119,12 +136,20 @@ async def _selection(
     if line.used == "lexical":
         chosen = await LexicalRelevanceSelector(limit).select(query=query, pointers=found)
     else:
-        replier = _Replier([one.id for one in line.candidates if one.reason in {"chosen", "over the cap"}])
-        selector = ContextRelevanceSelector(replier, "", limit, include_digest=bool(line.limits.get("include_digest")))
+        replier = _Replier(
+            [one.id for one in line.candidates if one.reason in {"chosen", "over the cap"}]
+        )
+        selector = ContextRelevanceSelector(
+            replier, "", limit, include_digest=bool(line.limits.get("include_digest"))
+        )
         chosen = await selector.select(query=query, pointers=found)
         changes += _prompt_changes(line, run, replier)
     ids = tuple(pointer.pointer_id for pointer in chosen)
-    return changes if ids == line.chosen else [*changes, f"chosen were {_list(line.chosen)}, now {_list(ids)}"]
+    return (
+        changes
+        if ids == line.chosen
+        else [*changes, f"chosen were {_list(line.chosen)}, now {_list(ids)}"]
+    )
 
 
 class _Replier:
@@ -145,12 +170,18 @@ def _prompt_changes(line: SelectionLine, run: RecordedRun, replier: _Replier) ->
         return [] if line.cached else ["the model's call is not in the trace"]
     recorded = [message.digest for message in call.prompt.messages]
     now = [digest(text) for text in _as_recorded(replier.sent)]
-    return [] if recorded == now else ["the prompt is another one now: the candidates' summaries or the code changed"]
+    return (
+        []
+        if recorded == now
+        else ["the prompt is another one now: the candidates' summaries or the code changed"]
+    )
 
 
 def _as_recorded(texts: list[str]) -> list[str]:
     roles = (MessageRole.SYSTEM, MessageRole.USER)
-    messages = [LLMMessage(role=role, content=text) for role, text in zip(roles, texts, strict=False)]
+    messages = [
+        LLMMessage(role=role, content=text) for role, text in zip(roles, texts, strict=False)
+    ]
     return [prompt_bytes(message).decode() for message in messages]
 
 
@@ -160,16 +191,27 @@ def _by_probabilities(line: SelectionLine, limit: int) -> list[str]:
     fitting = [one for one in line.candidates if (one.probability or 0.0) > above]
     fitting.sort(key=lambda one: (-(one.probability or 0.0), -(one.share or 0.0)))
     ids = {one.id for one in fitting[:limit]}
-    return [] if ids == {*line.chosen} else [f"chosen were {_list(line.chosen)}, now {_list(tuple(ids))}"]
+    return (
+        []
+        if ids == {*line.chosen}
+        else [f"chosen were {_list(line.chosen)}, now {_list(tuple(ids))}"]
+    )
 
 
 async def _packing(
-    line: PackingLine, store: ContextPointerStore, pointers: Mapping[str, ContextPointer], query: str
+    line: PackingLine,
+    store: ContextPointerStore,
+    pointers: Mapping[str, ContextPointer],
+    query: str,
 ) -> list[str]:
     if line.strategy == FOLDER_STRATEGY:
-        raise _NotReplayableError("it packed a folder, whose files are in no store; pack the folder again")
+        raise _NotReplayableError(
+            "it packed a folder, whose files are in no store; pack the folder again"
+        )
     if line.counter not in _COUNTERS:
-        raise _NotReplayableError(f"tokens were counted by {line.counter}, which is not part of the library")
+        raise _NotReplayableError(
+            f"tokens were counted by {line.counter}, which is not part of the library"
+        )
     if line.strategy not in STRATEGIES:
         raise _NotReplayableError(f"the strategy {line.strategy} is not part of the library")
     if any(item.parts.get("vectors") for item in line.items):
@@ -194,7 +236,9 @@ async def _packing(
 def _request(line: PackingLine, query: str) -> ContextSelectionRequest:
     settings = dict(line.settings)
     try:
-        intent = classify_intent(query).model_copy(update={"classification": IntentType(line.intent)})
+        intent = classify_intent(query).model_copy(
+            update={"classification": IntentType(line.intent)}
+        )
         return ContextSelectionRequest(
             intent=intent,
             token_budget=int(settings.pop("requested_tokens")),
@@ -211,7 +255,9 @@ def _items(line: PackingLine, source: str) -> list[Any]:
     for item in line.items:
         if item.source == source:
             if item.item is None:
-                raise _NotReplayableError(f"the trace does not hold the text of {source} {item.id}; use texts=True")
+                raise _NotReplayableError(
+                    f"the trace does not hold the text of {source} {item.id}; use texts=True"
+                )
             found.append(_read_item(item))
     return found
 
@@ -220,7 +266,9 @@ def _read_item(item: PackedItem) -> Any:
     try:
         read = _MODELS[item.source].model_validate(json.loads(item.item or ""))
     except ValueError as exc:
-        raise _NotReplayableError(f"the text of {item.source} {item.id} is cut in the trace") from exc
+        raise _NotReplayableError(
+            f"the text of {item.source} {item.id} is cut in the trace"
+        ) from exc
     if item_digest(read) != item.digest:
         raise _NotReplayableError(f"the text of {item.source} {item.id} was redacted in the trace")
     return read
@@ -233,16 +281,22 @@ def _bundle_changes(line: PackingLine, bundle: ContextBundle) -> list[str]:
         account = now.get((item.source, item.id))
         if account is not None and (account.form, account.tokens) != (item.form, item.tokens):
             was = f"{item.form}, {item.tokens:,} tokens"
-            changes.append(f"{item.source} {item.id} was {was}; now {account.form}, {account.tokens:,}")
+            changes.append(
+                f"{item.source} {item.id} was {was}; now {account.form}, {account.tokens:,}"
+            )
     if not changes and digest(bundle.render()) != line.text_digest:
         changes.append("the items are the same, and their text is not")
     return changes
 
 
 def _missing(wanted: Mapping[str, str], pointers: Mapping[str, ContextPointer]) -> list[str]:
-    gone = [f"output {each} is not in the store any more" for each in wanted if each not in pointers]
+    gone = [
+        f"output {each} is not in the store any more" for each in wanted if each not in pointers
+    ]
     known = {each: item_digest(pointers[each]) for each in wanted if each in pointers}
-    return gone + [f"output {each} has other bytes now" for each, now in known.items() if wanted[each] != now]
+    return gone + [
+        f"output {each} has other bytes now" for each, now in known.items() if wanted[each] != now
+    ]
 
 
 def _list(ids: tuple[str, ...]) -> str:

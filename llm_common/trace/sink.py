@@ -1,4 +1,7 @@
-"""`Trace`: keeps what runs chose and did, as one file of lines a run; a failure costs the trace, never the run."""
+"""`Trace`: keeps what runs chose and did, as one file of lines a run.
+
+A failure costs the trace, never the run.
+"""
 
 import logging
 import os
@@ -36,25 +39,37 @@ _CHECKED_EVERY: Final = 16  # runs, between two looks for old ones
 _MAX_ATTEMPTS: Final = 8
 _MOMENT: Final = "%Y%m%dT%H%M%S%fZ"
 _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
+_FLAGS = (
+    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
+)
 # All that making a line of values of others, or writing it, can raise.
-_LOST = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError, LLMCommonError)
+_LOST = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+    LLMCommonError,
+)
 
 
 class Trace:
     """One file a run with a line for each selection, packing, fold, model call, tool call and answer.
 
-    The file is `<directory>/<folder of the query>/<run>.jsonl`, for its owner alone. Lines hold ids, digests, sizes,
-    scores and reasons. A thread writes them, one `write` a line: the run does not wait. A file that cannot be written
-    costs the trace of that run and, once, a warning. A process that is killed leaves whole lines, and at most a part
-    of one more, which readers ignore.
+    The file is `<directory>/<folder of the query>/<run>.jsonl`, for its owner alone. Lines hold
+    ids, digests, sizes, scores and reasons. A thread writes them, one `write` a line: the run does
+    not wait. A file that cannot be written costs the trace of that run and, once, a warning. A
+    process that is killed leaves whole lines, and at most a part of one more, which readers ignore.
 
     Args:
         directory: Where the files go; a folder for traces alone. Made with the first line.
-        texts: Also keeps questions, prompts, replies, arguments and the texts of items, up to 400,000 characters a
-            line.
+        texts: Also keeps questions, prompts, replies, arguments and the texts of items, up to
+            400,000 characters a line.
         redactor: Takes secrets out of every line.
-        max_runs: Most files; the oldest are removed when a run begins. A second process may keep 16 more.
+        max_runs: Most files; the oldest are removed when a run begins. A second process may keep 16
+            more.
         max_run_bytes: Most bytes of a file; what comes later is counted in the last line.
 
     Raises:
@@ -119,14 +134,18 @@ class Trace:
         return done.done()
 
     def delete(self, query_id: str) -> int:
-        """Removes the files of a query's runs, after those that are being written; how many there were.
+        """Removes the files of a query's runs, after those that are being written.
+
+        How many there were.
 
         Raises:
             OSError: A file cannot be removed.
         """
         self.flush()
         files = [
-            path for path in (self.directory / folder_name(query_id)).glob("*.jsonl") if _FILE.fullmatch(path.name)
+            path
+            for path in (self.directory / folder_name(query_id)).glob("*.jsonl")
+            if _FILE.fullmatch(path.name)
         ]
         for path in files:
             path.unlink()
@@ -147,7 +166,8 @@ class Trace:
     def _make_room(self) -> None:
         files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
         now = f"{datetime.now(UTC):{_MOMENT}}~"
-        # Files of a later moment than now are of a clock that was wrong: they go first, not the runs of today.
+        # Files of a later moment than now are of a clock that was wrong: they go first, not the
+        # runs of today.
         files.sort(key=lambda each: (each.name < now, each.name), reverse=True)
         for old in files[self._max_runs - _CHECKED_EVERY :]:
             old.unlink(missing_ok=True)
@@ -163,7 +183,9 @@ class Trace:
         if not self._has_warned:
             self._has_warned = True
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
-            _log.warning("a run is not traced: %s; runs go on without a trace where that lasts", reason)
+            _log.warning(
+                "a run is not traced: %s; runs go on without a trace where that lasts", reason
+            )
 
 
 class Run(Recorder):
@@ -177,7 +199,11 @@ class Run(Recorder):
     def __init__(self, trace: Trace | None, query_id: str) -> None:
         moment = datetime.now(UTC)
         self.run_id = f"{moment:{_MOMENT}}-{secrets.token_hex(4)}"
-        self.path = None if trace is None else trace.directory / folder_name(query_id) / f"{self.run_id}.jsonl"
+        self.path = (
+            None
+            if trace is None
+            else trace.directory / folder_name(query_id) / f"{self.run_id}.jsonl"
+        )
         self._trace = trace
         self._query_id = query_id
         self._started = monotonic()
@@ -232,13 +258,26 @@ class Run(Recorder):
         if not self._has_ended:
             self._submit(kind, facts, step, parent)
 
-    def _submit(self, kind: str, facts: Mapping[str, object], step: int, parent: int, *, is_last: bool = False) -> None:
+    def _submit(
+        self,
+        kind: str,
+        facts: Mapping[str, object],
+        step: int,
+        parent: int,
+        *,
+        is_last: bool = False,
+    ) -> None:
         assert self._trace is not None
         room = self._trace.pending
-        if not is_last and not room.acquire(blocking=False):  # the last line closes the file: it waits in any case
+        # the last line closes the file: it waits in any case
+        if not is_last and not room.acquire(blocking=False):
             self._lost += 1
             return
-        place: dict[str, object] = {"at": datetime.now(UTC).isoformat(), "step": step, "parent": parent}
+        place: dict[str, object] = {
+            "at": datetime.now(UTC).isoformat(),
+            "step": step,
+            "parent": parent,
+        }
         try:
             written = _writer(os.getpid()).submit(self._write, self._trace, kind, facts, place)
         except RuntimeError:  # the interpreter ends, or has no thread
@@ -248,16 +287,22 @@ class Run(Recorder):
         if not is_last:
             written.add_done_callback(lambda _: room.release())
 
-    def _write(self, trace: Trace, kind: str, facts: Mapping[str, object], place: dict[str, object]) -> None:
+    def _write(
+        self, trace: Trace, kind: str, facts: Mapping[str, object], place: dict[str, object]
+    ) -> None:
         """Makes the line and appends it, in the writer's thread."""
         try:
             seq = next(self._seqs)
-            made = facts["line"] if not kind else trace.line(kind, facts, place=f"{self.run_id}#{seq}")
+            made = (
+                facts["line"] if not kind else trace.line(kind, facts, place=f"{self.run_id}#{seq}")
+            )
             assert isinstance(made, Line)
             last = {"lost": self._lost} if isinstance(made, RunEnd) else {}
             line = made.model_copy(update={**place, **last, "seq": seq})
             self._append(
-                trace, orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n", is_last=bool(last)
+                trace,
+                orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n",
+                is_last=bool(last),
             )
             if last:
                 self._close()

@@ -67,11 +67,17 @@ def read_trace(path: str | Path) -> RecordedRun:
         if file.is_dir():
             file = max(file.rglob("*.jsonl"), key=lambda each: each.name)
         with file.open("rb") as opened:
-            data = opened.read(_MAX_FILE_BYTES) if os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES else b""
+            data = (
+                opened.read(_MAX_FILE_BYTES)
+                if os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES
+                else b""
+            )
     except ValueError as exc:
         raise StoreError(f"{file} holds no trace; give a .jsonl file that a Trace wrote") from exc
     except OSError as exc:
-        raise StoreError(f"{file} cannot be read ({exc.strerror}); give a .jsonl file that a Trace wrote") from exc
+        raise StoreError(
+            f"{file} cannot be read ({exc.strerror}); give a .jsonl file that a Trace wrote"
+        ) from exc
     *whole, rest = data.split(b"\n")
     lines: list[Line] = []
     notes = ["the last line is cut: the process was killed, or the disk was full"] if rest else []

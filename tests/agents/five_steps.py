@@ -27,7 +27,10 @@ STEPS = [
     "Check that nothing else is needed",
 ]
 ANSWER = "The open order costs 37.50 dollars. Whether it has been shipped could not be looked up."
-ORDERS = [{"id": f"O-{n}", "status": "open" if n == 1931 else "closed", "note": "n" * 40} for n in range(3_000)]
+ORDERS = [
+    {"id": f"O-{n}", "status": "open" if n == 1931 else "closed", "note": "n" * 40}
+    for n in range(3_000)
+]
 
 
 def registry(made: Callable[[str], None] = lambda tool: None) -> ToolRegistry:
@@ -50,7 +53,11 @@ def registry(made: Callable[[str], None] = lambda tool: None) -> ToolRegistry:
     def order_items(order_id: str) -> dict[str, Any]:
         """The items of an order."""
         made("order_items")
-        return {"order_id": order_id, "sku": "S-5" if order_id == "O-1931" else "none", "quantity": 3}
+        return {
+            "order_id": order_id,
+            "sku": "S-5" if order_id == "O-1931" else "none",
+            "quantity": 3,
+        }
 
     @tools.tool
     def price(sku: str) -> dict[str, Any]:
@@ -88,7 +95,9 @@ def choose(prompt: str) -> tuple[list[dict[str, Any]], bool]:
 
 def answer(prompt: str) -> str:
     """The answer by what the prompt shows."""
-    quantity, each = (re.search(rf'"{name}":\s*([\d.]+)', prompt) for name in ("quantity", "price_usd"))
+    quantity, each = (
+        re.search(rf'"{name}":\s*([\d.]+)', prompt) for name in ("quantity", "price_usd")
+    )
     if not quantity or not each:
         return "The context does not hold it."
     cost = f"The open order costs {int(quantity[1]) * float(each[1]):.2f} dollars."
@@ -104,7 +113,11 @@ def message(prompt: str, *, native: bool) -> dict[str, Any]:
     if not native or not calls:
         return {"role": "assistant", "content": json.dumps({"calls": calls, "again": again})}
     made = [
-        {"id": f"c{n}", "type": "function", "function": {"name": c["tool"], "arguments": json.dumps(c["args"])}}
+        {
+            "id": f"c{n}",
+            "type": "function",
+            "function": {"name": c["tool"], "arguments": json.dumps(c["args"])},
+        }
         for n, c in enumerate(calls)
     ]
     return {"role": "assistant", "content": None, "tool_calls": made}
@@ -115,9 +128,13 @@ class StepClient:
 
     provider = "local"
 
-    async def chat_completion(self, *, messages: Sequence[LLMMessage], **options: Any) -> LLMResponse:
+    async def chat_completion(
+        self, *, messages: Sequence[LLMMessage], **options: Any
+    ) -> LLMResponse:
         text = message("\n".join(str(one.content) for one in messages), native=False)["content"]
-        return LLMResponse(id="r", model="steps", content=text, finish_reason="stop", provider="local")
+        return LLMResponse(
+            id="r", model="steps", content=text, finish_reason="stop", provider="local"
+        )
 
 
 def die(tool: str) -> None:

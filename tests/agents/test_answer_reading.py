@@ -27,7 +27,10 @@ from llm_common.errors import LLMStatusError
 from llm_common.testing import ScriptedClient
 from llm_common.text.canonical import stable_json
 
-ROWS = [{"order": f"A-{number}", "state": "sent", "euros": 90_001 if number == 1_500 else 7} for number in range(4_000)]
+ROWS = [
+    {"order": f"A-{number}", "state": "sent", "euros": 90_001 if number == 1_500 else 7}
+    for number in range(4_000)
+]
 QUESTION = "What did the dearest order cost?"
 SMALL = TokenBudget(max_input_tokens=4_000, max_output_tokens=200)
 
@@ -47,7 +50,13 @@ def call(arguments: object, name: str = "read_context", call_id: str = "c1") -> 
 def calls(*made: dict[str, Any], text: str | None = None) -> LLMResponse:
     usage = LLMUsage(prompt_tokens=100, completion_tokens=5, total_tokens=105)
     return LLMResponse(
-        id="1", model="m", content=text, tool_calls=list(made), finish_reason="tool_calls", usage=usage, cost_usd=0.25
+        id="1",
+        model="m",
+        content=text,
+        tool_calls=list(made),
+        finish_reason="tool_calls",
+        usage=usage,
+        cost_usd=0.25,
     )
 
 
@@ -66,7 +75,9 @@ class ToollessClient:
         self.replies = replies
         self.prompts: list[list[LLMMessage]] = []
 
-    async def chat_completion(self, *, messages: list[LLMMessage], model: str | None, max_tokens: int) -> LLMResponse:
+    async def chat_completion(
+        self, *, messages: list[LLMMessage], model: str | None, max_tokens: int
+    ) -> LLMResponse:
         self.prompts.append(messages)
         return LLMResponse(id="1", model="m", content=self.replies.pop(0), finish_reason="stop")
 
@@ -90,11 +101,17 @@ async def test_a_model_that_does_not_ask_to_read_costs_one_call() -> None:
 async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
-    client = ScriptedClient([calls(call(found(pointer.pointer_id)), text="Let me look."), "It cost 90001 euros."])
+    client = ScriptedClient(
+        [calls(call(found(pointer.pointer_id)), text="Let me look."), "It cost 90001 euros."]
+    )
     answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
     assert (answer.status, answer.text, answer.failures) == ("ok", "It cost 90001 euros.", ())
     [read] = answer.reads
-    assert (read.pointer_id, read.args, read.problem) == (pointer.pointer_id, found(pointer.pointer_id), "")
+    assert (read.pointer_id, read.args, read.problem) == (
+        pointer.pointer_id,
+        found(pointer.pointer_id),
+        "",
+    )
     assert 0 < read.tokens <= 1_000
     first, second = (request.messages for request in client.calls)
     assert f"- {pointer.pointer_id} " in texts_of(first)
@@ -112,10 +129,16 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
 async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
     manager = await session(ROWS)
     usage = LLMUsage(prompt_tokens=50, completion_tokens=1, total_tokens=51)
-    last = LLMResponse(id="2", model="m", content="90001", finish_reason="stop", usage=usage, cost_usd=0.5)
+    last = LLMResponse(
+        id="2", model="m", content="90001", finish_reason="stop", usage=usage, cost_usd=0.5
+    )
     client = ScriptedClient([calls(call(found("x"))), last])
     answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
-    assert (answer.usage.prompt_tokens, answer.usage.total_tokens, answer.cost_usd) == (150, 156, 0.75)
+    assert (answer.usage.prompt_tokens, answer.usage.total_tokens, answer.cost_usd) == (
+        150,
+        156,
+        0.75,
+    )
     assert Answer(status="no_data").cost_usd == 0
 
 
@@ -127,7 +150,10 @@ async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str
     reply = json.dumps({keys[0]: "read_context", keys[1]: found(pointer.pointer_id)})
     client = ToollessClient([f"```json\n{reply}\n```" if fenced else reply, "It cost 90001 euros."])
     answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)  # type: ignore[arg-type]
-    assert (answer.text, [read.pointer_id for read in answer.reads]) == ("It cost 90001 euros.", [pointer.pointer_id])
+    assert (answer.text, [read.pointer_id for read in answer.reads]) == (
+        "It cost 90001 euros.",
+        [pointer.pointer_id],
+    )
     first, second = client.prompts
     assert '{"tool": "read_context", "args": {"pointer_id"' in str(first[0].content)
     asked, result = second[len(first) :]
@@ -136,7 +162,13 @@ async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str
 
 
 @pytest.mark.parametrize(
-    "reply", ['{"euros": 90001}', "It is in [brackets] and {braces}.", '{"tool": "other", "args": {}}', "{not json}"]
+    "reply",
+    [
+        '{"euros": 90001}',
+        "It is in [brackets] and {braces}.",
+        '{"tool": "other", "args": {}}',
+        "{not json}",
+    ],
 )
 async def test_json_that_is_no_call_is_the_answer(reply: str) -> None:
     client = ScriptedClient([reply])
@@ -168,8 +200,14 @@ async def test_a_read_that_fails_is_told_to_the_model() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
     told = {
-        "no such id": (call({"pointer_id": "0" * 12}), "no stored result of this session has this id"),
-        "no path": (call({"pointer_id": pointer.pointer_id, "select": {"path": "/x"}}), "leads nowhere"),
+        "no such id": (
+            call({"pointer_id": "0" * 12}),
+            "no stored result of this session has this id",
+        ),
+        "no path": (
+            call({"pointer_id": pointer.pointer_id, "select": {"path": "/x"}}),
+            "leads nowhere",
+        ),
         "no object": (call('{"pointer_id": '), "not one whole JSON object"),
         "another tool": (call({}, name="search"), "no tool of this name. Call read_context"),
         "no id": (call({}), "pointer_id"),
@@ -194,7 +232,9 @@ async def test_after_the_last_read_the_model_must_answer() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
     whole = {"pointer_id": pointer.pointer_id}
-    client = ScriptedClient([calls(call(whole), call(whole, call_id="c2")), calls(call(whole)), "Done."])
+    client = ScriptedClient(
+        [calls(call(whole), call(whole, call_id="c2")), calls(call(whole)), "Done."]
+    )
     answer = await Answering(budget=SMALL, max_reads=1).answer(client, manager, query=QUESTION)
     assert (answer.text, len(answer.reads)) == ("Done.", 1)
     assert ["tools" in request.options for request in client.calls] == [True, True, False]
@@ -212,7 +252,12 @@ async def test_a_model_that_goes_on_reading_gives_no_answer() -> None:
     answering = Answering(budget=SMALL, native_tools=False, max_reads=2)
     client = ScriptedClient([], default=reply)
     answer = await answering.answer(client, manager, query=QUESTION)
-    assert (answer.status, answer.text, len(answer.reads), len(client.calls)) == ("invalid", None, 2, 4)
+    assert (answer.status, answer.text, len(answer.reads), len(client.calls)) == (
+        "invalid",
+        None,
+        2,
+        4,
+    )
     assert "asked to read again" in answer.problem
     assert answer.attempts[-1].reason == "reads_again"
 
@@ -257,7 +302,9 @@ async def test_the_reader_has_the_name_that_the_executor_gives_it(tmp_path: Path
 
     for options in ({"read_back": "fetch"}, {"offload": OffloadPolicy(reader_name="fetch")}):
         client = ScriptedClient(["Unknown."])
-        runner = AgenticExecutor(client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector(), **options)
+        runner = AgenticExecutor(
+            client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector(), **options
+        )
         await runner.run('List the orders of the customer "Ines"')
         [tool] = client.calls[-1].options["tools"]
         assert tool["function"]["name"] == "fetch"
@@ -270,7 +317,9 @@ async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
         return "late"
 
     client = ScriptedClient([calls(call({})), hang])
-    answer = await Answering(budget=SMALL, timeout_s=0.3).answer(client, await session(ROWS), query=QUESTION)
+    answer = await Answering(budget=SMALL, timeout_s=0.3).answer(
+        client, await session(ROWS), query=QUESTION
+    )
     assert (answer.status, len(answer.reads)) == ("timeout", 1)
 
 
@@ -278,7 +327,11 @@ async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
 @given(st.integers(0, 10_000))
 async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(seed: int) -> None:
     chance, counter = random.Random(seed), ExactCounter()
-    texts = ["word " * chance.randint(1, 4_000), ROWS[: chance.randint(1, 900)], "日本語 " * chance.randint(1, 3_000)]
+    texts = [
+        "word " * chance.randint(1, 4_000),
+        ROWS[: chance.randint(1, 900)],
+        "日本語 " * chance.randint(1, 3_000),
+    ]
     manager = await session(*chance.sample(texts, chance.randint(1, 3)))
     ids = [pointer.pointer_id for pointer in manager.get_all_pointers()]
     budget = TokenBudget(max_input_tokens=chance.randint(700, 6_000), max_output_tokens=400)
@@ -287,7 +340,8 @@ async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(see
         if chance.random() < 0.3:
             return "Done."
         made = [
-            call({"pointer_id": chance.choice(ids)}, call_id=f"c{number}") for number in range(chance.randint(1, 3))
+            call({"pointer_id": chance.choice(ids)}, call_id=f"c{number}")
+            for number in range(chance.randint(1, 3))
         ]
         junk = call({"pointer_id": "x" * chance.choice((3, 3_000))}, call_id="junk")
         return calls(*made, junk)
@@ -305,28 +359,49 @@ async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(see
         assert tokens <= budget.max_input_tokens
         assert answer.prompt_tokens <= budget.max_input_tokens
         asked = [made["id"] for message in request.messages for made in message.tool_calls or ()]
-        assert asked == [message.tool_call_id for message in request.messages if message.role == "tool"]
+        assert asked == [
+            message.tool_call_id for message in request.messages if message.role == "tool"
+        ]
 
 
 async def test_a_failed_task_beside_others_is_answered_with_what_failed() -> None:
     manager = await session(ROWS[:2])
     results = [
-        SubTaskResult(task_id=1, sub_task_id=0, success=True, result=[{"tool": "orders", "output": 1}], error="a slip"),
+        SubTaskResult(
+            task_id=1,
+            sub_task_id=0,
+            success=True,
+            result=[{"tool": "orders", "output": 1}],
+            error="a slip",
+        ),
         SubTaskResult(task_id=2, sub_task_id=0, success=False, error="prices raised OSError: 503"),
     ]
     client = ScriptedClient(["A-1 was sent; its price could not be looked up."])
-    answer = await Answering().answer(client, manager, query="What was sent, at what price?", results=results)
+    answer = await Answering().answer(
+        client, manager, query="What was sent, at what price?", results=results
+    )
     assert answer.status == "ok"
     assert answer.failures == ("task 2 failed: prices raised OSError: 503", "a slip")
-    assert "- task 2 failed: prices raised OSError: 503\n- a slip" in texts_of(client.calls[0].messages)
+    assert "- task 2 failed: prices raised OSError: 503\n- a slip" in texts_of(
+        client.calls[0].messages
+    )
 
 
 async def test_what_failed_stands_before_what_may_be_read() -> None:
-    results = [SubTaskResult(task_id=1, sub_task_id=0, success=True, error="prices raised OSError: 503")]
+    results = [
+        SubTaskResult(task_id=1, sub_task_id=0, success=True, error="prices raised OSError: 503")
+    ]
     client = ScriptedClient(["No."])
-    await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION, results=results)
+    await Answering(budget=SMALL).answer(
+        client, await session(ROWS), query=QUESTION, results=results
+    )
     prompt = texts_of(client.calls[0].messages)
-    assert 0 < prompt.index("prices raised OSError") < prompt.index("you have not read whole") < prompt.index(QUESTION)
+    assert (
+        0
+        < prompt.index("prices raised OSError")
+        < prompt.index("you have not read whole")
+        < prompt.index(QUESTION)
+    )
 
 
 @pytest.mark.parametrize(
@@ -341,5 +416,8 @@ async def test_a_failed_task_with_nothing_gathered_asks_no_model(result: object)
     ]
     client = ScriptedClient([])
     answer = await Answering().answer(client, await session(), query="What?", results=results)
-    assert (answer.status, answer.failures) == ("no_data", ("task 2 failed: prices raised OSError",))
+    assert (answer.status, answer.failures) == (
+        "no_data",
+        ("task 2 failed: prices raised OSError",),
+    )
     assert (answer.problem, client.calls, answer.cost_usd) == (answer.failures[0], [], 0)

@@ -37,7 +37,11 @@ SMALL = Answering(budget=TokenBudget(max_input_tokens=4_000, max_output_tokens=2
 
 def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
     choice = {"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}
-    return b"data: " + json.dumps({"id": "c1", "model": "served", "choices": [choice]}).encode() + b"\n\n"
+    return (
+        b"data: "
+        + json.dumps({"id": "c1", "model": "served", "choices": [choice]}).encode()
+        + b"\n\n"
+    )
 
 
 def stream(*texts: str, **more: Any) -> Script:
@@ -45,7 +49,11 @@ def stream(*texts: str, **more: Any) -> Script:
 
 
 def read(call_id: str, **args: Any) -> dict[str, Any]:
-    call = {"index": 0, "id": call_id, "function": {"name": "read_context", "arguments": json.dumps(args)}}
+    call = {
+        "index": 0,
+        "id": call_id,
+        "function": {"name": "read_context", "arguments": json.dumps(args)},
+    }
     return {"tool_calls": [call]}
 
 
@@ -59,7 +67,9 @@ async def session(*results: Any) -> ToolContextManager:
 async def told(
     client: Any, manager: ToolContextManager, answering: Answering = SMALL, **options: Any
 ) -> tuple[list[str], Answer]:
-    async with aclosing(answering.stream(client, manager, query="What did it cost?", **options)) as parts:
+    async with aclosing(
+        answering.stream(client, manager, query="What did it cost?", **options)
+    ) as parts:
         *texts, answer = [part async for part in parts]
     assert isinstance(answer, Answer)
     return [str(text) for text in texts], answer
@@ -74,25 +84,54 @@ async def test_deltas_come_before_the_answer_and_make_it_up(tmp_path: Path) -> N
         return "Snow"
 
     whole = always(200, ok("It snows."))
-    async with loopback(stream("It ", "snows."), whole) as server, OpenAICompatibleClient(server.config()) as client:
-        runner = AgenticExecutor(client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector())
-        async with aclosing(runner.answer_stream('Report the weather of the city "Oslo"')) as events:
+    async with (
+        loopback(stream("It ", "snows."), whole) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        runner = AgenticExecutor(
+            client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector()
+        )
+        async with aclosing(
+            runner.answer_stream('Report the weather of the city "Oslo"')
+        ) as events:
             found = [event async for event in events]
         again = await runner.run('Report the weather of the city "Oslo"')
     assert [event.type for event in found][3:] == ["answer_delta", "answer_delta", "answer"]
-    assert "".join(event.data for event in found[3:-1]) == found[-1].data.text == again.text == "It snows."
+    assert (
+        "".join(event.data for event in found[3:-1])
+        == found[-1].data.text
+        == again.text
+        == "It snows."
+    )
     assert ["stream" in request.body for request in server.requests] == [True, False]
 
 
 async def test_thinking_is_not_shown() -> None:
     texts = ["<th", "ink>It is Os", "lo", "</think>\n\n", "Snow", " <think> ", "so.  "]
-    async with loopback(stream(*texts)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(stream(*texts)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         shown, answer = await told(client, await session())
     assert "".join(shown) == answer.text == "Snow <think> so."
 
 
 PIECES = (
-    *("<think>", "</think>", "<", "thi", "nk>", " ", "\n", "a", "[THINK]", "[/THINK]", "</", "<Reasoning x>", "◁"),
+    *(
+        "<think>",
+        "</think>",
+        "<",
+        "thi",
+        "nk>",
+        " ",
+        "\n",
+        "a",
+        "[THINK]",
+        "[/THINK]",
+        "</",
+        "<Reasoning x>",
+        "◁",
+    ),
     *("<think ", "x" * 150, ">"),
 )
 
@@ -155,7 +194,10 @@ async def test_a_long_text_before_a_read_is_shown_and_begins_the_answer() -> Non
 async def test_a_call_by_json_is_not_shown() -> None:
     manager = await session(ROWS)
     answering = SMALL.model_copy(update={"native_tools": False})
-    turns = [stream(' {"tool": "read_', 'context", "args": {"pointer_id": "x"}}'), stream("``", "no` ", "answer.")]
+    turns = [
+        stream(' {"tool": "read_', 'context", "args": {"pointer_id": "x"}}'),
+        stream("``", "no` ", "answer."),
+    ]
     async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
         texts, answer = await told(client, manager, answering)
     assert "".join(texts) == answer.text == "``no` answer."
@@ -173,7 +215,10 @@ async def test_a_call_by_json_is_not_shown() -> None:
     ids=["cut", "too-long", "garbage", "error"],
 )
 async def test_a_stream_that_breaks_off_is_no_answer(chunks: Sequence[bytes], status: str) -> None:
-    async with loopback(raw(*chunks)) as server, OpenAICompatibleClient(server.config(max_attempts=1)) as client:
+    async with (
+        loopback(raw(*chunks)) as server,
+        OpenAICompatibleClient(server.config(max_attempts=1)) as client,
+    ):
         texts, answer = await told(client, await session())
     assert (texts, answer.status, answer.text) == (["It sn"], status, None)
     assert answer.problem
@@ -221,7 +266,10 @@ async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
                 if how == "closed":
                     return
 
-    async with loopback(dripping(ended)) as server, OpenAICompatibleClient(server.config(timeout_s=60)) as client:
+    async with (
+        loopback(dripping(ended)) as server,
+        OpenAICompatibleClient(server.config(timeout_s=60)) as client,
+    ):
         task = asyncio.create_task(leave(client))
         await asyncio.wait_for(begun.wait(), timeout=10)
         if how == "cancelled":
@@ -249,9 +297,13 @@ async def test_a_model_may_choose_the_outputs_that_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "status"), [(LLMConnectionError("down"), "error"), ("no JSON", "invalid")], ids=["down", "unreadable"]
+    ("reply", "status"),
+    [(LLMConnectionError("down"), "error"), ("no JSON", "invalid")],
+    ids=["down", "unreadable"],
 )
-async def test_a_failed_choice_shows_nothing_and_says_so(reply: str | Exception, status: str) -> None:
+async def test_a_failed_choice_shows_nothing_and_says_so(
+    reply: str | Exception, status: str
+) -> None:
     client = ScriptedClient([])
     answering = Answering(selector=ContextRelevanceSelector(ScriptedClient([reply])))
     answer = await answering.answer(client, await session("a text"), query="How much is it?")
@@ -264,7 +316,9 @@ async def test_a_failed_choice_shows_nothing_and_says_so(reply: str | Exception,
 async def test_a_failed_choice_that_words_replaced_is_told() -> None:
     chooser = ContextRelevanceSelector(ScriptedClient(["no JSON"]), fail_closed=False)
     client = ScriptedClient(["Twelve."])
-    answer = await Answering(selector=chooser).answer(client, await session("tea: 12"), query="What does tea cost?")
+    answer = await Answering(selector=chooser).answer(
+        client, await session("tea: 12"), query="What does tea cost?"
+    )
     assert (answer.status, len(answer.failures), len(answer.attempts)) == ("ok", 1, 2)
     assert "tea: 12" in "\n".join(str(message.content) for message in client.calls[0].messages)
     assert "could not be chosen" in answer.failures[0]
@@ -291,7 +345,9 @@ async def test_a_choice_by_words_needs_no_model() -> None:
 
 async def test_an_empty_choice_is_answered_without_outputs() -> None:
     client = ScriptedClient(["I do not know."])
-    answering = Answering(selector=ContextRelevanceSelector(ScriptedClient(['{"pointer_ids": []}'])), max_reads=0)
+    answering = Answering(
+        selector=ContextRelevanceSelector(ScriptedClient(['{"pointer_ids": []}'])), max_reads=0
+    )
     answer = await answering.answer(client, await session("a text"), query="How much is it?")
     assert (answer.status, answer.failures) == ("ok", ())
     assert "a text" not in "\n".join(str(message.content) for message in client.calls[0].messages)
@@ -300,10 +356,18 @@ async def test_an_empty_choice_is_answered_without_outputs() -> None:
 async def test_a_remark_of_thought_alone_beside_a_call_is_none() -> None:
     manager = await session(ROWS)
     call = {"id": "c", "type": "function", "function": {"name": "read_context", "arguments": "{}"}}
-    reply = LLMResponse(id="1", model="m", content="<think>hm</think>", tool_calls=[call], finish_reason="tool_calls")
+    reply = LLMResponse(
+        id="1",
+        model="m",
+        content="<think>hm</think>",
+        tool_calls=[call],
+        finish_reason="tool_calls",
+    )
 
     def answer_after(messages: list[LLMMessage]) -> str:
         return f"{messages[-2].content}"
 
-    answer = await SMALL.answer(ScriptedClient([reply, answer_after]), manager, query="What did it cost?")
+    answer = await SMALL.answer(
+        ScriptedClient([reply, answer_after]), manager, query="What did it cost?"
+    )
     assert (answer.text, len(answer.reads)) == ("None", 1)

@@ -18,7 +18,14 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.core import CalibratedCounter, ExactCounter, LLMMessage, LLMResponse, LLMUsage, MessageRole
+from llm_common.core import (
+    CalibratedCounter,
+    ExactCounter,
+    LLMMessage,
+    LLMResponse,
+    LLMUsage,
+    MessageRole,
+)
 from llm_common.errors import LLMConnectionError, StoreError
 from llm_common.memory import Event, InMemoryMemory
 from llm_common.testing import ScriptedClient
@@ -26,8 +33,16 @@ from llm_common.testing import ScriptedClient
 REPORTS = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees"}
 PLAN = ExecutionPlan(
     tasks=[
-        PlannedTask(id=1, description="Weather", sub_tasks=[SubTask(id=1, description='Report the weather of "Oslo"')]),
-        PlannedTask(id=2, description="Weather", sub_tasks=[SubTask(id=1, description='Report the weather of "Lima"')]),
+        PlannedTask(
+            id=1,
+            description="Weather",
+            sub_tasks=[SubTask(id=1, description='Report the weather of "Oslo"')],
+        ),
+        PlannedTask(
+            id=2,
+            description="Weather",
+            sub_tasks=[SubTask(id=1, description='Report the weather of "Lima"')],
+        ),
     ]
 )
 
@@ -44,7 +59,9 @@ def registry() -> ToolRegistry:
 
 
 def executor(client: ScriptedClient, folder: Path, **options: Any) -> AgenticExecutor:
-    return AgenticExecutor(client, registry(), ToolContextManager(folder), selector=LexicalToolSelector(), **options)
+    return AgenticExecutor(
+        client, registry(), ToolContextManager(folder), selector=LexicalToolSelector(), **options
+    )
 
 
 def sent(client: ScriptedClient) -> str:
@@ -72,7 +89,9 @@ async def test_events_come_first_and_the_answer_last(tmp_path: Path) -> None:
 
 
 async def test_without_a_plan_the_query_is_the_only_task(tmp_path: Path) -> None:
-    answer = await executor(ScriptedClient(["Fog."]), tmp_path).run('Report the weather of the city "Lima"')
+    answer = await executor(ScriptedClient(["Fog."]), tmp_path).run(
+        'Report the weather of the city "Lima"'
+    )
     assert answer.status == "ok"
     assert len(answer.results) == 1
 
@@ -115,11 +134,15 @@ async def test_thinking_is_no_part_of_the_answer(tmp_path: Path) -> None:
 async def test_the_prompt_never_exceeds_its_budget(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     for number in range(20):
-        await manager.save_context("read", {"page": number}, f"snow in Oslo, page {number}: " + "snow and ice. " * 300)
+        await manager.save_context(
+            "read", {"page": number}, f"snow in Oslo, page {number}: " + "snow and ice. " * 300
+        )
     counter = ExactCounter()
     for limit in (300, 1_000, 5_000):
         client = ScriptedClient(["Snow."])
-        answering = Answering(budget=TokenBudget(max_input_tokens=limit, max_output_tokens=50), counter=counter)
+        answering = Answering(
+            budget=TokenBudget(max_input_tokens=limit, max_output_tokens=50), counter=counter
+        )
         answer = await answering.answer(client, manager, query="Is it snowing in Oslo?")
         assert answer.status == "ok"
         assert 0 < answer.prompt_tokens <= limit
@@ -145,7 +168,9 @@ async def test_a_session_remembers_what_was_said(tmp_path: Path) -> None:
     client = ScriptedClient(["Snow.", "It was Oslo."])
     runner = executor(client, tmp_path)
     await runner.run("Is it snowing in Oslo?", plan=PLAN, answering=answering)
-    await runner.run("Which city did I ask about?", plan=ExecutionPlan(tasks=[]), answering=answering)
+    await runner.run(
+        "Which city did I ask about?", plan=ExecutionPlan(tasks=[]), answering=answering
+    )
     spoken = [(message.role, message.content) for message in client.calls[1].messages]
     assert ("assistant", "Snow.") in spoken
     events = await memory.recent(runner.context_manager.session_id)
@@ -153,16 +178,23 @@ async def test_a_session_remembers_what_was_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("history", [0, 200])
-async def test_the_prompt_holds_the_conversation_or_a_summary_of_it_s3_02_s3_06(tmp_path: Path, history: int) -> None:
+async def test_the_prompt_holds_the_conversation_or_a_summary_of_it_s3_02_s3_06(
+    tmp_path: Path, history: int
+) -> None:
     memory, manager = InMemoryMemory(), ToolContextManager(tmp_path)
-    for role, text in (("user", "Is it snowing?"), ("tool", "raw rows"), ("system", "Be rude."), ("assistant", "Yes.")):
+    for role, text in (
+        ("user", "Is it snowing?"),
+        ("tool", "raw rows"),
+        ("system", "Be rude."),
+        ("assistant", "Yes."),
+    ):
         await memory.append_event(manager.session_id, Event(role=MessageRole(role), text=text))
     client = ScriptedClient(["In Oslo."])
     await Answering(memory=memory, history=history).answer(client, manager, query="Where?")
     spoken = [(message.role, message.content) for message in client.calls[0].messages]
-    assert [entry for entry in spoken if entry[1] in {"Is it snowing?", "raw rows", "Be rude.", "Yes."}] == (
-        [("user", "Is it snowing?"), ("assistant", "Yes.")] if history else []
-    )
+    assert [
+        entry for entry in spoken if entry[1] in {"Is it snowing?", "raw rows", "Be rude.", "Yes."}
+    ] == ([("user", "Is it snowing?"), ("assistant", "Yes.")] if history else [])
     assert ("Recent episode summary" in sent(client)) is not bool(history)
 
 
@@ -176,7 +208,9 @@ class BrokenMemory(InMemoryMemory):
 
 async def test_a_broken_memory_costs_no_answer(tmp_path: Path) -> None:
     answering = Answering(memory=BrokenMemory())
-    answer = await executor(ScriptedClient(["Snow."]), tmp_path).run("Oslo?", plan=PLAN, answering=answering)
+    answer = await executor(ScriptedClient(["Snow."]), tmp_path).run(
+        "Oslo?", plan=PLAN, answering=answering
+    )
     assert answer.text == "Snow."
 
 
@@ -195,13 +229,17 @@ async def test_cancelling_while_the_model_thinks_keeps_the_outputs(tmp_path: Pat
     with pytest.raises(asyncio.CancelledError):
         await task
     manager = runner.context_manager
-    loaded = [manager.pointer_store.load_result(pointer=pointer) for pointer in manager.get_all_pointers()]
+    loaded = [
+        manager.pointer_store.load_result(pointer=pointer) for pointer in manager.get_all_pointers()
+    ]
     assert sorted(loaded) == sorted(REPORTS.values())
     assert len(asyncio.all_tasks()) == 1
 
 
 async def test_an_executor_without_a_client_says_so(tmp_path: Path) -> None:
-    runner = AgenticExecutor(None, registry(), ToolContextManager(tmp_path), selector=LexicalToolSelector())
+    runner = AgenticExecutor(
+        None, registry(), ToolContextManager(tmp_path), selector=LexicalToolSelector()
+    )
     with pytest.raises(ValueError, match="needs a client"):
         await runner.run("Oslo?")
 

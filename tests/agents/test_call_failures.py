@@ -78,7 +78,9 @@ def executor_of(
     folder: Path, *replies: str, manager: ToolContextManager | None = None, **options: Any
 ) -> AgenticExecutor:
     registry = options.pop("registry", None) or ToolRegistry([filings, refusing, price])
-    return AgenticExecutor(ScriptedClient(replies), registry, manager or ToolContextManager(folder), **options)
+    return AgenticExecutor(
+        ScriptedClient(replies), registry, manager or ToolContextManager(folder), **options
+    )
 
 
 def calls(*proposed: tuple[str, dict[str, Any]]) -> str:
@@ -110,7 +112,9 @@ async def test_the_reason_of_a_raised_error_reaches_everyone_u_b4(
         assert WORDS not in text
     [span] = [one for one in exported.get_finished_spans() if one.name == "execute_tool filings"]
     assert span.status.status_code is StatusCode.ERROR
-    assert [dict(event.attributes or {}) for event in span.events] == [{"exception.type": "ConnectionError"}]
+    assert [dict(event.attributes or {}) for event in span.events] == [
+        {"exception.type": "ConnectionError"}
+    ]
     assert "sec.example" not in span.to_json()
 
 
@@ -120,7 +124,9 @@ async def test_the_error_of_a_result_is_shown_as_it_is_stored_a_27_u_b4(
     executor = executor_of(tmp_path, calls(("refusing", {"text": WORDS})))
     events, result = await run(executor)
     [error] = errors(events)
-    [stored] = await executor.context_manager.load_contexts(executor.context_manager.get_all_pointers())
+    [stored] = await executor.context_manager.load_contexts(
+        executor.context_manager.get_all_pointers()
+    )
     assert error["output"].error == stored.result["error"]
     assert error["output"].data == [1]
     assert KEY not in repr(events) + repr(result) + caplog.text
@@ -134,9 +140,13 @@ async def test_a_store_that_redacts_results_redacts_a_failed_one_too_a_27(tmp_pa
         """Returns a failure with data."""
         return ToolResult(success=False, data={"password": "hunter2hunter2"}, error="no")
 
-    manager = ToolContextManager(pointer_store=FileContextPointerStore(tmp_path, redact_results=True))
+    manager = ToolContextManager(
+        pointer_store=FileContextPointerStore(tmp_path, redact_results=True)
+    )
     events, _ = await run(
-        executor_of(tmp_path, calls(("leaking", {})), registry=ToolRegistry([leaking]), manager=manager)
+        executor_of(
+            tmp_path, calls(("leaking", {})), registry=ToolRegistry([leaking]), manager=manager
+        )
     )
     [error] = errors(events)
     assert isinstance(error["output"], ToolResult)
@@ -146,7 +156,9 @@ async def test_a_store_that_redacts_results_redacts_a_failed_one_too_a_27(tmp_pa
 async def test_the_redactor_of_the_store_decides_what_is_secret_u_b4(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, redactor=Redactor(extra_patterns=("sec\\.example",)))
     executor = executor_of(
-        tmp_path, calls(("filings", {"ticker": "A"})), manager=ToolContextManager(pointer_store=store)
+        tmp_path,
+        calls(("filings", {"ticker": "A"})),
+        manager=ToolContextManager(pointer_store=store),
     )
     _, result = await run(executor)
     assert "ConnectionError: [redacted] refused A" in str(result.error)
@@ -157,20 +169,29 @@ async def test_every_text_of_the_arguments_is_left_out_u_b4(tmp_path: Path) -> N
         """Finds a place."""
         raise LookupError(f"{place['parts'][1]} is not in {place['name']}, {short}")
 
-    args = {"place": {"name": "the old harbour", "parts": ["the old", "the old harbour, pier 5"]}, "short": "today"}
+    args = {
+        "place": {"name": "the old harbour", "parts": ["the old", "the old harbour, pier 5"]},
+        "short": "today",
+    }
     executor = executor_of(tmp_path, registry=ToolRegistry([find]))
     [result] = await executor.execute_tool_calls([{"tool": "find", "args": args}], 1, "q1")
     assert result["error"] == "find raised LookupError: [place] is not in [place], today"
 
 
-@pytest.mark.parametrize(("given", "shown"), [("Jo Smith", "[name]"), ("J. Smith", "[name]"), ("JoSmith", "JoSmith")])
-async def test_a_text_of_eight_characters_may_be_a_users_u_b4(tmp_path: Path, given: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "shown"), [("Jo Smith", "[name]"), ("J. Smith", "[name]"), ("JoSmith", "JoSmith")]
+)
+async def test_a_text_of_eight_characters_may_be_a_users_u_b4(
+    tmp_path: Path, given: str, shown: str
+) -> None:
     def find(name: str) -> str:
         """Finds a person."""
         raise LookupError(f"nobody is called {name}")
 
     executor = executor_of(tmp_path, registry=ToolRegistry([find]))
-    [result] = await executor.execute_tool_calls([{"tool": "find", "args": {"name": given}}], 1, "q1")
+    [result] = await executor.execute_tool_calls(
+        [{"tool": "find", "args": {"name": given}}], 1, "q1"
+    )
     assert result["error"] == f"find raised LookupError: nobody is called {shown}"
 
 
@@ -187,7 +208,9 @@ async def test_a_tools_own_explanation_is_kept_u_b4(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("kind", RAISED)
-async def test_whatever_a_tool_raises_only_its_call_fails_f_172(tmp_path: Path, kind: str, is_async: bool) -> None:
+async def test_whatever_a_tool_raises_only_its_call_fails_f_172(
+    tmp_path: Path, kind: str, is_async: bool
+) -> None:
     async def slow(ticker: str) -> str:
         """Reads a price slowly."""
         await asyncio.sleep(0.01)
@@ -203,7 +226,9 @@ async def test_whatever_a_tool_raises_only_its_call_fails_f_172(tmp_path: Path, 
 
     failing = "raising" if is_async else "raising_here"
     registry = ToolRegistry([slow, raising, raising_here])
-    executor = executor_of(tmp_path, calls((failing, {}), ("slow", {"ticker": "AAPL"})), registry=registry)
+    executor = executor_of(
+        tmp_path, calls((failing, {}), ("slow", {"ticker": "AAPL"})), registry=registry
+    )
     events, result = await run(executor)
     [error] = errors(events)
     assert error["error"].startswith(f"{failing} raised ")
@@ -217,7 +242,9 @@ async def test_a_result_without_a_class_fails_its_call_alone_f_172(tmp_path: Pat
         return Unidentifiable()
 
     executor = executor_of(
-        tmp_path, calls(("odd", {}), ("price", {"ticker": "A"})), registry=ToolRegistry([odd, price])
+        tmp_path,
+        calls(("odd", {}), ("price", {"ticker": "A"})),
+        registry=ToolRegistry([odd, price]),
     )
     events, result = await run(executor)
     [error] = errors(events)
@@ -237,7 +264,10 @@ async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reply = calls(
-        ("pric", {"ticker": "A"}), ("price", {"ticker": "A"}), ("price", {"tick": KEY}), ("price", {"ticker": "A"})
+        ("pric", {"ticker": "A"}),
+        ("price", {"ticker": "A"}),
+        ("price", {"tick": KEY}),
+        ("price", {"ticker": "A"}),
     )
     events, result = await run(executor_of(tmp_path, reply))
     refused = errors(events)
@@ -260,7 +290,9 @@ async def test_a_secret_in_a_proposed_name_is_redacted_and_the_log_is_short_u_b5
 ) -> None:
     reply = calls((KEY, {}), *((f"absent{number}", {}) for number in range(9)))
     events, result = await run(executor_of(tmp_path, reply))
-    assert KEY not in caplog.text + str(result.error) + "".join(error["error"] for error in errors(events))
+    assert KEY not in caplog.text + str(result.error) + "".join(
+        error["error"] for error in errors(events)
+    )
     assert "10 proposed calls" in caplog.text
     assert "absent8" not in caplog.text
 
@@ -294,7 +326,9 @@ async def test_what_failed_is_the_last_document_to_go_u_b4(tmp_path: Path) -> No
         for number in range(12)
     ]
     budget = TokenBudget(max_input_tokens=400, max_output_tokens=50)
-    await Answering(memory=memory, budget=budget).answer(client, manager, query="Which filings?", results=results)
+    await Answering(memory=memory, budget=budget).answer(
+        client, manager, query="Which filings?", results=results
+    )
     prompt = "\n".join(str(message.content) for message in client.calls[0].messages)
     assert "- filings0 raised" in prompt
     assert "- filings9 raised" in prompt
@@ -306,17 +340,25 @@ async def test_nothing_failed_adds_nothing_to_the_prompt_u_b4(tmp_path: Path) ->
     client = ScriptedClient(["Yes."])
     results = [SubTaskResult(task_id=1, sub_task_id=0, success=True)]
     await Answering().answer(client, ToolContextManager(tmp_path), query="Is it?", results=results)
-    assert "Failed while" not in "\n".join(str(message.content) for message in client.calls[0].messages)
+    assert "Failed while" not in "\n".join(
+        str(message.content) for message in client.calls[0].messages
+    )
 
 
 async def test_a_model_that_may_read_back_sees_the_ids_u_b6(tmp_path: Path) -> None:
     executor = executor_of(
-        tmp_path, calls(("price", {"ticker": "AAPL"})), '{"calls": []}', "AAPL is at 150.", read_back=True
+        tmp_path,
+        calls(("price", {"ticker": "AAPL"})),
+        '{"calls": []}',
+        "AAPL is at 150.",
+        read_back=True,
     )
     await executor.run("What is the price?", plan=["Read the price", "Compare it"])
     client = executor.client
     assert isinstance(client, ScriptedClient)
-    first, second, answering = ("\n".join(str(message.content) for message in call.messages) for call in client.calls)
+    first, second, answering = (
+        "\n".join(str(message.content) for message in call.messages) for call in client.calls
+    )
     [pointer] = executor.context_manager.get_all_pointers()
     assert "read_context" not in first
     assert "read_context" in second
@@ -354,8 +396,12 @@ async def test_a_list_of_tasks_is_a_plan_u_b17(tmp_path: Path, plan: Any, ids: l
     assert [result.task_id for result in answer.results] == ids
 
 
-@pytest.mark.parametrize("plan", [5, [5], [None], {"goal": "x"}, [{"id": "seven", "description": "x"}], b"Gather"])
-async def test_what_is_no_plan_is_refused_with_what_to_pass_u_b17(tmp_path: Path, plan: Any) -> None:
+@pytest.mark.parametrize(
+    "plan", [5, [5], [None], {"goal": "x"}, [{"id": "seven", "description": "x"}], b"Gather"]
+)
+async def test_what_is_no_plan_is_refused_with_what_to_pass_u_b17(
+    tmp_path: Path, plan: Any
+) -> None:
     executor = executor_of(tmp_path)
     with pytest.raises(TypeError, match="pass an ExecutionPlan, or a list of PlannedTask"):
         await executor.run("q", plan=plan)
@@ -365,7 +411,9 @@ async def test_what_is_no_plan_is_refused_with_what_to_pass_u_b17(tmp_path: Path
 
 async def test_calls_may_be_mappings_u_b17(tmp_path: Path) -> None:
     executor = executor_of(tmp_path)
-    [result] = await executor.execute_tool_calls([{"tool": "price", "args": {"ticker": "A"}}], 1, "q1")
+    [result] = await executor.execute_tool_calls(
+        [{"tool": "price", "args": {"ticker": "A"}}], 1, "q1"
+    )
     assert result["output"] == "A 150"
     wrong: Any = "price"
     with pytest.raises(TypeError, match="pass ToolCall"):
@@ -378,13 +426,17 @@ def test_a_registry_or_manager_of_another_kind_is_refused_u_b17(tmp_path: Path) 
         AgenticExecutor(ScriptedClient([]), wrong, ToolContextManager(tmp_path))
     managers: list[Any] = [FileContextPointerStore(tmp_path), str(tmp_path)]
     for manager in managers:
-        with pytest.raises(TypeError, match=r"pass ToolContextManager\(folder\) or \(pointer_store=...\)"):
+        with pytest.raises(
+            TypeError, match=r"pass ToolContextManager\(folder\) or \(pointer_store=...\)"
+        ):
             AgenticExecutor(ScriptedClient([]), ToolRegistry([price]), manager)
 
 
 @pytest.mark.parametrize("with_query", [True, False], ids=["query", "task-alone"])
 @pytest.mark.parametrize("as_mapping", [True, False], ids=["mappings", "calls"])
-async def test_a_subclass_may_resolve_tools_to_a_list_u_b18(tmp_path: Path, with_query: bool, as_mapping: bool) -> None:
+async def test_a_subclass_may_resolve_tools_to_a_list_u_b18(
+    tmp_path: Path, with_query: bool, as_mapping: bool
+) -> None:
     facts = {"tool": "price", "args": {"ticker": "A"}}
     chosen: list[Any] = [facts if as_mapping else ToolCall(**facts)]  # type: ignore[arg-type]
 
@@ -397,7 +449,9 @@ async def test_a_subclass_may_resolve_tools_to_a_list_u_b18(tmp_path: Path, with
             return chosen if task.id == 1 else []
 
     kind = TakesQuery if with_query else TakesTask
-    executor = kind(None, ToolRegistry([price]), ToolContextManager(tmp_path), selector=LexicalToolSelector())
+    executor = kind(
+        None, ToolRegistry([price]), ToolContextManager(tmp_path), selector=LexicalToolSelector()
+    )
     first, second = await executor.execute_plan(["Gather", "More"], "q1", query="q")
     assert first.result[0]["output"] == "A 150"
     assert second.result == "No tools called"

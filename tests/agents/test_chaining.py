@@ -32,7 +32,9 @@ def chat(*, native: bool) -> Callable[[Wire], Awaitable[None]]:
 
     async def script(wire: Wire) -> None:
         while request := await wire.request():
-            reply = message("\n".join(str(one["content"]) for one in request.body["messages"]), native=native)
+            reply = message(
+                "\n".join(str(one["content"]) for one in request.body["messages"]), native=native
+            )
             finish = "tool_calls" if reply.get("tool_calls") else "stop"
             choice = {"index": 0, "message": reply, "finish_reason": finish}
             await wire.send(response(200, ok(choices=[choice])))
@@ -41,10 +43,14 @@ def chat(*, native: bool) -> Callable[[Wire], Awaitable[None]]:
 
 
 def calls(*proposed: tuple[str, dict[str, Any]], again: bool = False) -> str:
-    return json.dumps({"calls": [{"tool": tool, "args": args} for tool, args in proposed], "again": again})
+    return json.dumps(
+        {"calls": [{"tool": tool, "args": args} for tool, args in proposed], "again": again}
+    )
 
 
-def executor_of(folder: Path, *replies: str, **options: Any) -> tuple[AgenticExecutor, ScriptedClient]:
+def executor_of(
+    folder: Path, *replies: str, **options: Any
+) -> tuple[AgenticExecutor, ScriptedClient]:
     client = ScriptedClient(replies)
     tools = options.pop("tools", None) or registry()
     return AgenticExecutor(client, tools, ToolContextManager(folder), **options), client
@@ -67,7 +73,9 @@ async def test_five_dependent_steps_end_in_the_right_answer(
     made: list[str] = []
     async with loopback(chat(native=native)) as server:
         client = OpenAICompatibleClient(server.config())
-        executor = AgenticExecutor(client, registry(made.append), ToolContextManager(tmp_path), max_rounds=6)
+        executor = AgenticExecutor(
+            client, registry(made.append), ToolContextManager(tmp_path), max_rounds=6
+        )
         async with aclosing(executor.answer_stream(QUESTION, plan=plan)) as stream:
             events = [event async for event in stream]
     answered = events[-1].data
@@ -85,7 +93,9 @@ async def test_a_killed_run_is_resumed_without_repeating_calls(tmp_path: Path) -
     killed = await asyncio.to_thread(subprocess.run, command, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     made: list[str] = []
-    executor = AgenticExecutor(StepClient(), registry(made.append), ToolContextManager(tmp_path), max_rounds=1)
+    executor = AgenticExecutor(
+        StepClient(), registry(made.append), ToolContextManager(tmp_path), max_rounds=1
+    )
     answered = await executor.run(QUESTION, plan=STEPS, resume=True)
     assert (answered.status, answered.text) == ("ok", ANSWER)
     assert made == ["price", "shipment"]
@@ -136,20 +146,28 @@ async def test_what_failed_is_seen_by_the_next_choice(tmp_path: Path) -> None:
 
 async def test_outputs_that_choosing_sees_stay_within_their_tokens(tmp_path: Path) -> None:
     def prompts(outputs_tokens: int) -> list[str]:
-        executor, client = executor_of(tmp_path / str(outputs_tokens), calls(), outputs_tokens=outputs_tokens)
+        executor, client = executor_of(
+            tmp_path / str(outputs_tokens), calls(), outputs_tokens=outputs_tokens
+        )
         manager = executor.context_manager
 
         async def run() -> None:
             for number in range(60):
-                await manager.save_context("price", {"sku": f"S-{number}"}, {"price_usd": number, "note": "x" * 200})
+                await manager.save_context(
+                    "price", {"sku": f"S-{number}"}, {"price_usd": number, "note": "x" * 200}
+                )
             await executor.execute_plan(["What is the price of S-7?"], "q1")
 
         asyncio.run(run())
         return [
-            pointer.pointer_id for pointer in manager.get_all_pointers() if pointer.pointer_id in prompt_of(client, 0)
+            pointer.pointer_id
+            for pointer in manager.get_all_pointers()
+            if pointer.pointer_id in prompt_of(client, 0)
         ]
 
-    none, few, more = await asyncio.to_thread(lambda: [prompts(tokens) for tokens in (0, 500, 2_000)])
+    none, few, more = await asyncio.to_thread(
+        lambda: [prompts(tokens) for tokens in (0, 500, 2_000)]
+    )
     assert none == []
     assert 0 < len(few) < len(more) < 60
 
@@ -184,7 +202,9 @@ async def test_the_last_round_does_not_offer_another(tmp_path: Path) -> None:
 
 
 async def test_a_round_that_cannot_be_chosen_keeps_what_was_found(tmp_path: Path) -> None:
-    executor, _ = executor_of(tmp_path, calls(("price", {"sku": "S-5"}), again=True), "no JSON at all")
+    executor, _ = executor_of(
+        tmp_path, calls(("price", {"sku": "S-5"}), again=True), "no JSON at all"
+    )
     result = await executor.execute_task("Look it up", "q1")
     assert result.success
     assert [entry["tool"] for entry in result.result] == ["price"]
@@ -227,16 +247,23 @@ async def test_a_limit_ends_the_run_and_is_told(tmp_path: Path, name: str) -> No
     limits, said, most = LIMITS[name]
     made: list[str] = []
     priced = ScriptedClient([priced_reply(number) for number in range(9)])
-    executor = AgenticExecutor(priced, registry(made.append), ToolContextManager(tmp_path), limits=limits)
+    executor = AgenticExecutor(
+        priced, registry(made.append), ToolContextManager(tmp_path), limits=limits
+    )
     results = await executor.execute_plan(["one", "two", "three"], "q1")
     assert len(made) == most
     assert said in (results[-1].error or "")
     assert results[0].success
 
 
-@pytest.mark.parametrize(("name", "limits"), [("tokens", RunLimits(max_tokens=9)), ("cost", RunLimits(max_cost_usd=9))])
-async def test_a_limit_that_cannot_be_held_ends_the_run(tmp_path: Path, name: str, limits: RunLimits) -> None:
-    executor, _ = executor_of(tmp_path, *[calls(("price", {"sku": "S-1"}))] * 2, limits=limits)  # usage is not reported
+@pytest.mark.parametrize(
+    ("name", "limits"), [("tokens", RunLimits(max_tokens=9)), ("cost", RunLimits(max_cost_usd=9))]
+)
+async def test_a_limit_that_cannot_be_held_ends_the_run(
+    tmp_path: Path, name: str, limits: RunLimits
+) -> None:
+    # usage is not reported
+    executor, _ = executor_of(tmp_path, *[calls(("price", {"sku": "S-1"}))] * 2, limits=limits)
     results = await executor.execute_plan(["one", "two"], "q1")
     assert [result.success for result in results] == [True, False]
     assert f"max_{name}" in (results[1].error or "")
@@ -256,9 +283,17 @@ async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_pa
     made: list[str] = []
     skus = ["S-1", "S-2", "S-3", "S-4", "S-5"]
     replies = [calls(("price", {"sku": sku})) for sku in skus]
-    for resume, successes in ((False, [True, True, False]), (True, [True] * 4 + [False]), (True, [True] * 5)):
+    for resume, successes in (
+        (False, [True, True, False]),
+        (True, [True] * 4 + [False]),
+        (True, [True] * 5),
+    ):
         executor, _ = executor_of(
-            tmp_path, *replies, tools=registry(made.append), limits=RunLimits(max_calls=2), max_rounds=1
+            tmp_path,
+            *replies,
+            tools=registry(made.append),
+            limits=RunLimits(max_calls=2),
+            max_rounds=1,
         )
         results = await executor.execute_plan(skus, "q1", resume=resume)
         assert [result.success for result in results] == successes
@@ -275,14 +310,20 @@ async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -
 
     replies = [calls(("ask", {"name": "a"}), ("ask", {"name": "b"})), calls(("ask", {"name": "c"}))]
     for resume in (False, True):
-        executor, _ = executor_of(tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=2))
+        executor, _ = executor_of(
+            tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=2)
+        )
         await executor.execute_plan(["one", "two"], "q1", resume=resume)
     assert made == ["a", "b", "a", "c"]
     replies[0] = calls(("ask", {"name": "a"}), ("ask", {"name": "d"}))
-    executor, _ = executor_of(tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=1))
+    executor, _ = executor_of(
+        tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=1)
+    )
     results = await executor.execute_plan(["one"], "q1", resume=True)
     assert made[4:] == ["d"]
-    assert "tool 'ask' was not called again: the run has made the 1 tool calls" in (results[0].error or "")
+    assert "tool 'ask' was not called again: the run has made the 1 tool calls" in (
+        results[0].error or ""
+    )
 
 
 async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
@@ -328,7 +369,10 @@ async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(tmp_path:
     async with aclosing(executor.run_stream(["Wait"], "q1")) as stream:
         async for event in stream:
             if event.type == "error":
-                assert event.data["error"] == "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over"
+                assert (
+                    event.data["error"]
+                    == "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over"
+                )
                 await asyncio.sleep(0.1)
     assert made == []
 
@@ -348,7 +392,9 @@ async def test_a_run_out_of_time_ends_its_tools_and_says_so(tmp_path: Path) -> N
     )
     results = await executor.execute_plan(["Wait", "Go on"], "q1")
     assert ended.is_set()
-    assert "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over" in (results[0].error or "")
+    assert "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over" in (
+        results[0].error or ""
+    )
 
 
 async def test_a_choice_that_takes_too_long_ends_with_the_run(tmp_path: Path) -> None:
@@ -356,8 +402,12 @@ async def test_a_choice_that_takes_too_long_ends_with_the_run(tmp_path: Path) ->
         async def chat_completion(self, **options: Any) -> Any:
             await asyncio.sleep(60)
 
-    executor = AgenticExecutor(Slow(), registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=0.1))
-    [told] = [event.data for event in await events_of(executor, ["one", "two"]) if event.type == "error"]
+    executor = AgenticExecutor(
+        Slow(), registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=0.1)
+    )
+    [told] = [
+        event.data for event in await events_of(executor, ["one", "two"]) if event.type == "error"
+    ]
     assert told["limit"]
     assert "timeout_s" in told["error"]
     [result] = await executor.execute_plan(["one", "two"], "q1")

@@ -24,9 +24,15 @@ def test_every_public_name_exists() -> None:
 async def test_saves_selects_and_shows(tmp_path: Path) -> None:
     store = FileContextPointerStore(base_dir=tmp_path)
     rain = await store.save(
-        query_id="q", task_id="1", tool_name="weather", args={"query": "Oslo"}, result={"rain": True}
+        query_id="q",
+        task_id="1",
+        tool_name="weather",
+        args={"query": "Oslo"},
+        result={"rain": True},
     )
-    await store.save(query_id="q", task_id="1", tool_name="news", args={"query": "stocks"}, result={"up": 3})
+    await store.save(
+        query_id="q", task_id="1", tool_name="news", args={"query": "stocks"}, result={"up": 3}
+    )
     client = AsyncMock()
     client.chat_completion.return_value = LLMResponse(
         id="x",
@@ -52,17 +58,23 @@ async def test_saves_selects_and_shows(tmp_path: Path) -> None:
 async def test_the_digest_of_a_saved_result_finds_it_s0_08(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path)
     saved = [
-        await store.save(query_id="q", task_id=None, tool_name="read", args={"path": str(number)}, result=result)
+        await store.save(
+            query_id="q", task_id=None, tool_name="read", args={"path": str(number)}, result=result
+        )
         for number, result in enumerate(
             ["the invoice of Acme", "a poem", {"kind": "recipe", "of": ["bread"]}, "a song"]
         )
     ]
-    selected = await LexicalRelevanceSelector(max_selected=1).select(query="Acme's invoices", pointers=saved)
+    selected = await LexicalRelevanceSelector(max_selected=1).select(
+        query="Acme's invoices", pointers=saved
+    )
     assert selected == [saved[0]]
 
 
 def test_the_pure_functions_keep_their_shapes() -> None:
-    pointer_id = compute_pointer_id(tool_name="tool", args={"ticker": "AAPL", "limit": 5}, query_id="q", task_id="t")
+    pointer_id = compute_pointer_id(
+        tool_name="tool", args={"ticker": "AAPL", "limit": 5}, query_id="q", task_id="t"
+    )
     assert pointer_id == "24248a36f5e3"
     assert (
         deterministic_summary(tool_name="web_search", args={"query": "foo", "count": 3})

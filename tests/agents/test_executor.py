@@ -29,7 +29,12 @@ class Chosen:
         self.asked: list[tuple[int, str | None]] = []
 
     async def select_detailed(
-        self, *, task: PlannedTask, tool_registry: Any, query: str | None = None, context: dict[str, Any] | None = None
+        self,
+        *,
+        task: PlannedTask,
+        tool_registry: Any,
+        query: str | None = None,
+        context: dict[str, Any] | None = None,
     ) -> ToolSelection:
         self.asked.append((task.id, query))
         calls = self._choices.pop(0)
@@ -43,7 +48,11 @@ def call(tool: str, **args: Any) -> ToolCall:
 def plan(tasks: int = 1) -> ExecutionPlan:
     return ExecutionPlan(
         tasks=[
-            PlannedTask(id=number, description=f"Task {number}", sub_tasks=[SubTask(id=1, description="look")])
+            PlannedTask(
+                id=number,
+                description=f"Task {number}",
+                sub_tasks=[SubTask(id=1, description="look")],
+            )
             for number in range(1, tasks + 1)
         ]
     )
@@ -76,7 +85,9 @@ def tools() -> ToolRegistry:
     return registry
 
 
-def executor_of(tmp_path: Path, *choices: list[ToolCall], registry: Any = None, **options: Any) -> AgenticExecutor:
+def executor_of(
+    tmp_path: Path, *choices: list[ToolCall], registry: Any = None, **options: Any
+) -> AgenticExecutor:
     return AgenticExecutor(
         None,
         tools() if registry is None else registry,
@@ -92,7 +103,9 @@ async def events_of(executor: AgenticExecutor, tasks: int = 1) -> list[StreamEve
 
 
 async def test_a_task_returns_its_results_in_call_order_and_saves_each(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, [call("echo", text="slow", delay_s=0.02), call("echo", text="fast")])
+    executor = executor_of(
+        tmp_path, [call("echo", text="slow", delay_s=0.02), call("echo", text="fast")]
+    )
     result = await executor.execute_task(plan().tasks[0], "q1")
     assert (result.task_id, result.sub_task_id, result.success, result.error) == (1, 0, True, None)
     assert [entry["output"] for entry in result.result] == [{"said": "slow"}, {"said": "fast"}]
@@ -108,7 +121,10 @@ async def test_a_task_returns_its_results_in_call_order_and_saves_each(tmp_path:
 
 async def test_a_stream_tells_what_happens_in_the_order_it_happens(tmp_path: Path) -> None:
     executor = executor_of(
-        tmp_path, [call("echo", text="slow", delay_s=0.05), call("echo", text="fast")], [], [call("sourced")]
+        tmp_path,
+        [call("echo", text="slow", delay_s=0.05), call("echo", text="fast")],
+        [],
+        [call("sourced")],
     )
     events = await events_of(executor, tasks=3)
     assert [event.type for event in events] == [
@@ -134,13 +150,19 @@ async def test_a_plan_runs_its_tasks_in_order_and_asks_with_the_query(tmp_path: 
     selector = Chosen([call("echo", text="a")], [], [call("echo", text="b")])
     executor = AgenticExecutor(None, tools(), ToolContextManager(tmp_path), selector=selector)
     results = await executor.execute_plan(plan(3), "q1", query="what is said")
-    assert [(result.task_id, result.success) for result in results] == [(1, True), (2, True), (3, True)]
+    assert [(result.task_id, result.success) for result in results] == [
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
     assert results[1].result == "No tools called"
     assert selector.asked == [(1, "what is said"), (2, "what is said"), (3, "what is said")]
 
 
 async def test_a_failed_task_halts_the_plan(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, [call("echo", text="a")], [call("broken", text="b")], [call("echo", text="c")])
+    executor = executor_of(
+        tmp_path, [call("echo", text="a")], [call("broken", text="b")], [call("echo", text="c")]
+    )
     results = await executor.execute_plan(plan(3), "q1")
     assert [(result.task_id, result.success) for result in results] == [(1, True), (2, False)]
 
@@ -158,7 +180,9 @@ async def test_a_failed_selection_is_an_error_and_not_no_tools_needed_s2_10(tmp_
 
 
 async def test_an_empty_selection_is_a_success_s2_10(tmp_path: Path) -> None:
-    executor = AgenticExecutor(ScriptedClient(['{"calls": []}']), tools(), ToolContextManager(tmp_path))
+    executor = AgenticExecutor(
+        ScriptedClient(['{"calls": []}']), tools(), ToolContextManager(tmp_path)
+    )
     result = await executor.execute_task(plan().tasks[0], "q1")
     assert (result.success, result.result, result.error) == (True, "No tools called", None)
 
@@ -206,7 +230,9 @@ class OptionalDictRegistry(DictRegistry):
     [DictRegistry(), KeywordRegistry(), OptionalDictRegistry(), UnreadableRegistry()],
     ids=["S2-15-dict", "S2-15-keywords", "S2-15-both", "S2-15-unreadable"],
 )
-async def test_a_registry_is_called_the_way_its_signature_says(tmp_path: Path, registry: DictRegistry) -> None:
+async def test_a_registry_is_called_the_way_its_signature_says(
+    tmp_path: Path, registry: DictRegistry
+) -> None:
     executor = executor_of(tmp_path, registry=registry)
     await executor.execute_tool_calls([call("price", ticker="AAPL")], 1, "q1")
     assert registry.calls == [("price", {"ticker": "AAPL"})]
@@ -215,20 +241,30 @@ async def test_a_registry_is_called_the_way_its_signature_says(tmp_path: Path, r
 async def test_a_mocked_registry_and_context_work_as_callers_use_them_s2_15() -> None:
     client, registry, context = MagicMock(), MagicMock(), AsyncMock(spec=ToolContextManager)
     client.chat_completion = AsyncMock(
-        return_value=MagicMock(content='{"calls": [{"tool": "price", "args": {"ticker": "AAPL"}, "reasoning": "r"}]}')
+        return_value=MagicMock(
+            content='{"calls": [{"tool": "price", "args": {"ticker": "AAPL"}, "reasoning": "r"}]}'
+        )
     )
     registry.get_tools_schema.return_value = "{}"
     registry.execute = AsyncMock(return_value={"price": 150})
     result = await AgenticExecutor(client, registry, context).execute_task(plan().tasks[0], "q-1")
     assert result.success is True
-    assert result.result == [{"tool": "price", "args": {"ticker": "AAPL"}, "output": {"price": 150}, "saved": True}]
+    assert result.result == [
+        {"tool": "price", "args": {"ticker": "AAPL"}, "output": {"price": 150}, "saved": True}
+    ]
     registry.execute.assert_called_once_with("price", {"ticker": "AAPL"})
     context.save_context.assert_called_once_with(
-        tool_name="price", args={"ticker": "AAPL"}, result={"price": 150}, task_id="1", query_id="q-1"
+        tool_name="price",
+        args={"ticker": "AAPL"},
+        result={"price": 150},
+        task_id="1",
+        query_id="q-1",
     )
 
 
-async def test_arguments_that_a_registry_cannot_take_are_a_failed_tool_s2_15(tmp_path: Path) -> None:
+async def test_arguments_that_a_registry_cannot_take_are_a_failed_tool_s2_15(
+    tmp_path: Path,
+) -> None:
     registry = KeywordRegistry()
     executor = executor_of(tmp_path, registry=registry)
     [result] = await executor.execute_tool_calls([call("price", tool_name="again")], 1, "q1")
@@ -246,20 +282,32 @@ async def test_our_own_registry_says_what_is_wrong(tmp_path: Path) -> None:
 async def test_a_tool_that_raises_type_error_runs_once_s2_15(tmp_path: Path) -> None:
     registry = MagicMock()
     registry.execute = AsyncMock(side_effect=TypeError(SECRET))
-    [result] = await executor_of(tmp_path, registry=registry).execute_tool_calls([call("price")], 1, "q1")
+    [result] = await executor_of(tmp_path, registry=registry).execute_tool_calls(
+        [call("price")], 1, "q1"
+    )
     assert "TypeError" in result["error"]
     assert registry.execute.call_count == 1
 
 
 async def test_a_task_whose_tools_all_failed_is_not_a_success_s2_15(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, [call("broken", text="a"), call("refusing", text="b"), call("absent")])
+    executor = executor_of(
+        tmp_path, [call("broken", text="a"), call("refusing", text="b"), call("absent")]
+    )
     result = await executor.execute_task(plan().tasks[0], "q1")
     assert result.success is False
-    assert [entry["tool"] for entry in result.result if "error" in entry] == ["broken", "refusing", "absent"]
+    assert [entry["tool"] for entry in result.result if "error" in entry] == [
+        "broken",
+        "refusing",
+        "absent",
+    ]
 
 
-async def test_a_task_of_which_some_tools_failed_is_a_success_that_lists_them_s2_15(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, [call("broken", text="a"), call("echo", text="b"), call("refusing", text="c")])
+async def test_a_task_of_which_some_tools_failed_is_a_success_that_lists_them_s2_15(
+    tmp_path: Path,
+) -> None:
+    executor = executor_of(
+        tmp_path, [call("broken", text="a"), call("echo", text="b"), call("refusing", text="c")]
+    )
     result = await executor.execute_task(plan().tasks[0], "q1")
     assert result.success is True
     assert "broken raised ValueError" in str(result.error)
@@ -276,7 +324,9 @@ async def test_a_returned_failure_is_saved_like_any_output(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("tool", ["broken", "refusing", "absent", "echo"])
 async def test_errors_never_hold_arguments_or_outputs(tmp_path: Path, tool: str) -> None:
-    executor = executor_of(tmp_path, [call(tool, text=SECRET, **({"delay_s": SECRET} if tool == "echo" else {}))])
+    executor = executor_of(
+        tmp_path, [call(tool, text=SECRET, **({"delay_s": SECRET} if tool == "echo" else {}))]
+    )
     result = await executor.execute_task(plan().tasks[0], "q1")
     assert result.success is False
     assert result.error
@@ -284,15 +334,23 @@ async def test_errors_never_hold_arguments_or_outputs(tmp_path: Path, tool: str)
 
 
 async def test_a_failed_call_is_an_error_event_with_its_call(tmp_path: Path) -> None:
-    events = await events_of(executor_of(tmp_path, [call("broken", text="a"), call("echo", text="b")]))
+    events = await events_of(
+        executor_of(tmp_path, [call("broken", text="a"), call("echo", text="b")])
+    )
     [error] = [event for event in events if event.type == "error"]
-    assert (error.data["tool"], error.data["args"], error.data["task"]) == ("broken", {"text": "a"}, 1)
+    assert (error.data["tool"], error.data["args"], error.data["task"]) == (
+        "broken",
+        {"text": "a"},
+        1,
+    )
     assert "ValueError" in error.data["error"]
 
 
 async def test_a_failed_save_is_reported_and_the_output_returned(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    executor = executor_of(tmp_path, [call("echo", text=SECRET)], manager=ToolContextManager(tmp_path / "file"))
+    executor = executor_of(
+        tmp_path, [call("echo", text=SECRET)], manager=ToolContextManager(tmp_path / "file")
+    )
     events = await events_of(executor)
     assert [event.type for event in events] == ["thinking", "tool_call", "tool_result", "error"]
     assert events[2].data["output"] == {"said": SECRET}
@@ -303,7 +361,9 @@ async def test_a_failed_save_is_reported_and_the_output_returned(tmp_path: Path)
 
 async def test_a_failed_save_leaves_the_task_a_success_with_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    executor = executor_of(tmp_path, [call("echo", text="a")], manager=ToolContextManager(tmp_path / "file"))
+    executor = executor_of(
+        tmp_path, [call("echo", text="a")], manager=ToolContextManager(tmp_path / "file")
+    )
     result = await executor.execute_task(plan().tasks[0], "q1")
     assert result.success is True
     assert "not saved (StoreError): The base of the store" in str(result.error)
@@ -376,7 +436,9 @@ async def test_no_more_tools_run_at_once_than_allowed(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_orphans")
 async def test_cancelling_a_run_cancels_its_tools_and_waits_for_them(tmp_path: Path) -> None:
     registry = Watched()
-    executor = executor_of(tmp_path, [call("wait", number=1), call("wait", number=2)], registry=registry)
+    executor = executor_of(
+        tmp_path, [call("wait", number=1), call("wait", number=2)], registry=registry
+    )
     running = asyncio.create_task(executor.execute_plan(plan(), "q1"))
     await started(registry, 2)
     running.cancel()
@@ -422,7 +484,9 @@ async def test_a_tool_that_cancels_itself_is_a_failed_tool(tmp_path: Path) -> No
         async def execute(self, tool_name: str, args: dict[str, Any]) -> str:
             raise asyncio.CancelledError
 
-    [result] = await executor_of(tmp_path, registry=SelfCancelling()).execute_tool_calls([call("price")], 1, "q1")
+    [result] = await executor_of(tmp_path, registry=SelfCancelling()).execute_tool_calls(
+        [call("price")], 1, "q1"
+    )
     assert "cancelled itself" in result["error"]
 
 

@@ -48,7 +48,9 @@ def tools() -> ToolRegistry:
 
 def executor_of(tmp_path: Path, *calls: ToolCall, **options: Any) -> AgenticExecutor:
     manager = ToolContextManager(tmp_path)
-    return AgenticExecutor(None, options.pop("registry", None) or tools(), manager, selector=Chosen(*calls), **options)
+    return AgenticExecutor(
+        None, options.pop("registry", None) or tools(), manager, selector=Chosen(*calls), **options
+    )
 
 
 def call(tool: str, **args: Any) -> ToolCall:
@@ -61,7 +63,9 @@ async def run(executor: AgenticExecutor, *calls: ToolCall) -> list[dict[str, Any
 
 async def test_long_outputs_are_offloaded_once_they_are_saved_s4_08(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=100, turn_tokens=1_600))
-    short, *long = await run(executor, call("report", lines=1), *(call("report", lines=5_000 + n) for n in range(3)))
+    short, *long = await run(
+        executor, call("report", lines=1), *(call("report", lines=5_000 + n) for n in range(3))
+    )
     assert short["output"] == ["line 0", CANARY]
     total = DefaultCounter().count('["line 0","snowfall in Oslo"]')
     for result in long:
@@ -79,20 +83,29 @@ async def test_without_a_policy_outputs_stay_whole(tmp_path: Path) -> None:
 
 
 async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, call("report", lines=5_000), offload=OffloadPolicy(threshold_tokens=100))
-    task = PlannedTask(id=1, description="Find snowfall", sub_tasks=[SubTask(id=1, description="look")])
+    executor = executor_of(
+        tmp_path, call("report", lines=5_000), offload=OffloadPolicy(threshold_tokens=100)
+    )
+    task = PlannedTask(
+        id=1, description="Find snowfall", sub_tasks=[SubTask(id=1, description="look")]
+    )
     async with aclosing(executor.run_stream(ExecutionPlan(tasks=[task]), "q1")) as stream:
         events: list[StreamEvent] = [event async for event in stream]
     [result] = [event for event in events if event.type == "tool_result"]
     assert CANARY in result.data["output"].preview
 
 
-async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(tmp_path: Path) -> None:
+async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
+    tmp_path: Path,
+) -> None:
     policy = OffloadPolicy(threshold_tokens=0, turn_tokens=300)
     executor = executor_of(tmp_path, offload=policy, read_back=True)
     assert "read_context" in executor.registry.get_tools_schema()
     [stored] = await run(executor, call("report", lines=5_000))
-    reads = [call("read_context", pointer_id=stored["pointer_id"], select={"path": path}) for path in ("", "/5000")]
+    reads = [
+        call("read_context", pointer_id=stored["pointer_id"], select={"path": path})
+        for path in ("", "/5000")
+    ]
     whole, last = await run(executor, *reads)
     assert isinstance(whole["output"], ContextReading)
     assert whole["output"].cursor
@@ -110,14 +123,18 @@ async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_re
     [stored] = await run(executor, call("report", lines=5_000))
     note = stored["output"].preview.splitlines()[1]
     assert f"have not read the rest: read it with {name} and the id {stored['pointer_id']}" in note
-    [read] = await run(executor, call(name, pointer_id=stored["pointer_id"], select={"path": "/5000"}))
+    [read] = await run(
+        executor, call(name, pointer_id=stored["pointer_id"], select={"path": "/5000"})
+    )
     assert read["output"].text == CANARY
 
 
 async def test_a_miss_of_read_back_is_an_error_in_words_s4_08(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, read_back=True)
     missing, wrong = await run(
-        executor, call("read_context", pointer_id="0123456789ab"), call("read_context", select={"path": "/"})
+        executor,
+        call("read_context", pointer_id="0123456789ab"),
+        call("read_context", select={"path": "/"}),
     )
     assert "no stored result of this session has this id" in missing["error"]
     assert "pointer_id" in wrong["error"]
@@ -134,14 +151,20 @@ async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_p
 
 async def test_an_output_goes_to_the_next_tool_without_being_shown_s4_08(tmp_path: Path) -> None:
     executor = executor_of(
-        tmp_path, offload=OffloadPolicy(threshold_tokens=100), pointer_arguments={"count": ["lines"]}
+        tmp_path,
+        offload=OffloadPolicy(threshold_tokens=100),
+        pointer_arguments={"count": ["lines"]},
     )
     [stored] = await run(executor, call("report", lines=5_000))
     reference = {"$pointer": stored["pointer_id"]}
-    counted, missing = await run(executor, call("count", lines=reference), call("count", lines={"$pointer": "0" * 12}))
+    counted, missing = await run(
+        executor, call("count", lines=reference), call("count", lines={"$pointer": "0" * 12})
+    )
     assert counted["output"] == 5_001
     assert counted["args"] == {"lines": reference}
-    [pointer] = [item for item in executor.context_manager.get_all_pointers() if item.tool_name == "count"]
+    [pointer] = [
+        item for item in executor.context_manager.get_all_pointers() if item.tool_name == "count"
+    ]
     assert pointer.args == {"lines": reference}
     assert "lines: no stored result of this session" in missing["error"]
 
@@ -152,7 +175,9 @@ async def test_a_model_may_choose_a_reference_s4_08(tmp_path: Path) -> None:
     chosen = f'{{"calls": [{{"tool": "count", "args": {{"lines": {{"$pointer": "{pointer.pointer_id}"}}}}}}]}}'
     client = ScriptedClient([chosen], default=LLMTimeoutError("once only", timeout_s=1))
     executor = AgenticExecutor(client, tools(), manager, pointer_arguments={"count": ["lines"]})
-    task = PlannedTask(id=1, description="Count them", sub_tasks=[SubTask(id=1, description="count")])
+    task = PlannedTask(
+        id=1, description="Count them", sub_tasks=[SubTask(id=1, description="count")]
+    )
     result = await executor.execute_task(task, "q1")
     assert result.result[0]["output"] == 2
 

@@ -22,7 +22,12 @@ from llm_common.agents import (
     ToolRegistry,
     offload,
 )
-from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
+from llm_common.context import (
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    classify_intent,
+)
 
 ROWS = [{"row": number, "text": "a row of data"} for number in range(500)]
 
@@ -60,12 +65,16 @@ async def preview(manager: ToolContextManager, pointer: ContextPointer) -> objec
 
 
 async def read_back(manager: ToolContextManager, pointer: ContextPointer) -> object:
-    return await ReadBackTool(manager.load_payload).run({"pointer_id": pointer.pointer_id, "select": {"path": "/7"}})
+    return await ReadBackTool(manager.load_payload).run(
+        {"pointer_id": pointer.pointer_id, "select": {"path": "/7"}}
+    )
 
 
 async def pack(manager: ToolContextManager, pointer: ContextPointer) -> object:
     request = ContextSelectionRequest(intent=classify_intent("rows?"), token_budget=2_000)
-    return await ContextSelector(store=manager).select(request, DataPoolSnapshot(tool_outputs=(pointer,)))
+    return await ContextSelector(store=manager).select(
+        request, DataPoolSnapshot(tool_outputs=(pointer,))
+    )
 
 
 async def collect(manager: ToolContextManager, pointer: ContextPointer) -> object:
@@ -95,7 +104,9 @@ async def test_hung_tools_leave_the_session_free_f_161(
 async def test_a_run_that_waits_for_a_thread_can_be_given_up_f_161(
     tmp_path: Path, no_threads_left: ToolRegistry
 ) -> None:
-    executor = AgenticExecutor(None, no_threads_left, ToolContextManager(tmp_path), selector=LexicalToolSelector())
+    executor = AgenticExecutor(
+        None, no_threads_left, ToolContextManager(tmp_path), selector=LexicalToolSelector()
+    )
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):

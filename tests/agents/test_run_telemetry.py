@@ -1,4 +1,7 @@
-"""The spans and measurements of a whole run, by the names of OpenTelemetry's GenAI conventions; no payload byte."""
+"""The spans and measurements of a whole run, by the names of OpenTelemetry's GenAI conventions.
+
+No payload byte.
+"""
 
 import json
 import re
@@ -16,7 +19,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import SecretStr
 
 from llm_common._metrics import INSTRUMENTS
-from llm_common.agents import AgenticExecutor, Answering, ContextRelevanceSelector, ToolContextManager, ToolRegistry
+from llm_common.agents import (
+    AgenticExecutor,
+    Answering,
+    ContextRelevanceSelector,
+    ToolContextManager,
+    ToolRegistry,
+)
 from llm_common.core import LLMConfig, OpenAICompatibleClient
 from llm_common.core.models import TokenPrices
 from llm_common.errors import LLMError
@@ -52,9 +61,17 @@ class Endpoint:
         if not asked.get("stream"):
             choice = {"message": {"role": "assistant", "content": reply}, "finish_reason": "stop"}
             return httpx.Response(200, json=whole | {"choices": [choice]})
-        chunks: list[dict[str, Any]] = [{"delta": {"content": reply}}, {"delta": {}, "finish_reason": "stop"}]
-        lines = [f"data: {json.dumps(whole | {'choices': [chunk | {'index': 0}]})}\n\n" for chunk in chunks]
-        return httpx.Response(200, content=sent([*lines, "data: [DONE]\n\n"]), headers={"content-type": EVENTS})
+        chunks: list[dict[str, Any]] = [
+            {"delta": {"content": reply}},
+            {"delta": {}, "finish_reason": "stop"},
+        ]
+        lines = [
+            f"data: {json.dumps(whole | {'choices': [chunk | {'index': 0}]})}\n\n"
+            for chunk in chunks
+        ]
+        return httpx.Response(
+            200, content=sent([*lines, "data: [DONE]\n\n"]), headers={"content-type": EVENTS}
+        )
 
     def reply(self, prompt: str) -> str:
         if prompt.startswith("You plan"):
@@ -62,7 +79,10 @@ class Endpoint:
         if prompt.startswith("You choose which stored"):
             return json.dumps({"pointer_ids": re.findall(r'"id":\s*"([0-9a-f]+)"', prompt)[:1]})
         if prompt.startswith("You choose the tool calls"):
-            chosen = [{"tool": tool, "args": {"city": f"{CANARY}argument"}} for tool in ("weather", "breaks")]
+            chosen = [
+                {"tool": tool, "args": {"city": f"{CANARY}argument"}}
+                for tool in ("weather", "breaks")
+            ]
             return json.dumps({"calls": chosen})
         return f"It snows, says the {CANARY}reply."
 
@@ -123,11 +143,18 @@ def facts(span: ReadableSpan) -> dict[str, Any]:
 def points(measured: InMemoryMetricReader) -> dict[str, list[Any]]:
     data = measured.get_metrics_data()
     assert data is not None
-    found = [metric for each in data.resource_metrics for scope in each.scope_metrics for metric in scope.metrics]
+    found = [
+        metric
+        for each in data.resource_metrics
+        for scope in each.scope_metrics
+        for metric in scope.metrics
+    ]
     return {metric.name: [*metric.data.data_points] for metric in found}
 
 
-async def test_a_run_has_the_conventions_spans_and_no_payload(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+async def test_a_run_has_the_conventions_spans_and_no_payload(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     endpoint = await run(tmp_path)
     spans = exported.get_finished_spans()
     assert {span.name for span in spans if not span.name.startswith("llm_common.")} == {
@@ -144,11 +171,15 @@ async def test_a_run_has_the_conventions_spans_and_no_payload(tmp_path: Path, ex
     }
     assert len(named(exported, "chat some-model")) == endpoint.requests
     assert [span.name for span in spans if CANARY in span.to_json()] == []
-    undocumented = {name for span in spans for name in facts(span) if name not in ROWS[span.name.split()[0]]}
+    undocumented = {
+        name for span in spans for name in facts(span) if name not in ROWS[span.name.split()[0]]
+    }
     assert undocumented == set()
 
 
-async def test_a_model_call_says_what_it_cost(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+async def test_a_model_call_says_what_it_cost(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     await run(tmp_path)
     chat = named(exported, "chat some-model")[0]
     assert chat.kind is SpanKind.CLIENT
@@ -170,18 +201,33 @@ async def test_a_model_call_says_what_it_cost(tmp_path: Path, exported: InMemory
     }
 
 
-async def test_all_of_a_run_is_below_its_span(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+async def test_all_of_a_run_is_below_its_span(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     await run(tmp_path)
     [agent] = named(exported, "invoke_agent")
     [plan] = named(exported, "plan")
-    assert facts(agent) == {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "chat-42"}
+    assert facts(agent) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.conversation.id": "chat-42",
+    }
     assert agent.parent is plan.parent is None
-    traces = {span.name: span.context.trace_id for span in exported.get_finished_spans() if span.context}
-    run_names = {"execute_tool weather", "retrieval tools", "retrieval context", "create_memory", "search_memory"}
+    traces = {
+        span.name: span.context.trace_id for span in exported.get_finished_spans() if span.context
+    }
+    run_names = {
+        "execute_tool weather",
+        "retrieval tools",
+        "retrieval context",
+        "create_memory",
+        "search_memory",
+    }
     assert {traces[name] for name in run_names} == {traces["invoke_agent"]}
 
 
-async def test_retrievals_hold_ids_and_tools_their_errors(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+async def test_retrievals_hold_ids_and_tools_their_errors(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     await run(tmp_path)
     [tools] = named(exported, "retrieval tools")
     [outputs] = named(exported, "retrieval tool_outputs")
@@ -198,7 +244,9 @@ async def test_retrievals_hold_ids_and_tools_their_errors(tmp_path: Path, export
     assert failed.status.status_code is StatusCode.ERROR
 
 
-async def test_a_run_is_measured_by_the_conventions(tmp_path: Path, measured: InMemoryMetricReader) -> None:
+async def test_a_run_is_measured_by_the_conventions(
+    tmp_path: Path, measured: InMemoryMetricReader
+) -> None:
     requests = (await run(tmp_path)).requests
     found = points(measured)
     assert set(INSTRUMENTS) - set(found) == {"gen_ai.client.inference.time_to_first_chunk"}
@@ -207,7 +255,12 @@ async def test_a_run_is_measured_by_the_conventions(tmp_path: Path, measured: In
     [cost] = found["llm_common.cost"]
     [inferences] = found["gen_ai.invoke_agent.inference_calls"]
     [tools] = found["gen_ai.invoke_agent.tool_calls"]
-    assert (tokens.value, chats.count, inferences.sum, tools.sum) == (100 * requests, requests, requests - 1, 2)
+    assert (tokens.value, chats.count, inferences.sum, tools.sum) == (
+        100 * requests,
+        requests,
+        requests - 1,
+        2,
+    )
     assert cost.value == pytest.approx(114e-6 * requests)
     assert dict(chats.attributes) == {
         "gen_ai.operation.name": "chat",
@@ -256,36 +309,54 @@ async def test_a_failed_call_is_measured_with_its_class(
 
 
 def test_the_page_lists_every_instrument_with_its_unit() -> None:
-    listed = {name: cells & {INSTRUMENTS[name].unit} for name, cells in ROWS.items() if name in INSTRUMENTS}
+    listed = {
+        name: cells & {INSTRUMENTS[name].unit}
+        for name, cells in ROWS.items()
+        if name in INSTRUMENTS
+    }
     assert listed == {name: {instrument.unit} for name, instrument in INSTRUMENTS.items()}
 
 
-async def test_a_tool_call_has_the_id_that_the_api_gave_it(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+async def test_a_tool_call_has_the_id_that_the_api_gave_it(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     def function(name: str, call_id: str) -> dict[str, Any]:
         call = {"name": name, "arguments": json.dumps({"city": "Oslo"})}
         return {"id": call_id, "type": "function", "function": call}
 
     def endpoint(_: httpx.Request) -> httpx.Response:
-        message = {"content": None, "tool_calls": [function("weather", "call_1"), function("breaks", "call_2\n" * 99)]}
+        message = {
+            "content": None,
+            "tool_calls": [function("weather", "call_1"), function("breaks", "call_2\n" * 99)],
+        }
         choice = {"message": {"role": "assistant", **message}, "finish_reason": "tool_calls"}
         return httpx.Response(200, json={"id": "1", "model": "served-model", "choices": [choice]})
 
     async with connected(endpoint) as client:
-        executor = AgenticExecutor(client, ToolRegistry([weather, breaks]), ToolContextManager(tmp_path), max_rounds=1)
+        executor = AgenticExecutor(
+            client, ToolRegistry([weather, breaks]), ToolContextManager(tmp_path), max_rounds=1
+        )
         await executor.execute_task("Ask for the weather", "q")
     [first], [second] = (named(exported, f"execute_tool {name}") for name in ("weather", "breaks"))
     assert facts(first)["gen_ai.tool.call.id"] == "call_1"
     assert len(facts(second)["gen_ai.tool.call.id"]) == 100
 
 
-async def test_an_id_that_a_model_wrote_reaches_no_span(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+async def test_an_id_that_a_model_wrote_reaches_no_span(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     def endpoint(_: httpx.Request) -> httpx.Response:
         calls = [{"tool": "weather", "args": {"city": "Oslo"}, "id": f"{CANARY}id"}]
-        choice = {"message": {"role": "assistant", "content": json.dumps({"calls": calls})}, "finish_reason": "stop"}
+        choice = {
+            "message": {"role": "assistant", "content": json.dumps({"calls": calls})},
+            "finish_reason": "stop",
+        }
         return httpx.Response(200, json={"id": "1", "model": "served-model", "choices": [choice]})
 
     async with connected(endpoint) as client:
-        executor = AgenticExecutor(client, ToolRegistry([weather]), ToolContextManager(tmp_path), max_rounds=1)
+        executor = AgenticExecutor(
+            client, ToolRegistry([weather]), ToolContextManager(tmp_path), max_rounds=1
+        )
         await executor.execute_task("Ask for the weather", "q")
     [call] = named(exported, "execute_tool weather")
     assert "gen_ai.tool.call.id" not in facts(call)

@@ -13,7 +13,12 @@ from llm_common.tools.tool import ToolResult
 
 
 async def save(manager: ToolContextManager, result: Any, **changes: Any) -> str:
-    call: dict[str, Any] = {"tool_name": "search", "args": {"q": "a"}, "task_id": "1", "query_id": "q1"}
+    call: dict[str, Any] = {
+        "tool_name": "search",
+        "args": {"q": "a"},
+        "task_id": "1",
+        "query_id": "q1",
+    }
     return (await manager.save_context(**(call | {"result": result} | changes))).pointer_id
 
 
@@ -27,7 +32,9 @@ async def test_one_store_holds_everything_s4_01(tmp_path: Path) -> None:
     assert manager.pointer_store.load_result(pointer=pointer) == {"found": 1}
     assert manager.list_pointers("q1") == [pointer]
     assert manager.context_dir == tmp_path
-    assert pointer.pointer_id == compute_pointer_id(tool_name="search", args={"q": "a"}, query_id="q1", task_id="1")
+    assert pointer.pointer_id == compute_pointer_id(
+        tool_name="search", args={"q": "a"}, query_id="q1", task_id="1"
+    )
     assert f"q1/{pointer.pointer_id}.meta.json" in files_below(tmp_path)
 
 
@@ -36,7 +43,9 @@ def test_a_ready_store_is_used_s4_01(tmp_path: Path) -> None:
     assert ToolContextManager(pointer_store=store).pointer_store is store
 
 
-def test_the_default_folder_is_the_stores_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_folder_is_the_stores_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "elsewhere"))
     assert ToolContextManager().context_dir == tmp_path / "elsewhere"
 
@@ -46,11 +55,15 @@ async def test_every_call_is_kept_in_save_order_s4_02(tmp_path: Path) -> None:
     ids = [await save(manager, number) for number in range(3)]
     assert len(set(ids)) == 3
     assert [pointer.pointer_id for pointer in manager.get_all_pointers()] == ids
-    assert [manager.pointer_store.load_result(pointer=pointer) for pointer in manager.get_all_pointers()] == [0, 1, 2]
+    assert [
+        manager.pointer_store.load_result(pointer=pointer) for pointer in manager.get_all_pointers()
+    ] == [0, 1, 2]
     assert manager.size == 3
 
 
-async def test_the_same_call_with_the_same_result_is_one_pointer_and_the_newest_s4_02(tmp_path: Path) -> None:
+async def test_the_same_call_with_the_same_result_is_one_pointer_and_the_newest_s4_02(
+    tmp_path: Path,
+) -> None:
     manager = ToolContextManager(tmp_path)
     first, second = await save(manager, "a"), await save(manager, "b", tool_name="other")
     assert await save(manager, "a") == first
@@ -88,7 +101,9 @@ async def test_pointers_are_found_by_query_and_by_task_s4_01(tmp_path: Path) -> 
     assert [pointer.pointer_id for pointer in manager.get_pointers_for_query("q1")] == [first]
     assert [pointer.pointer_id for pointer in manager.get_pointers_for_task(2)] == [second]
     assert [pointer.pointer_id for pointer in manager.get_pointers_for_task("2")] == [second]
-    assert [pointer.pointer_id for pointer in manager.get_pointers_for_query(manager.session_id)] == [unfiled]
+    assert [
+        pointer.pointer_id for pointer in manager.get_pointers_for_query(manager.session_id)
+    ] == [unfiled]
     assert manager.get_pointers_for_query("q3") == []
 
 
@@ -150,7 +165,9 @@ async def test_sources_come_from_the_pointers(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     urls = ["https://a.example/", "https://b.example/", "https://c.example/", "https://d.example/"]
     first = await save(manager, {"url": urls[0], "sources": [{"url": urls[1]}, "no dict"]})
-    await save(manager, ToolResult(success=True, data=1, source_urls=[urls[2], urls[0]]), tool_name="fetch")
+    await save(
+        manager, ToolResult(success=True, data=1, source_urls=[urls[2], urls[0]]), tool_name="fetch"
+    )
     await save(manager, {"url": "https://other.example/"}, query_id="q2")
     await save(manager, {"url": 5, "source_urls": [urls[1], urls[3]], "sources": None}, args={})
     sources = manager.get_all_sources("q1")

@@ -28,7 +28,12 @@ from llm_common.agents import (
     ToolRegistry,
     format_selected_contexts,
 )
-from llm_common.context import ContextSelectionRequest, ContextSelector, DataPoolSnapshot, classify_intent
+from llm_common.context import (
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    classify_intent,
+)
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, ToolFailedError
 
 CANARY = "canary-of-an-erased-result"
@@ -58,12 +63,17 @@ async def by_process(manager: ToolContextManager, pointer: ContextPointer) -> No
 
 async def by_quota(manager: ToolContextManager, pointer: ContextPointer) -> None:
     other = FileContextPointerStore(manager.context_dir, max_bytes_per_query=900)
-    await other.save(query_id=pointer.query_id, task_id=None, tool_name="b", args={}, result="x" * 890)
+    await other.save(
+        query_id=pointer.query_id, task_id=None, tool_name="b", args={}, result="x" * 890
+    )
 
 
 async def by_lifetime(manager: ToolContextManager, pointer: ContextPointer) -> None:
-    other = FileContextPointerStore(manager.context_dir, ttl_s=1e-9)  # the same call, saved by another session
-    await other.save(query_id="q1", task_id=None, tool_name="search", args={"query": "a"}, result=CANARY)
+    # the same call, saved by another session
+    other = FileContextPointerStore(manager.context_dir, ttl_s=1e-9)
+    await other.save(
+        query_id="q1", task_id=None, tool_name="search", args={"query": "a"}, result=CANARY
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,9 @@ async def by_lifetime(manager: ToolContextManager, pointer: ContextPointer) -> N
     ids=["same-store", "other-process", "quota", "ttl"],
 )
 async def test_what_the_store_lost_is_shown_by_nothing_f_160(
-    tmp_path: Path, lose: Callable[[ToolContextManager, ContextPointer], Awaitable[None]], reason: str
+    tmp_path: Path,
+    lose: Callable[[ToolContextManager, ContextPointer], Awaitable[None]],
+    reason: str,
 ) -> None:
     manager = ToolContextManager(tmp_path)
     pointer = await save(manager)
@@ -92,7 +104,9 @@ async def test_what_the_store_lost_is_shown_by_nothing_f_160(
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_session_and_an_executor_work_over_any_store_u_b3(tmp_path: Path, kind: str) -> None:
+async def test_a_session_and_an_executor_work_over_any_store_u_b3(
+    tmp_path: Path, kind: str
+) -> None:
     def weather(city: str) -> str:
         """Report the weather of a city."""
         return f"Snow in {city}"
@@ -101,7 +115,9 @@ async def test_a_session_and_an_executor_work_over_any_store_u_b3(tmp_path: Path
     executor = AgenticExecutor(
         None, ToolRegistry([Tool(weather, read_only=True)]), manager, selector=LexicalToolSelector()
     )
-    plan = ExecutionPlan(tasks=[PlannedTask(id=1, description='Report the weather of the city "Oslo"')])
+    plan = ExecutionPlan(
+        tasks=[PlannedTask(id=1, description='Report the weather of the city "Oslo"')]
+    )
     [result] = await executor.execute_plan(plan, "q1")
     assert result.success
     [context] = await manager.load_contexts(manager.get_all_pointers())
@@ -113,8 +129,12 @@ async def test_a_session_and_an_executor_work_over_any_store_u_b3(tmp_path: Path
     await manager.clear()
 
 
-@pytest.mark.parametrize(("kind", "has_folder"), [("files", True), ("memory", False), ("objects", False)])
-def test_only_a_store_of_files_has_a_folder_u_b3(tmp_path: Path, kind: str, has_folder: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "has_folder"), [("files", True), ("memory", False), ("objects", False)]
+)
+def test_only_a_store_of_files_has_a_folder_u_b3(
+    tmp_path: Path, kind: str, has_folder: bool
+) -> None:
     manager = ToolContextManager(pointer_store=STORES[kind](tmp_path))
     if has_folder:
         assert manager.context_dir == tmp_path
@@ -123,7 +143,9 @@ def test_only_a_store_of_files_has_a_folder_u_b3(tmp_path: Path, kind: str, has_
             _ = manager.context_dir
 
 
-@pytest.mark.parametrize("wrong", ["folder", Path("folder"), {}, object()], ids=["text", "path", "dict", "object"])
+@pytest.mark.parametrize(
+    "wrong", ["folder", Path("folder"), {}, object()], ids=["text", "path", "dict", "object"]
+)
 def test_what_is_no_store_is_refused_with_what_to_pass_u_b17(wrong: Any) -> None:
     with pytest.raises(TypeError, match="pass a folder as base_dir="):
         ToolContextManager(pointer_store=wrong)
@@ -148,7 +170,9 @@ async def main():
     print(manager.load_relevant_contexts("q").count("### search"))
 asyncio.run(main())
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     hint, works = ran.stdout.splitlines()
     assert "needs a POSIX system" in hint
     assert "pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore()" in hint
@@ -170,8 +194,12 @@ async def test_pointers_may_be_named_by_id_and_by_path_u_b17_s4_05(
     assert "resume(query_id) may add" in caplog.text
 
 
-@pytest.mark.parametrize("wrong", [5, None, {"pointer_id": "0" * 12}], ids=["number", "none", "dict"])
-async def test_what_is_no_pointer_is_refused_with_what_to_pass_u_b17(tmp_path: Path, wrong: Any) -> None:
+@pytest.mark.parametrize(
+    "wrong", [5, None, {"pointer_id": "0" * 12}], ids=["number", "none", "dict"]
+)
+async def test_what_is_no_pointer_is_refused_with_what_to_pass_u_b17(
+    tmp_path: Path, wrong: Any
+) -> None:
     manager = ToolContextManager(tmp_path)
     with pytest.raises(TypeError, match="pass a ContextPointer, as save_context returns it"):
         await manager.load_contexts([wrong])
@@ -191,14 +219,18 @@ async def test_two_managers_share_a_session_over_any_store(tmp_path: Path) -> No
     for kind, store_in in STORES.items():
         store = store_in(tmp_path / kind)
         first, second, other = (
-            ToolContextManager(pointer_store=store, session_id=name) for name in ("user:1", "user:1", "user:2")
+            ToolContextManager(pointer_store=store, session_id=name)
+            for name in ("user:1", "user:1", "user:2")
         )
         question = first.query_id_of("What is it?")
         assert question != other.query_id_of("What is it?"), kind
         await save(first, "mine", query_id=question)
         await save(first, "without a query", query_id=None)
         await save(other, "theirs", query_id=other.query_id_of("What is it?"))
-        assert [second.load_result(pointer=one) for one in await second.resume()] == ["mine", "without a query"], kind
+        assert [second.load_result(pointer=one) for one in await second.resume()] == [
+            "mine",
+            "without a query",
+        ], kind
         await save(second, "later", query_id="q3")
         assert [first.load_result(pointer=one) for one in await first.resume()][-1] == "later", kind
         assert [other.load_result(pointer=one) for one in await other.resume()] == ["theirs"], kind
@@ -227,12 +259,15 @@ async def test_clearing_a_session_leaves_nothing_to_resume(tmp_path: Path) -> No
     assert len(await ToolContextManager(tmp_path, session_id="chat").resume()) == 1
 
 
-async def test_a_session_that_was_cleared_in_part_is_resumed_with_what_came_later(tmp_path: Path) -> None:
+async def test_a_session_that_was_cleared_in_part_is_resumed_with_what_came_later(
+    tmp_path: Path,
+) -> None:
     manager = ToolContextManager(tmp_path, session_id="chat")
     await save(manager, "before")
     folder = tmp_path / "q1"
     folder.rename(tmp_path / "away")
-    folder.write_bytes(b"")  # clearing the query fails, after the record of the session's queries is gone
+    # clearing the query fails, after the record of the session's queries is gone
+    folder.write_bytes(b"")
     with pytest.raises(StoreError):
         await manager.clear()
     folder.unlink()
@@ -262,7 +297,9 @@ async def test_a_tool_may_have_any_name_in_a_session_that_others_resume(tmp_path
 
 @pytest.mark.parametrize("session_id", ["user:123456789", "chat"])
 async def test_a_session_whose_ids_look_like_secrets_is_resumed(session_id: str) -> None:
-    store = InMemoryContextPointerStore(redactor=Redactor(extra_patterns=(r"\d{9}",)), redact_results=True)
+    store = InMemoryContextPointerStore(
+        redactor=Redactor(extra_patterns=(r"\d{9}",)), redact_results=True
+    )
     manager = ToolContextManager(pointer_store=store, session_id=session_id)
     await save(manager, query_id=manager.query_id_of("What is it?"))
     await save(manager, query_id="api_key=123456789")
@@ -271,7 +308,9 @@ async def test_a_session_whose_ids_look_like_secrets_is_resumed(session_id: str)
 
 def test_a_question_that_is_no_text_is_refused() -> None:
     wrong: Any = None
-    with pytest.raises(TypeError, match="query is of type NoneType; pass the user's question as a text"):
+    with pytest.raises(
+        TypeError, match="query is of type NoneType; pass the user's question as a text"
+    ):
         ToolContextManager.hash_query(wrong)
 
 

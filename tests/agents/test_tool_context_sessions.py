@@ -34,10 +34,14 @@ def entries(folder: Path) -> list[str]:
 
 
 def files_below(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
-async def test_results_load_in_the_order_asked_and_missing_ones_are_left_out_s4_05(tmp_path: Path) -> None:
+async def test_results_load_in_the_order_asked_and_missing_ones_are_left_out_s4_05(
+    tmp_path: Path,
+) -> None:
     manager = ToolContextManager(tmp_path, persist_threshold=0)
     first, second, gone, damaged = [await save(manager, number) for number in range(4)]
     lose(gone)
@@ -48,12 +52,16 @@ async def test_results_load_in_the_order_asked_and_missing_ones_are_left_out_s4_
     assert await manager.load_contexts([]) == []
 
 
-async def test_what_is_no_pointer_is_never_read_f_151(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_pointer_is_never_read_f_151(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     manager = ToolContextManager(tmp_path)
     kept = await save(manager, "kept")
     outside = kept.model_copy(update={"pointer_id": "../../etc/passwd"})
     elsewhere = kept.model_copy(update={"query_id": "../q1"})
-    contexts = await manager.load_contexts(["/etc/passwd", "~/.ssh/id_rsa", outside, elsewhere, kept])
+    contexts = await manager.load_contexts(
+        ["/etc/passwd", "~/.ssh/id_rsa", outside, elsewhere, kept]
+    )
     assert [context.result for context in contexts] == ["kept"]
     assert "left out 4 stored results" in caplog.text
     assert "passwd" not in caplog.text
@@ -77,13 +85,16 @@ async def test_loaded_results_are_the_callers_own_s4_02(tmp_path: Path) -> None:
     ],
     ids=["S4-07-small", "S4-07-large", "S4-07-off", "S4-07-at-the-threshold", "S4-07-over-it"],
 )
-async def test_small_results_stay_in_memory_too(tmp_path: Path, result: str, threshold: int, stays: bool) -> None:
+async def test_small_results_stay_in_memory_too(
+    tmp_path: Path, result: str, threshold: int, stays: bool
+) -> None:
     manager = ToolContextManager(tmp_path, persist_threshold=threshold)
     pointer = await save(manager, result)
     lose(pointer)
     contexts = await manager.load_contexts([pointer])
     assert [context.result for context in contexts] == ([result] if stays else [])
-    assert len(files_below(tmp_path)) == 2  # everything was on disk all the same: meta and lock are left
+    # everything was on disk all the same: meta and lock are left
+    assert len(files_below(tmp_path)) == 2
 
 
 async def test_memory_is_bounded_s4_07(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +109,9 @@ async def test_memory_is_bounded_s4_07(tmp_path: Path, monkeypatch: pytest.Monke
     assert [context.pointer.pointer_id for context in kept] == [first.pointer_id, third.pointer_id]
 
 
-async def test_a_result_that_changes_while_it_is_saved_is_not_kept_in_memory_s4_07(tmp_path: Path) -> None:
+async def test_a_result_that_changes_while_it_is_saved_is_not_kept_in_memory_s4_07(
+    tmp_path: Path,
+) -> None:
     manager = ToolContextManager(tmp_path)
     result = {"rows": list(range(10))}
     saving = asyncio.create_task(save(manager, result))
@@ -106,14 +119,22 @@ async def test_a_result_that_changes_while_it_is_saved_is_not_kept_in_memory_s4_
         await asyncio.sleep(0)
     result["rows"].append(99)
     pointer = await saving
-    assert manager.load_result(pointer=pointer) == manager.pointer_store.load_result(pointer=pointer)
+    assert manager.load_result(pointer=pointer) == manager.pointer_store.load_result(
+        pointer=pointer
+    )
 
 
-POINTERS = {"auth": "find authentication errors", "db": "list database tables", "both": "database authentication"}
+POINTERS = {
+    "auth": "find authentication errors",
+    "db": "list database tables",
+    "both": "database authentication",
+}
 
 
 async def three(manager: ToolContextManager) -> dict[str, ContextPointer]:
-    return {name: await save(manager, name, args={"query": query}) for name, query in POINTERS.items()}
+    return {
+        name: await save(manager, name, args={"query": query}) for name, query in POINTERS.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -126,7 +147,14 @@ async def three(manager: ToolContextManager) -> dict[str, ContextPointer]:
         ("of a in", ["auth", "db", "both"]),
         ("", ["auth", "db", "both"]),
     ],
-    ids=["S4-03-best-first", "S4-03-ties", "S4-03-more-words", "S4-03-no-match", "S4-03-short-words", "S4-03-empty"],
+    ids=[
+        "S4-03-best-first",
+        "S4-03-ties",
+        "S4-03-more-words",
+        "S4-03-no-match",
+        "S4-03-short-words",
+        "S4-03-empty",
+    ],
 )
 async def test_keywords_choose_pointers(tmp_path: Path, query: str, expected: list[str]) -> None:
     manager = ToolContextManager(tmp_path)
@@ -148,7 +176,9 @@ async def test_a_model_chooses_what_becomes_text_s4_07(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     by_name = await three(manager)
     client = ScriptedClient([json.dumps({"pointer_ids": [by_name["db"].pointer_id]})])
-    text = await manager.select_relevant_contexts("which tables?", query_id="q1", client=client, model="m")
+    text = await manager.select_relevant_contexts(
+        "which tables?", query_id="q1", client=client, model="m"
+    )
     assert by_name["db"].pointer_id in text
     assert by_name["auth"].pointer_id not in text
     assert client.calls[0].model == "m"
@@ -184,7 +214,9 @@ async def test_resuming_restores_the_pointers_of_a_query_s4_06(tmp_path: Path) -
     assert await manager.resume("unknown") == []
 
 
-async def test_clearing_removes_the_librarys_files_and_no_others_s4_06_f_150(tmp_path: Path) -> None:
+async def test_clearing_removes_the_librarys_files_and_no_others_s4_06_f_150(
+    tmp_path: Path,
+) -> None:
     manager = ToolContextManager(tmp_path)
     await three(manager)
     for other in ("package.json", "q1/package.json", "q1/notes.result.json", "other/package.json"):

@@ -1,6 +1,8 @@
-"""Clients in the shape of the third-party packages', small enough to read; they make real HTTP calls.
+"""Clients in the shape of the third-party packages', small enough to read.
 
-What the adapters rely on of those packages is all here: the same tests run against these and the real ones.
+They make real HTTP calls.
+What the adapters rely on of those packages is all here: the same tests run against these and the
+real ones.
 """
 
 import json
@@ -55,7 +57,9 @@ class AsyncOpenAI:
         headers = {"authorization": f"Bearer {self._key}"}
         async with httpx.AsyncClient(timeout=self._timeout_s, verify=False) as http:
             try:
-                response = await http.post(self._url, json=body | dict(extra_body or {}), headers=headers)
+                response = await http.post(
+                    self._url, json=body | dict(extra_body or {}), headers=headers
+                )
             except httpx.TimeoutException as exc:
                 raise APITimeoutError from exc
             except httpx.HTTPError as exc:
@@ -106,7 +110,9 @@ class BaseChatOpenAI(BaseModel, arbitrary_types_allowed=True):
     async def ainvoke(self, messages: list[Any], /, **options: Any) -> Any:
         settings = {"temperature": self.temperature, "max_completion_tokens": self.max_tokens}
         sent = {name: value for name, value in settings.items() if value is not None}
-        answer = await self.sdk.create(model=self.model_name, messages=messages, **sent, **self.bound, **options)
+        answer = await self.sdk.create(
+            model=self.model_name, messages=messages, **sent, **self.bound, **options
+        )
         payload = answer.model_dump()
         if payload.get("error"):
             raise ValueError(payload["error"])
@@ -131,7 +137,11 @@ def _message_of(payload: Mapping[str, Any]) -> Any:
             "token_usage": usage,
         },
         tool_calls=[
-            {"id": call["id"], "name": call["function"]["name"], "args": json.loads(call["function"]["arguments"])}
+            {
+                "id": call["id"],
+                "name": call["function"]["name"],
+                "args": json.loads(call["function"]["arguments"]),
+            }
             for call in calls
         ],
         invalid_tool_calls=[],
@@ -236,7 +246,10 @@ class Model:
 
     def __init__(self, sdk: AsyncOpenAI, model_name: str, *, formats: bool) -> None:
         self._sdk, self.model_name = sdk, model_name
-        self.profile = {"supports_json_object_output": formats, "supports_json_schema_output": formats}
+        self.profile = {
+            "supports_json_object_output": formats,
+            "supports_json_schema_output": formats,
+        }
 
     async def request(
         self,
@@ -270,7 +283,11 @@ class Model:
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters_json_schema,
+    }
     return {"type": "function", "function": function}
 
 
@@ -278,11 +295,18 @@ def _wire_of(item: ModelRequest | ModelResponse) -> list[dict[str, Any]]:
     if isinstance(item, ModelResponse):
         text = "".join(part.content for part in item.parts if isinstance(part, TextPart))
         calls = [
-            {"id": part.tool_call_id, "type": "function", "function": {"name": part.tool_name, "arguments": part.args}}
+            {
+                "id": part.tool_call_id,
+                "type": "function",
+                "function": {"name": part.tool_name, "arguments": part.args},
+            }
             for part in item.parts
             if isinstance(part, CallPart)
         ]
-        return [{"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})]
+        return [
+            {"role": "assistant", "content": text or None}
+            | ({"tool_calls": calls} if calls else {})
+        ]
     return [_wire_part(part) for part in item.parts]
 
 
@@ -290,7 +314,10 @@ def _wire_part(part: SystemPart | UserPart | ReturnPart) -> dict[str, Any]:
     if isinstance(part, ReturnPart):
         return {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.content}
     if isinstance(part.content, str):
-        return {"role": "system" if isinstance(part, SystemPart) else "user", "content": part.content}
+        return {
+            "role": "system" if isinstance(part, SystemPart) else "user",
+            "content": part.content,
+        }
     parts: list[dict[str, Any]] = [
         {"type": "text", "text": item}
         if isinstance(item, str)

@@ -40,7 +40,11 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 64},
     "cost": 0.0125,
 }
-SCHEMA = {"name": "choice", "strict": True, "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+SCHEMA = {
+    "name": "choice",
+    "strict": True,
+    "schema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+}
 TOOL = {
     "type": "function",
     "function": {
@@ -49,7 +53,11 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     },
 }
-CALL = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Ulm"}'}}
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Ulm"}'},
+}
 
 
 def reply(content: object = "{}", **fields: Any) -> bytes:
@@ -58,7 +66,9 @@ def reply(content: object = "{}", **fields: Any) -> bytes:
 
 
 @asynccontextmanager
-async def served(adapter: Adapter, *scripts: Script, **timeouts: float) -> AsyncIterator[tuple[LLMClient, Loopback]]:
+async def served(
+    adapter: Adapter, *scripts: Script, **timeouts: float
+) -> AsyncIterator[tuple[LLMClient, Loopback]]:
     async with (
         loopback(*scripts, max_connections=50) as server,
         adapter.client(f"http://127.0.0.1:{server.port}/v1", **timeouts) as client,
@@ -88,8 +98,15 @@ def silent() -> Script:
 async def test_an_answer_comes_back_whole_with_the_servers_own_figures(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply('{"n": 1}', usage=USAGE))) as (client, _):
         got = await client.chat_completion(ASKED)
-    assert (got.content, got.finish_reason, got.model, got.id) == ('{"n": 1}', "stop", "test-model", "chatcmpl-1")
-    assert got.usage == LLMUsage(prompt_tokens=110, completion_tokens=7, total_tokens=117, cached_tokens=64)
+    assert (got.content, got.finish_reason, got.model, got.id) == (
+        '{"n": 1}',
+        "stop",
+        "test-model",
+        "chatcmpl-1",
+    )
+    assert got.usage == LLMUsage(
+        prompt_tokens=110, completion_tokens=7, total_tokens=117, cached_tokens=64
+    )
     assert got.tool_calls is None
     assert got.latency_ms is not None
     assert got.metadata == {}
@@ -108,7 +125,11 @@ async def test_tokens_and_dollars_of_fifty_calls_equal_the_servers(adapter: Adap
         while await wire.request() is not None:
             tokens = len(served_tokens) + 1
             served_tokens.append(tokens)
-            usage = {"prompt_tokens": 10 * tokens, "completion_tokens": tokens, "total_tokens": 11 * tokens}
+            usage = {
+                "prompt_tokens": 10 * tokens,
+                "completion_tokens": tokens,
+                "total_tokens": 11 * tokens,
+            }
             await wire.send(response(200, reply(usage=usage | {"cost": tokens / 1024})))
 
     served_tokens: list[int] = []
@@ -134,20 +155,28 @@ async def test_tools_go_out_and_their_calls_come_back(adapter: Adapter) -> None:
         got = await client.chat_completion(ASKED, tools=[TOOL])
     [sent] = server.requests[0].body["tools"]
     # pydantic-ai adds to schemas what OpenAI's strict mode asks for.
-    assert (sent["function"]["name"], sent["function"]["description"]) == ("get_weather", "Forecasts.")
+    assert (sent["function"]["name"], sent["function"]["description"]) == (
+        "get_weather",
+        "Forecasts.",
+    )
     assert sent["function"]["parameters"]["properties"] == {"city": {"type": "string"}}
     assert not got.content
     assert got.finish_reason == "tool_calls"
     assert got.tool_calls is not None
     [call] = got.tool_calls
-    assert (call["id"], call["type"], call["function"]["name"]) == ("call_1", "function", "get_weather")
+    assert (call["id"], call["type"], call["function"]["name"]) == (
+        "call_1",
+        "function",
+        "get_weather",
+    )
     assert json.loads(call["function"]["arguments"]) == {"city": "Ulm"}
 
 
 async def test_content_in_parts_is_read_or_refused(adapter: Adapter) -> None:
     body = reply([{"type": "text", "text": "{}"}])
     if adapter.name == "pydantic_ai" or (adapter.real and adapter.name == "litellm"):
-        await raised(adapter, answer(200, body))  # neither takes parts from an endpoint of this kind
+        # neither takes parts from an endpoint of this kind
+        await raised(adapter, answer(200, body))
         return
     async with served(adapter, answer(200, body)) as (client, _):
         assert (await client.chat_completion(ASKED)).content == [{"type": "text", "text": "{}"}]
@@ -189,7 +218,9 @@ async def test_a_call_can_name_another_model(adapter: Adapter) -> None:
 
 async def test_a_schema_is_asked_for_as_a_schema(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
-        await client.chat_completion(ASKED, response_format={"type": "json_schema", "json_schema": SCHEMA})
+        await client.chat_completion(
+            ASKED, response_format={"type": "json_schema", "json_schema": SCHEMA}
+        )
     sent = server.requests[0].body["response_format"]
     assert sent["type"] == "json_schema"
     assert sent["json_schema"]["name"] == "choice"
@@ -214,7 +245,11 @@ async def test_a_whole_conversation_goes_out(adapter: Adapter) -> None:
     assert (parts[0]["text"], parts[1]["image_url"]["url"]) == ("Look", "https://example.com/a.png")
     [call] = sent[3]["tool_calls"]
     assert (call["id"], json.loads(call["function"]["arguments"])) == ("call_1", {"city": "Ulm"})
-    assert (sent[3]["content"], sent[4]["content"], sent[4]["tool_call_id"]) == ("I ask.", "Rain.", "call_1")
+    assert (sent[3]["content"], sent[4]["content"], sent[4]["tool_call_id"]) == (
+        "I ask.",
+        "Rain.",
+        "call_1",
+    )
     assert [message["content"] for message in sent[5:]] == ["It rains.", "Thanks."]
 
 
@@ -238,7 +273,9 @@ async def test_a_stream_is_not_asked_for(adapter: Adapter) -> None:
 async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Adapter) -> None:
     def refusing(wire_body: dict[str, Any]) -> bytes:
         if "response_format" in wire_body:
-            return response(400, b'{"error": {"message": "response_format is not supported", "code": 400}}')
+            return response(
+                400, b'{"error": {"message": "response_format is not supported", "code": 400}}'
+            )
         return response(200, reply())
 
     async def script(wire: Wire) -> None:
@@ -247,10 +284,16 @@ async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Ada
 
     async with served(adapter, script) as (client, server):
         answers = [
-            await client.chat_completion(ASKED, response_format={"type": "json_object"}, temperature=0.0)
+            await client.chat_completion(
+                ASKED, response_format={"type": "json_object"}, temperature=0.0
+            )
             for _ in range(2)
         ]
-    assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+    assert ["response_format" in request.body for request in server.requests] == [
+        True,
+        False,
+        False,
+    ]
     assert {request.body["temperature"] for request in server.requests} == {0.0}
     assert [got.metadata for got in answers] == [{"dropped_options": ["response_format"]}] * 2
 
@@ -259,14 +302,18 @@ async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Ada
 
 
 @pytest.mark.parametrize("model", [None, "other"])
-async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(adapter: Adapter, model: str | None) -> None:
+async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(
+    adapter: Adapter, model: str | None
+) -> None:
     named = model and f"{adapter.prefix}{model}"
     async with served(adapter, answer(404, f"no such model, {KEY}".encode())) as (client, server):
         with pytest.raises(ModelNotFoundError) as caught:
             await client.chat_completion(ASKED, model=named)
     error = caught.value
     assert str(error).startswith(f"model {named or client.default_model}")
-    assert ("LLM_COMMON_TOOL_SELECTION_MODEL" if model else "argument `model` of the client") in str(error)
+    assert (
+        "LLM_COMMON_TOOL_SELECTION_MODEL" if model else "argument `model` of the client"
+    ) in str(error)
     assert KEY not in str(error)
     if adapter.name == "openai_sdk":
         assert error.host == client.host == f"127.0.0.1:{server.port}"
@@ -279,7 +326,12 @@ async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(adapter: Adapt
         pytest.param(403, "not allowed", LLMAuthError, id="403"),
         pytest.param(404, "unknown name", ModelNotFoundError, id="404"),
         pytest.param(429, "slow down", LLMRateLimitError, id="429"),
-        pytest.param(400, "This model's maximum context length is 5 tokens", ContextTooLongError, id="400-too-long"),
+        pytest.param(
+            400,
+            "This model's maximum context length is 5 tokens",
+            ContextTooLongError,
+            id="400-too-long",
+        ),
         pytest.param(413, "too large", ContextTooLongError, id="413"),
         pytest.param(400, "bad request", LLMStatusError, id="400"),
         pytest.param(500, "broken", LLMStatusError, id="500"),
@@ -330,12 +382,18 @@ async def test_a_refused_and_a_broken_connection_are_connection_errors(adapter: 
         pytest.param(answer(200, b"[1]"), id="list"),
         pytest.param(answer(200, reply(choices=None)), id="null choices"),
         pytest.param(answer(200, reply(choices=[])), id="no choice"),
-        pytest.param(answer(200, reply(choices=[{"index": 0, "message": None}])), id="null message"),
-        pytest.param(answer(200, b'{"error": {"code": 429, "message": "slow down"}}'), id="error in 200"),
+        pytest.param(
+            answer(200, reply(choices=[{"index": 0, "message": None}])), id="null message"
+        ),
+        pytest.param(
+            answer(200, b'{"error": {"code": 429, "message": "slow down"}}'), id="error in 200"
+        ),
         pytest.param(raw(response(200, reply())[:-9]), id="half a body"),
     ],
 )
-async def test_what_is_no_answer_is_an_llm_error_and_nothing_else(adapter: Adapter, script: Script) -> None:
+async def test_what_is_no_answer_is_an_llm_error_and_nothing_else(
+    adapter: Adapter, script: Script
+) -> None:
     error = await raised(adapter, script)
     if adapter.name == "openai_sdk":
         assert isinstance(error, MalformedReplyError | LLMRateLimitError | LLMConnectionError)
@@ -356,7 +414,9 @@ async def test_cancelling_the_caller_cancels_the_call_and_leaves_nothing(adapter
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert {task for task in asyncio.all_tasks() - before if "serve" not in repr(task)} <= {call}
+        assert {task for task in asyncio.all_tasks() - before if "serve" not in repr(task)} <= {
+            call
+        }
 
 
 # --- the selectors
@@ -364,10 +424,14 @@ async def test_cancelling_the_caller_cancels_the_call_and_leaves_nothing(adapter
 
 async def test_the_pointer_selector_works_through_it(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply(chosen(A), usage=USAGE))) as (client, _):
-        selection = await ContextRelevanceSelector(client).select_detailed(query="weather", pointers=THREE)
+        selection = await ContextRelevanceSelector(client).select_detailed(
+            query="weather", pointers=THREE
+        )
     assert [pointer.pointer_id for pointer in selection.pointers] == [A]
     [attempt] = selection.attempts
-    assert attempt.usage == LLMUsage(prompt_tokens=110, completion_tokens=7, total_tokens=117, cached_tokens=64)
+    assert attempt.usage == LLMUsage(
+        prompt_tokens=110, completion_tokens=7, total_tokens=117, cached_tokens=64
+    )
 
 
 async def test_the_tool_selector_works_through_it_and_fails_closed(adapter: Adapter) -> None:
@@ -375,15 +439,23 @@ async def test_the_tool_selector_works_through_it_and_fails_closed(adapter: Adap
         """Forecasts the weather."""
         return city
 
-    task = PlannedTask(id=1, description="Weather", sub_tasks=[SubTask(id=1, description="Weather in Ulm")])
+    task = PlannedTask(
+        id=1, description="Weather", sub_tasks=[SubTask(id=1, description="Weather in Ulm")]
+    )
     registry = ToolRegistry([get_weather])
     config = ToolSelectionConfig(model=f"{adapter.prefix}test-model")
     call = json.dumps({"calls": [{"tool": "get_weather", "args": {"city": "Ulm"}}]})
     async with served(adapter, answer(200, reply(call))) as (client, _):
-        selection = await ToolSelector(client, config).select_detailed(task=task, tool_registry=registry)
-    assert [(chosen.tool, chosen.args) for chosen in selection.calls] == [("get_weather", {"city": "Ulm"})]
+        selection = await ToolSelector(client, config).select_detailed(
+            task=task, tool_registry=registry
+        )
+    assert [(chosen.tool, chosen.args) for chosen in selection.calls] == [
+        ("get_weather", {"city": "Ulm"})
+    ]
     async with served(adapter, answer(401, b'{"error": {"message": "no"}}')) as (client, server):
-        selection = await ToolSelector(client, config).select_detailed(task=task, tool_registry=registry)
+        selection = await ToolSelector(client, config).select_detailed(
+            task=task, tool_registry=registry
+        )
     assert not selection.calls
     assert [attempt.error for attempt in selection.attempts] == ["auth"]
     assert len(server.requests) == 1

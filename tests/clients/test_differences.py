@@ -9,7 +9,13 @@ import pytest
 from llm_common.clients import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
 from llm_common.core import LLMClient, LLMMessage
 from llm_common.core.models import MessageRole
-from llm_common.errors import LLMError, LLMRateLimitError, LLMTimeoutError, MalformedReplyError, ModelNotFoundError
+from llm_common.errors import (
+    LLMError,
+    LLMRateLimitError,
+    LLMTimeoutError,
+    MalformedReplyError,
+    ModelNotFoundError,
+)
 from tests.clients import double_clients
 from tests.clients.test_adapters import SCHEMA, TOOL, USAGE
 
@@ -60,7 +66,9 @@ async def test_a_reported_cost_goes_before_a_calculated_one() -> None:
 
 @pytest.mark.parametrize("also", [{}, payload()], ids=["alone", "beside-an-answer"])
 async def test_an_error_in_an_answer_is_that_error_f_120(also: dict[str, Any]) -> None:
-    client = OpenAISDKClient(Recorder(also | {"error": {"code": 429, "message": "slow down"}}), model="test-model")
+    client = OpenAISDKClient(
+        Recorder(also | {"error": {"code": 429, "message": "slow down"}}), model="test-model"
+    )
     with pytest.raises(LLMRateLimitError):
         await client.chat_completion(ASKED)
 
@@ -73,7 +81,9 @@ async def test_an_answer_that_is_of_no_use_carries_what_it_cost() -> None:
 
 
 async def test_a_client_that_is_not_async_is_an_llm_error() -> None:
-    sdk = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **_: payload())))
+    sdk = SimpleNamespace(
+        chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **_: payload()))
+    )
     with pytest.raises(LLMError, match="OpenAISDKClient raised TypeError"):
         await OpenAISDKClient(sdk, model="m").chat_completion(ASKED)
 
@@ -97,7 +107,9 @@ async def test_closing_an_adapter_leaves_the_client_of_the_application_open() ->
         pytest.param(None, None, None, id="none"),
     ],
 )
-async def test_the_cost_is_the_endpoints_or_litellms(usage: Any, hidden: Any, cost_usd: float | None) -> None:
+async def test_the_cost_is_the_endpoints_or_litellms(
+    usage: Any, hidden: Any, cost_usd: float | None
+) -> None:
     async def acompletion(**arguments: Any) -> Any:
         return SimpleNamespace(model_dump=lambda **_: payload(usage=usage), _hidden_params=hidden)
 
@@ -143,7 +155,12 @@ async def test_a_runnable_gets_settings_with_the_call_and_no_response_format() -
     runnable = Runnable(message(["{", {"type": "text", "text": "}"}]))
     client = LangChainClient(runnable)
     got = await client.chat_completion(
-        ASKED, model="other", temperature=0.0, max_tokens=5, response_format={"type": "json_schema", **SCHEMA}, stop="x"
+        ASKED,
+        model="other",
+        temperature=0.0,
+        max_tokens=5,
+        response_format={"type": "json_schema", **SCHEMA},
+        stop="x",
     )
     assert runnable.sent == {"model": "other", "temperature": 0.0, "max_tokens": 5, "stop": "x"}
     assert got.metadata == {"dropped_options": ["response_format"]}
@@ -158,7 +175,10 @@ async def test_tools_are_bound_and_calls_that_langchain_cannot_read_are_not_lost
     got = await LangChainClient(runnable).chat_completion(ASKED, tools=[TOOL], tool_choice="auto")
     assert runnable.bound == ([TOOL], "auto")
     assert runnable.sent == {}
-    assert [call["function"]["arguments"] for call in got.tool_calls or []] == ['{"city": "Ulm"}', '{"city": ']
+    assert [call["function"]["arguments"] for call in got.tool_calls or []] == [
+        '{"city": "Ulm"}',
+        '{"city": ',
+    ]
 
 
 # --- pydantic-ai
@@ -209,12 +229,20 @@ def adapters(timeout_s: float) -> list[LLMClient]:
     async def never(*_: Any, **__: Any) -> Any:
         await asyncio.sleep(60)
 
-    sdk: Any = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=never)), create=never)
+    sdk: Any = SimpleNamespace(
+        chat=SimpleNamespace(completions=SimpleNamespace(create=never)), create=never
+    )
     return [
         OpenAISDKClient(sdk, model="m", timeout_s=timeout_s, prefers_json_schema=True),
         LiteLLMClient(never, model="m", timeout_s=timeout_s, prefers_json_schema=True),
-        LangChainClient(double_clients.ChatModel(sdk=sdk), timeout_s=timeout_s, prefers_json_schema=True),
-        PydanticAIClient(double_clients.Model(sdk, "m", formats=True), timeout_s=timeout_s, prefers_json_schema=True),
+        LangChainClient(
+            double_clients.ChatModel(sdk=sdk), timeout_s=timeout_s, prefers_json_schema=True
+        ),
+        PydanticAIClient(
+            double_clients.Model(sdk, "m", formats=True),
+            timeout_s=timeout_s,
+            prefers_json_schema=True,
+        ),
     ]
 
 

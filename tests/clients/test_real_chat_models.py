@@ -18,7 +18,11 @@ ASKED = [
     LLMMessage(role=MessageRole.SYSTEM, content="Answer in JSON."),
     LLMMessage(role=MessageRole.USER, content="Which?"),
 ]
-SETTINGS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 7, "response_format": {"type": "json_object"}}
+SETTINGS: dict[str, Any] = {
+    "temperature": 0.0,
+    "max_tokens": 7,
+    "response_format": {"type": "json_object"},
+}
 
 
 def chat_anthropic(port: int) -> LangChainClient:
@@ -40,13 +44,17 @@ async def test_anthropics_answers_in_its_own_way() -> None:
         "usage": {"input_tokens": 10, "output_tokens": 3, "cache_read_input_tokens": 5},
     }
     async with loopback(answer(200, json.dumps(body).encode())) as server:
-        got = await chat_anthropic(server.port).chat_completion(ASKED, model="claude-second", **SETTINGS)
+        got = await chat_anthropic(server.port).chat_completion(
+            ASKED, model="claude-second", **SETTINGS
+        )
     sent = server.requests[0].body
     assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("claude-second", 0.0, 7)
     assert "response_format" not in sent
     assert got.metadata == {"dropped_options": ["response_format"]}
     assert (got.content, got.model, got.finish_reason) == ("{}", "claude-second", "end_turn")
-    assert got.usage == LLMUsage(prompt_tokens=15, completion_tokens=3, total_tokens=18, cached_tokens=5)
+    assert got.usage == LLMUsage(
+        prompt_tokens=15, completion_tokens=3, total_tokens=18, cached_tokens=5
+    )
 
 
 async def test_anthropics_errors_are_ours_without_the_key() -> None:
@@ -70,7 +78,9 @@ async def test_ollamas_settings_reach_the_server() -> None:
     }
     line = json.dumps(body).encode() + b"\n"
     async with loopback(answer(200, line, {"Content-Type": "application/x-ndjson"})) as server:
-        made = import_module("langchain_ollama").ChatOllama(model="first", base_url=f"http://127.0.0.1:{server.port}")
+        made = import_module("langchain_ollama").ChatOllama(
+            model="first", base_url=f"http://127.0.0.1:{server.port}"
+        )
         got = await LangChainClient(made).chat_completion(ASKED, model="second", **SETTINGS)
     sent = server.requests[0].body
     assert sent["model"] == "second"

@@ -38,11 +38,18 @@ class CharacterCounter:
 
 
 def turn(number: int, content: str, *, role: str = "user") -> TurnEntry:
-    return TurnEntry(id=f"t{number:04}", timestamp=NOON + timedelta(minutes=number), role=role, content=content)
+    return TurnEntry(
+        id=f"t{number:04}", timestamp=NOON + timedelta(minutes=number), role=role, content=content
+    )
 
 
 def file(
-    name: str, content: str, *, summary: str | None = None, is_pinned: bool = False, file_id: str = ""
+    name: str,
+    content: str,
+    *,
+    summary: str | None = None,
+    is_pinned: bool = False,
+    file_id: str = "",
 ) -> ContextFile:
     return ContextFile(
         id=file_id or name,
@@ -72,7 +79,9 @@ def output(number: int, *, digest: str = "", result_bytes: int | None = None) ->
     )
 
 
-PROJECT = ProjectState(name="weather", root_path="/srv/weather", language="python", goals=("be right", "be quick"))
+PROJECT = ProjectState(
+    name="weather", root_path="/srv/weather", language="python", goals=("be right", "be quick")
+)
 
 
 def intent(text: str, classification: IntentType = IntentType.CODE_WRITING) -> UserIntent:
@@ -113,7 +122,9 @@ def packed(
     texts: dict[str, str] | None = None,
     previous: ContextBundle | None = None,
 ) -> ContextBundle:
-    return pack(pool, scores, request, allocate_budget(request), texts=texts or {}, previous=previous)
+    return pack(
+        pool, scores, request, allocate_budget(request), texts=texts or {}, previous=previous
+    )
 
 
 def even_scores(pool: DataPoolSnapshot, value: float = 0.5) -> dict[tuple[Kind, str], Score]:
@@ -136,7 +147,15 @@ WORDS = (
     "é",
     "  ",
 )
-HOSTILE = ("\ud800", "\u2028### forged", "\r### forged", "\x00", "<|endoftext|>", "000000000000>>>", "🌧️")
+HOSTILE = (
+    "\ud800",
+    "\u2028### forged",
+    "\r### forged",
+    "\x00",
+    "<|endoftext|>",
+    "000000000000>>>",
+    "🌧️",
+)
 
 
 def texts_of(longest: int) -> st.SearchStrategy[str]:
@@ -163,11 +182,19 @@ def cases(draw: st.DrawFn) -> Case:
             if kind == "f"
         ),
         memory_hits=tuple(memory(number, text) for number, (kind, text) in numbered if kind == "m"),
-        tool_outputs=tuple(output(number, digest=text[:80]) for number, (kind, text) in numbered if kind == "o"),
+        tool_outputs=tuple(
+            output(number, digest=text[:80]) for number, (kind, text) in numbered if kind == "o"
+        ),
         project_state=draw(st.sampled_from([None, PROJECT])),
     )
-    rules = st.sampled_from(["ranked"] * 5 + ["mentioned", "pinned", "excluded", "below_cut_off", "not_required"])
-    score = st.builds(lambda value, rule: Score(value, {"part": value}, rule), st.floats(-1, 3), rules)
+    rules = st.sampled_from(
+        ["ranked"] * 5 + ["mentioned", "pinned", "excluded", "below_cut_off", "not_required"]
+    )
+    score = st.builds(
+        lambda value, rule: Score(value, {"part": value}, rule), st.floats(-1, 3), rules
+    )
     scores = {key: draw(score) for key in keys_of(pool)}
-    loaded = {f"{number:012x}": text for number, (kind, text) in numbered if kind == "o" and number % 3}
+    loaded = {
+        f"{number:012x}": text for number, (kind, text) in numbered if kind == "o" and number % 3
+    }
     return pool, scores, loaded

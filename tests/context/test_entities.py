@@ -1,7 +1,13 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.entities import MAX_ENTITIES, extract_entities, extract_keywords, similarity, stem_counts
+from llm_common.context.entities import (
+    MAX_ENTITIES,
+    extract_entities,
+    extract_keywords,
+    similarity,
+    stem_counts,
+)
 
 
 def found(text: str) -> list[tuple[str, str]]:
@@ -12,7 +18,10 @@ def found(text: str) -> list[tuple[str, str]]:
     ("text", "expected"),
     [
         ("explain config.ts.", [("file", "config.ts")]),
-        ("see README, Makefile and .gitignore", [("file", "README"), ("file", "Makefile"), ("file", ".gitignore")]),
+        (
+            "see README, Makefile and .gitignore",
+            [("file", "README"), ("file", "Makefile"), ("file", ".gitignore")],
+        ),
         ("open src/app/main.py:12", [("path", "src/app/main.py")]),
         ("in ./run and ~/notes", [("path", "./run"), ("path", "~/notes")]),
         (r"C:\Users\me\app.cs", [("path", r"C:\Users\me\app.cs")]),
@@ -23,7 +32,10 @@ def found(text: str) -> list[tuple[str, str]]:
             "call get_user, MAX_SIZE or __init__",
             [("symbol", "get_user"), ("symbol", "MAX_SIZE"), ("symbol", "__init__")],
         ),
-        ("os.path.join and run() and load(x)", [("symbol", "os.path.join"), ("symbol", "run"), ("symbol", "load")]),
+        (
+            "os.path.join and run() and load(x)",
+            [("symbol", "os.path.join"), ("symbol", "run"), ("symbol", "load")],
+        ),
         ("see https://example.com/a_b(c).", [("url", "https://example.com/a_b(c)")]),
         ("(https://example.com/x.py)", [("url", "https://example.com/x.py")]),
         ('the "sign in" page', [("quoted", "sign in")]),
@@ -54,7 +66,12 @@ def test_every_entity_stands_in_the_text(text: str) -> None:
 
 
 def test_keywords_are_words_that_say_something_once_each() -> None:
-    assert extract_keywords("Fix the API endpoint, and fix get_user!") == ("fix", "api", "endpoint", "get_user")
+    assert extract_keywords("Fix the API endpoint, and fix get_user!") == (
+        "fix",
+        "api",
+        "endpoint",
+        "get_user",
+    )
     assert extract_keywords("?? !! a the") == ()
     assert len(extract_keywords(" ".join(f"word{number}" for number in range(200)))) == 64
 
@@ -81,7 +98,10 @@ def test_texts_without_common_words_are_not_alike() -> None:
 
 def test_more_in_common_is_more_alike() -> None:
     query = stem_counts("rain and wind in the mountains")
-    near, far = (similarity(query, stem_counts(text)) for text in ("winds of the mountain", "a mountain of paper work"))
+    near, far = (
+        similarity(query, stem_counts(text))
+        for text in ("winds of the mountain", "a mountain of paper work")
+    )
     assert near > far > 0
     assert similarity(query, query) == pytest.approx(1.0)
 

@@ -22,7 +22,9 @@ def intent(text: str) -> IntentType:
 
 
 def test_a_sentence_has_its_intent_s1_01() -> None:
-    assert [(expected, sentence) for expected, sentence in TABLE if intent(sentence) is not expected] == []
+    assert [
+        (expected, sentence) for expected, sentence in TABLE if intent(sentence) is not expected
+    ] == []
 
 
 def test_the_table_is_large_varied_and_reaches_every_intent_s1_01() -> None:
@@ -41,12 +43,21 @@ def test_politeness_does_not_change_what_is_asked_for_s1_01() -> None:
         "run the parser": IntentType.COMMAND_EXECUTION,
     }
     assert {*requests.values()} == {*IntentType} - {IntentType.CONVERSATIONAL}
-    for prefix in ("", "please ", "Could you please ", "I want you to ", "Let's ", "now, ", "How do I "):
+    for prefix in (
+        "",
+        "please ",
+        "Could you please ",
+        "I want you to ",
+        "Let's ",
+        "now, ",
+        "How do I ",
+    ):
         assert {text: intent(prefix + text) for text in requests} == requests, prefix
 
 
 @pytest.mark.parametrize(
-    "word", ["address", "padding", "prefix", "ladybug", "additional", "fixture", "unfixed", "buildings"]
+    "word",
+    ["address", "padding", "prefix", "ladybug", "additional", "fixture", "unfixed", "buildings"],
 )
 def test_a_verb_within_a_word_is_none_s1_01(word: str) -> None:
     assert intent(f"Thank you, {word} it is") is IntentType.CONVERSATIONAL
@@ -73,13 +84,20 @@ def test_a_word_of_two_intents_has_the_first_of_the_specification_s1_01() -> Non
 
 def test_code_in_a_request_is_not_its_verb() -> None:
     assert intent("```\nadd(1, 2)\nrun()\n```\nexplain this") is IntentType.FILE_ANALYSIS
-    assert intent("what does `fix it` in https://example.com/run/fix.py mean?") is IntentType.FILE_ANALYSIS
+    assert (
+        intent("what does `fix it` in https://example.com/run/fix.py mean?")
+        is IntentType.FILE_ANALYSIS
+    )
 
 
 @pytest.mark.parametrize("text", ["", " \n\t ", "?? !!", "\ud800", "\x00"])
 def test_nothing_is_conversational_s1_01(text: str) -> None:
     found = classify_intent(text)
-    assert (found.classification, found.confidence, found.text) == (IntentType.CONVERSATIONAL, 0.6, text)
+    assert (found.classification, found.confidence, found.text) == (
+        IntentType.CONVERSATIONAL,
+        0.6,
+        text,
+    )
 
 
 def test_confidences_are_those_of_the_specification_s1_01() -> None:
@@ -104,13 +122,22 @@ def test_what_an_intent_needs_s1_02(kind: IntentType) -> None:
 def test_needs_of_the_specifications_intents_s1_02() -> None:
     needs = [
         (found.requires_code, found.requires_files, found.requires_history)
-        for found in (classify_intent(text).metadata for text in ("write it", "fix it", "explain it", "hello"))
+        for found in (
+            classify_intent(text).metadata for text in ("write it", "fix it", "explain it", "hello")
+        )
     ]
-    assert needs == [(True, True, False), (True, True, True), (False, True, False), (False, False, True)]
+    assert needs == [
+        (True, True, False),
+        (True, True, True),
+        (False, True, False),
+        (False, False, True),
+    ]
 
 
 def test_a_request_carries_what_it_names() -> None:
-    assert [entity.text for entity in classify_intent("fix parse_config() in src/app.py").entities] == [
+    assert [
+        entity.text for entity in classify_intent("fix parse_config() in src/app.py").entities
+    ] == [
         "parse_config",
         "src/app.py",
     ]
@@ -131,7 +158,23 @@ def test_a_million_letters_are_classified_at_once_f_142() -> None:
     assert min(seconds_for("a" * LONG) for _ in range(5)) < 0.05
 
 
-UNITS = ["A", "aA", "a.", "/", '"', "'a ", "`", "``` ", "http://", "a(", "please ", "when ", "add to ", "- ", "\n"]
+UNITS = [
+    "A",
+    "aA",
+    "a.",
+    "/",
+    '"',
+    "'a ",
+    "`",
+    "``` ",
+    "http://",
+    "a(",
+    "please ",
+    "when ",
+    "add to ",
+    "- ",
+    "\n",
+]
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -145,6 +188,9 @@ def test_no_text_takes_long_f_142(unit: str) -> None:
     assert seconds_for(unit * (LONG // len(unit))) < 0.5  # 30 ms without a tracer
 
 
-@given(st.text() | st.lists(st.sampled_from([*VERBS, *CUES, "the", "to", "you", ",", "?", "when"])).map(" ".join))
+@given(
+    st.text()
+    | st.lists(st.sampled_from([*VERBS, *CUES, "the", "to", "you", ",", "?", "when"])).map(" ".join)
+)
 def test_any_text_has_one_intent_always_the_same(text: str) -> None:
     assert classify_intent(text) == classify_intent(text)

@@ -15,8 +15,12 @@ from tests.decisions.decision_server import WireName, served
 from tests.selection.weighing_doubles import labels_of, scripted, serving
 
 POOL = DataPoolSnapshot(
-    session_log=tuple(turn(number, f"Turn {number} is about rain and wind.") for number in range(30)),
-    context_files=tuple(file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n") for number in range(9)),
+    session_log=tuple(
+        turn(number, f"Turn {number} is about rain and wind.") for number in range(30)
+    ),
+    context_files=tuple(
+        file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n") for number in range(9)
+    ),
     memory_hits=tuple(memory(number, f"Memory {number} of the rain.") for number in range(5)),
     tool_outputs=(output(1, digest="rain in Bergen"),),
     project_state=PROJECT,
@@ -39,13 +43,22 @@ async def test_one_request_lifts_what_the_model_holds_to_help(wire: WireName) ->
         assert len(server.requests) == 1
     account = bundle.metadata.judge
     assert account is not None
-    assert (account.status, account.items, account.model, account.note) == ("ok", 40, "served-model", "")
+    assert (account.status, account.items, account.model, account.note) == (
+        "ok",
+        40,
+        "served-model",
+        "",
+    )
     assert account.tokens == 132
     assert account.cost_usd == pytest.approx(120e-6)
     parts = {each.id: each.parts.get("judge") for each in (*bundle.kept, *bundle.dropped)}
     lifted = {name for name, part in parts.items() if part is not None and part > 0.25}
     assert len([part for part in parts.values() if part is not None]) == 40
-    assert lifted == {turn.id for turn in POOL.session_log if "Turn 24 " in turn.content or "Turn 11 " in turn.content}
+    assert lifted == {
+        turn.id
+        for turn in POOL.session_log
+        if "Turn 24 " in turn.content or "Turn 11 " in turn.content
+    }
     assert lifted <= {each.id for each in bundle.kept}
     assert bundle.metadata.total_tokens <= 600
     assert bundle.explain()["metadata"]["judge"]["items"] == 40
@@ -68,7 +81,11 @@ async def test_without_an_answer_the_words_decide_and_the_account_says_so() -> N
     ):
         client = ScriptedDecisionClient([answer])
         bundle = await packed(client, timeout_s=0.3 if answer is silent else 5.0)
-        assert (bundle.render(), bundle.kept, bundle.dropped) == (by_words.render(), by_words.kept, by_words.dropped)
+        assert (bundle.render(), bundle.kept, bundle.dropped) == (
+            by_words.render(),
+            by_words.kept,
+            by_words.dropped,
+        )
         account = bundle.metadata.judge
         assert account is not None
         assert (account.status, account.note.partition(":")[0]) == (status, "ranked by words alone")
@@ -99,7 +116,10 @@ async def test_excluded_items_are_not_shown_and_an_empty_pool_asks_nothing() -> 
     assert "rain_1" not in str(client.calls[0].state)
     assert len(labels_of(client.calls[0].state)) <= 40
     bundle = await packed(client, pool=DataPoolSnapshot())
-    assert (len(client.calls), bundle.metadata.judge and bundle.metadata.judge.status) == (1, "no_candidates")
+    assert (len(client.calls), bundle.metadata.judge and bundle.metadata.judge.status) == (
+        1,
+        "no_candidates",
+    )
 
 
 def test_a_judge_is_a_decision_client() -> None:

@@ -21,7 +21,18 @@ from llm_common.context.pool import (
     TurnEntry,
 )
 from llm_common.context.request import ContextSelectionRequest, IntentMetadata, Kind, Scores
-from tests.context.samples import NOON, PROJECT, Case, cases, file, intent, keys_of, memory, output, turn
+from tests.context.samples import (
+    NOON,
+    PROJECT,
+    Case,
+    cases,
+    file,
+    intent,
+    keys_of,
+    memory,
+    output,
+    turn,
+)
 
 
 class SharedLetters:
@@ -36,16 +47,22 @@ def request(text: str, **weights: float) -> ContextSelectionRequest:
     return ContextSelectionRequest(intent=intent(text), token_budget=1_000, weights=weights)
 
 
-def scored(pool: DataPoolSnapshot, text: str, *, strategy: MeasuredStrategy | None = None, **weights: float) -> Scores:
+def scored(
+    pool: DataPoolSnapshot, text: str, *, strategy: MeasuredStrategy | None = None, **weights: float
+) -> Scores:
     return (strategy or MeasuredStrategy()).score(pool, request(text, **weights), now=NOON)
 
 
 def best(scores: Scores, kind: Kind) -> list[str]:
-    return sorted((key[1] for key in scores if key[0] == kind), key=lambda each: -scores[kind, each].value)
+    return sorted(
+        (key[1] for key in scores if key[0] == kind), key=lambda each: -scores[kind, each].value
+    )
 
 
 def talk(*contents: str) -> DataPoolSnapshot:
-    return DataPoolSnapshot(session_log=tuple(turn(number, content) for number, content in enumerate(contents)))
+    return DataPoolSnapshot(
+        session_log=tuple(turn(number, content) for number, content in enumerate(contents))
+    )
 
 
 def changed(path: str, age: timedelta | None, content: str = "x = 1") -> ContextFile:
@@ -53,7 +70,10 @@ def changed(path: str, age: timedelta | None, content: str = "x = 1") -> Context
     return file(path, content).model_copy(update={"metadata": FileMetadata(last_modified=moment)})
 
 
-SMALL_TALK = [f"We went on about cinema, theatre and films for a while, part {number}." for number in range(40)]
+SMALL_TALK = [
+    f"We went on about cinema, theatre and films for a while, part {number}."
+    for number in range(40)
+]
 
 
 def test_an_old_turn_that_answers_beats_the_newest_s1_13() -> None:
@@ -81,7 +101,10 @@ def test_what_stands_beside_an_answer_is_lifted_and_less_so_the_further_away() -
 
 def test_the_speaker_is_read_with_the_turn() -> None:
     pool = DataPoolSnapshot(
-        session_log=(turn(1, "Yes, I agree.", role="Project Manager"), turn(2, "Yes, I agree.", role="Designer"))
+        session_log=(
+            turn(1, "Yes, I agree.", role="Project Manager"),
+            turn(2, "Yes, I agree.", role="Designer"),
+        )
     )
     assert scored(pool, "What did the Project Manager say?")["turn", "t0001"].parts["words"] == 1.0
 
@@ -102,7 +125,10 @@ def test_names_of_files_and_symbols_count_more_than_mentions_in_passing() -> Non
 def test_code_comes_before_prose_and_both_before_tests_of_the_same_words() -> None:
     text = "The parser reads tokens."
     pool = DataPoolSnapshot(
-        context_files=tuple(file(name, text) for name in ("tests/test_a.py", "docs/a.md", "lib/a.py", "lib/latest.py"))
+        context_files=tuple(
+            file(name, text)
+            for name in ("tests/test_a.py", "docs/a.md", "lib/a.py", "lib/latest.py")
+        )
     )
     scores = scored(pool, "parser tokens")
     ranked = best(scores, "file")
@@ -112,9 +138,16 @@ def test_code_comes_before_prose_and_both_before_tests_of_the_same_words() -> No
 
 
 def test_a_recent_change_counts_at_the_scale_of_weeks() -> None:
-    ages = {"now.md": timedelta(0), "week.md": timedelta(weeks=1), "old.md": timedelta(weeks=52), "none.md": None}
+    ages = {
+        "now.md": timedelta(0),
+        "week.md": timedelta(weeks=1),
+        "old.md": timedelta(weeks=52),
+        "none.md": None,
+    }
     future = changed("future.md", timedelta(days=-40))
-    pool = DataPoolSnapshot(context_files=(*(changed(path, age) for path, age in ages.items()), future))
+    pool = DataPoolSnapshot(
+        context_files=(*(changed(path, age) for path, age in ages.items()), future)
+    )
     parts = {key[1]: score.parts["change"] for key, score in scored(pool, "anything").items()}
     assert parts["now.md"] == parts["future.md"] == pytest.approx(0.3)
     assert parts["week.md"] == pytest.approx(0.3 * 0.3679, abs=1e-4)
@@ -125,14 +158,24 @@ def test_a_recent_change_counts_at_the_scale_of_weeks() -> None:
 def test_a_file_that_is_only_code_is_below_the_cut_off_s1_08() -> None:
     pool = DataPoolSnapshot(context_files=(file("a.py", "x = 1"), file("b.py", "invoice = 1")))
     scores = scored(pool, "invoice")
-    assert scores["file", "a.py"].value < MeasuredStrategy.cut_offs["file"] < scores["file", "b.py"].value
+    assert (
+        scores["file", "a.py"].value
+        < MeasuredStrategy.cut_offs["file"]
+        < scores["file", "b.py"].value
+    )
 
 
 def test_a_memory_is_worth_what_its_store_and_its_words_say_s1_10() -> None:
-    def snippet(number: int, text: str, relevance: float, project: str | None = None) -> MemorySnippet:
+    def snippet(
+        number: int, text: str, relevance: float, project: str | None = None
+    ) -> MemorySnippet:
         found = memory(number, text)
         return found.model_copy(
-            update={"relevance_score": relevance, "metadata": MemoryMetadata(project=project), "timestamp": NOON}
+            update={
+                "relevance_score": relevance,
+                "metadata": MemoryMetadata(project=project),
+                "timestamp": NOON,
+            }
         )
 
     pool = DataPoolSnapshot(
@@ -146,7 +189,11 @@ def test_a_memory_is_worth_what_its_store_and_its_words_say_s1_10() -> None:
     )
     asked = request("invoice")
     asked = asked.model_copy(
-        update={"intent": asked.intent.model_copy(update={"metadata": IntentMetadata(current_project="weather")})}
+        update={
+            "intent": asked.intent.model_copy(
+                update={"metadata": IntentMetadata(current_project="weather")}
+            )
+        }
     )
     scores = MeasuredStrategy().score(pool, asked, now=NOON)
     values = {key[1]: score.value for key, score in scores.items()}
@@ -154,7 +201,9 @@ def test_a_memory_is_worth_what_its_store_and_its_words_say_s1_10() -> None:
 
 
 def test_outputs_are_ranked_for_the_request_and_the_assistants_last_words() -> None:
-    outputs = tuple(output(number, digest=text) for number, text in enumerate(["flight HAT110", "hotel", "car"]))
+    outputs = tuple(
+        output(number, digest=text) for number, text in enumerate(["flight HAT110", "hotel", "car"])
+    )
     turns = (turn(1, "Shall I book HAT110?", role="assistant"), turn(2, "Yes, please go ahead"))
     asked = "Yes, please go ahead"
     pool = DataPoolSnapshot(tool_outputs=outputs)
@@ -164,7 +213,9 @@ def test_outputs_are_ranked_for_the_request_and_the_assistants_last_words() -> N
 
 
 def test_hints_are_read_as_part_of_the_request() -> None:
-    pool = DataPoolSnapshot(context_files=(file("a.md", "about billing"), file("b.md", "about weather")))
+    pool = DataPoolSnapshot(
+        context_files=(file("a.md", "about billing"), file("b.md", "about weather"))
+    )
     scores = MeasuredStrategy().score(
         pool, request("continue").model_copy(update={"priority_hints": ("billing",)}), now=NOON
     )
@@ -182,23 +233,32 @@ def test_weights_are_factors_of_the_parts() -> None:
 
 @pytest.mark.parametrize("weight", [1e308, -1e308])
 def test_an_enormous_weight_leaves_a_finite_score(weight: float) -> None:
-    scores = scored(talk("invoice", "invoice"), "invoice", words=weight, newest=weight, neighbours=weight)
+    scores = scored(
+        talk("invoice", "invoice"), "invoice", words=weight, newest=weight, neighbours=weight
+    )
     assert all(abs(score.value) < float("inf") for score in scores.values())
 
 
 def test_vectors_lift_what_means_the_same_and_never_beat_the_words_alone() -> None:
     pool = talk("zzz yyy", "abcdef", *["xyz xyz"] * 8, "invoice")
     strategy = MeasuredStrategy(embedder=SharedLetters())
-    with_vectors, without = scored(pool, "fedcba invoice", strategy=strategy), scored(pool, "fedcba invoice")
+    with_vectors, without = (
+        scored(pool, "fedcba invoice", strategy=strategy),
+        scored(pool, "fedcba invoice"),
+    )
     assert with_vectors["turn", "t0001"].parts["vectors"] > 0
-    assert "vectors" not in {name for score in without.values() for name, value in score.parts.items() if value}
+    assert "vectors" not in {
+        name for score in without.values() for name, value in score.parts.items() if value
+    }
     assert best(with_vectors, "turn")[0] == best(without, "turn")[0] == "t0010"
 
 
 def whole_pool() -> DataPoolSnapshot:
     return DataPoolSnapshot(
         session_log=tuple(turn(number, text) for number, text in enumerate(SMALL_TALK)),
-        context_files=tuple(changed(f"src/m{n}.py", timedelta(days=n), f"def film_{n}(): ...") for n in range(9)),
+        context_files=tuple(
+            changed(f"src/m{n}.py", timedelta(days=n), f"def film_{n}(): ...") for n in range(9)
+        ),
         memory_hits=tuple(memory(number, f"film {number}") for number in range(5)),
         tool_outputs=tuple(output(number, digest=f"film {number}") for number in range(8)),
         project_state=PROJECT,
@@ -209,7 +269,9 @@ def shuffled(pool: DataPoolSnapshot, seed: int) -> DataPoolSnapshot:
     rnd = random.Random(seed)
     kinds = ("session_log", "context_files", "memory_hits", "tool_outputs")
     return pool.model_copy(
-        update={kind: tuple(rnd.sample(getattr(pool, kind), len(getattr(pool, kind)))) for kind in kinds}
+        update={
+            kind: tuple(rnd.sample(getattr(pool, kind), len(getattr(pool, kind)))) for kind in kinds
+        }
     )
 
 
@@ -220,7 +282,10 @@ def test_order_cache_and_company_change_nothing_s1_15(embedder: SharedLetters | 
     expected = dict(scored(pool, "which film", strategy=MeasuredStrategy(embedder=embedder)))
     with ThreadPoolExecutor(4) as threads:
         results = list(
-            threads.map(lambda seed: dict(scored(shuffled(pool, seed), "which film", strategy=strategy)), range(12))
+            threads.map(
+                lambda seed: dict(scored(shuffled(pool, seed), "which film", strategy=strategy)),
+                range(12),
+            )
         )
     assert all(result == expected for result in results)
     assert pool.model_dump_json() == before
@@ -249,14 +314,20 @@ def test_any_time_gives_a_finite_score_f_138(year: int) -> None:
     moment = datetime(year, 6, 1, tzinfo=UTC)
     pool = DataPoolSnapshot(
         session_log=(TurnEntry(id="t", timestamp=moment, role="user", content="rain"),),
-        context_files=(changed("a.py", None).model_copy(update={"metadata": FileMetadata(last_modified=moment)}),),
+        context_files=(
+            changed("a.py", None).model_copy(
+                update={"metadata": FileMetadata(last_modified=moment)}
+            ),
+        ),
         memory_hits=(memory(1, "rain").model_copy(update={"timestamp": moment}),),
     )
     assert all(0 <= score.value <= 3 for score in scored(pool, "rain").values())
 
 
 def test_equal_items_score_alike_f_144() -> None:
-    pool = DataPoolSnapshot(context_files=tuple(file(f"f{number}.py", "same text") for number in range(10)))
+    pool = DataPoolSnapshot(
+        context_files=tuple(file(f"f{number}.py", "same text") for number in range(10))
+    )
     assert len({score.value for score in scored(pool, "same text").values()}) == 1
 
 
@@ -270,16 +341,24 @@ def test_a_request_without_words_scores_what_is_known_without_them_f_136(text: s
 def growing_pool(times: int) -> DataPoolSnapshot:
     text = "def handler(request): return response  # nothing of interest\n" * 80
     return DataPoolSnapshot(
-        session_log=tuple(turn(number, "so we talked on and on " * 8) for number in range(100 * times)),
-        context_files=tuple(file(f"m{number}.py", text + str(number)) for number in range(10 * times)),
-        tool_outputs=tuple(output(number, digest=f"result {number}") for number in range(20 * times)),
+        session_log=tuple(
+            turn(number, "so we talked on and on " * 8) for number in range(100 * times)
+        ),
+        context_files=tuple(
+            file(f"m{number}.py", text + str(number)) for number in range(10 * times)
+        ),
+        tool_outputs=tuple(
+            output(number, digest=f"result {number}") for number in range(20 * times)
+        ),
     )
 
 
 def test_work_grows_with_the_pool_and_no_faster_s1_14_l15() -> None:
     def calls(times: int) -> int:
         pool, profile = growing_pool(times), cProfile.Profile()
-        profile.runcall(scored, pool, "fix the error in the connection handler", strategy=MeasuredStrategy())
+        profile.runcall(
+            scored, pool, "fix the error in the connection handler", strategy=MeasuredStrategy()
+        )
         return sum(entry.callcount for entry in profile.getstats())
 
     assert calls(8) < 1.5 * 8 * calls(1)  # quadratic growth would be 64 times
@@ -324,7 +403,10 @@ def test_tests_are_recognized_by_their_path(path: str, is_test: bool) -> None:
         ("class reader:\n    async def read_all(self):", "reader read_all"),
         ("export function parse(x) {}\nconst limit = 3", "limit parse"),
         ("func (s *server) serve(w int) error {\ntype server struct {", "serve server"),
-        ("pub fn scan<t>() {}\nenum kind { a }\ntrait shape {}\nstruct point {}", "kind scan point shape"),
+        (
+            "pub fn scan<t>() {}\nenum kind { a }\ntrait shape {}\nstruct point {}",
+            "kind scan point shape",
+        ),
         ("no definitions here", ""),
     ],
 )
@@ -333,7 +415,9 @@ def test_names_after_the_keywords_of_common_languages(text: str, names: str) -> 
 
 
 def test_hostile_text_defines_nothing_f_142() -> None:
-    assert set(defined_symbols("func " * 100_000 + "func (" * 50_000 + " " * 200_000).split()) <= {"func"}
+    assert set(defined_symbols("func " * 100_000 + "func (" * 50_000 + " " * 200_000).split()) <= {
+        "func"
+    }
 
 
 @pytest.mark.parametrize(
@@ -362,7 +446,14 @@ def derived(cache: TextCache, *texts: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("max_chars", [0, 5, 100])
 def test_a_cache_of_any_size_gives_the_texts_of_the_items_s1_15(max_chars: int) -> None:
     cache = TextCache(max_chars=max_chars)
-    for texts in (["one", "two"], ["one", "two"], ["one", "two", "a longer one"], ["two"], [], ["", "one"]):
+    for texts in (
+        ["one", "two"],
+        ["one", "two"],
+        ["one", "two", "a longer one"],
+        ["two"],
+        [],
+        ["", "one"],
+    ):
         assert derived(cache, *texts) == [(text.upper(),) for text in texts]
 
 

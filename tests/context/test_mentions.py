@@ -4,14 +4,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.context.intent import classify_intent
-from llm_common.context.mentions import MentionFinder, excluded_items, is_code, is_test, mentioned_files
+from llm_common.context.mentions import (
+    MentionFinder,
+    excluded_items,
+    is_code,
+    is_test,
+    mentioned_files,
+)
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest
 from tests.context.samples import PROJECT, memory, output, turn
 
 
 def file(path: str, name: str | None = None) -> ContextFile:
-    return ContextFile(id=path, path=path, name=path.rpartition("/")[2] if name is None else name, content="")
+    return ContextFile(
+        id=path, path=path, name=path.rpartition("/")[2] if name is None else name, content=""
+    )
 
 
 def named(text: str, *paths: str) -> list[str]:
@@ -90,7 +98,9 @@ def test_a_path_means_the_files_that_it_fits_best_s1_09() -> None:
         ("配置.py", "open 配置.py", True),
     ],
 )
-def test_odd_names_are_neither_patterns_nor_words_f_141(name: str, text: str, *, expected: bool) -> None:
+def test_odd_names_are_neither_patterns_nor_words_f_141(
+    name: str, text: str, *, expected: bool
+) -> None:
     assert bool(named(text, name)) is expected
 
 
@@ -101,7 +111,9 @@ def test_the_name_counts_where_it_differs_from_the_path() -> None:
 
 def test_hints_count_as_mentions_s1_09() -> None:
     request = ContextSelectionRequest(
-        intent=classify_intent("explain b.py"), token_budget=500, priority_hints=("src/a.py", "build")
+        intent=classify_intent("explain b.py"),
+        token_budget=500,
+        priority_hints=("src/a.py", "build"),
     )
     files = [file(path) for path in ("src/a.py", "b.py", "c.py", "tools/build")]
     assert mentioned_files(files, request) == {"src/a.py", "b.py", "tools/build"}
@@ -115,8 +127,14 @@ def test_one_of_many_files_is_found_in_a_long_text() -> None:
     assert MentionFinder(files).find(text) == {"src/package-7/module-7.py"}
 
 
-@given(st.text(st.sampled_from("aB1._-/ ()*+\\é字"), max_size=12), st.text(max_size=20), st.text(max_size=20))
-def test_any_name_in_any_text_is_searched_for_without_error_f_141(name: str, before: str, after: str) -> None:
+@given(
+    st.text(st.sampled_from("aB1._-/ ()*+\\é字"), max_size=12),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
+def test_any_name_in_any_text_is_searched_for_without_error_f_141(
+    name: str, before: str, after: str
+) -> None:
     assert MentionFinder([file(name)]).find(f"{before} {name} {after}") <= {name}
 
 
@@ -124,13 +142,19 @@ def test_any_name_in_any_text_is_searched_for_without_error_f_141(name: str, bef
     st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,3}\.(py|ts|md)", fullmatch=True),
     st.sampled_from([" ", "\n", "(", "'", '"', ","]),
 )
-def test_an_ordinary_path_between_boundaries_is_always_found_s1_09(path: str, boundary: str) -> None:
+def test_an_ordinary_path_between_boundaries_is_always_found_s1_09(
+    path: str, boundary: str
+) -> None:
     assert named(f"see{boundary}{path}{boundary}and so on", path) == [path]
-    assert named(f"see{boundary}{path.rpartition('/')[2].upper()}{boundary}and so on", path) == [path]
+    assert named(f"see{boundary}{path.rpartition('/')[2].upper()}{boundary}and so on", path) == [
+        path
+    ]
 
 
 def excluded(path: str, *patterns: str) -> bool:
-    pool = DataPoolSnapshot(context_files=(ContextFile(id="#1", path=path, name=path.rpartition("/")[2], content=""),))
+    pool = DataPoolSnapshot(
+        context_files=(ContextFile(id="#1", path=path, name=path.rpartition("/")[2], content=""),)
+    )
     return excluded_items(pool, patterns) == {("file", "#1")}
 
 
@@ -161,7 +185,9 @@ def excluded(path: str, *patterns: str) -> bool:
         (r"src\*.py", "src/a.py", True),
     ],
 )
-def test_a_pattern_covers_paths_as_in_a_gitignore_s1_09(pattern: str, path: str, *, expected: bool) -> None:
+def test_a_pattern_covers_paths_as_in_a_gitignore_s1_09(
+    pattern: str, path: str, *, expected: bool
+) -> None:
     assert excluded(path, "no-such-thing", pattern) is expected
 
 
@@ -202,7 +228,9 @@ def test_a_hostile_pattern_ends_soon() -> None:
         ("v1.2", None, False),
     ],
 )
-def test_code_is_recognized_by_name_then_by_language(path: str, language: str | None, *, expected: bool) -> None:
+def test_code_is_recognized_by_name_then_by_language(
+    path: str, language: str | None, *, expected: bool
+) -> None:
     assert is_code(path, language) is expected
 
 
@@ -223,7 +251,9 @@ def test_tests_are_recognized_by_folder_or_name(path: str) -> None:
     assert is_test(path)
 
 
-@pytest.mark.parametrize("path", ["contest.py", "latest/a.py", "src/testing.py", "spec.md", "attest_a.py", ""])
+@pytest.mark.parametrize(
+    "path", ["contest.py", "latest/a.py", "src/testing.py", "spec.md", "attest_a.py", ""]
+)
 def test_other_names_are_no_tests(path: str) -> None:
     assert not is_test(path)
 
@@ -242,7 +272,9 @@ def matches(glob: list[str], parts: list[str]) -> bool:
     st.lists(st.sampled_from("ab"), min_size=1, max_size=7),
 )
 def test_an_excluded_path_fits_in_some_way(glob: list[str], parts: list[str]) -> None:
-    pool = DataPoolSnapshot(context_files=(file("/".join(parts), name="x").model_copy(update={"id": "x"}),))
+    pool = DataPoolSnapshot(
+        context_files=(file("/".join(parts), name="x").model_copy(update={"id": "x"}),)
+    )
     expected = matches(glob, parts) or matches(glob, ["x"])
     assert bool(excluded_items(pool, ["/".join(glob)])) == expected
 

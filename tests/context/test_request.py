@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.context.intent import classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, FileMetadata, MemorySnippet, TurnEntry
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    FileMetadata,
+    MemorySnippet,
+    TurnEntry,
+)
 from llm_common.context.request import (
     SHARES,
     APIType,
@@ -22,13 +28,19 @@ from llm_common.context.request import (
 )
 from llm_common.context.scoring import STRATEGIES, score_pool
 from llm_common.context.selector import select_and_pack_context
-from llm_common.context.spec_scoring import score_context_file, score_conversation_turn, score_memory_snippet
+from llm_common.context.spec_scoring import (
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+)
 
 START = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
 def request(
-    token_budget: Any, intent: IntentType = IntentType.CODE_WRITING, target_api: APIType = APIType.COMPLETION
+    token_budget: Any,
+    intent: IntentType = IntentType.CODE_WRITING,
+    target_api: APIType = APIType.COMPLETION,
 ) -> ContextSelectionRequest:
     return ContextSelectionRequest(
         intent=UserIntent(text="x", classification=intent, confidence=1.0),
@@ -61,7 +73,9 @@ def test_shares_by_intent_s1_03(intent: IntentType, expected: tuple[int, ...]) -
 
 
 @given(st.integers(1, 10**12), st.sampled_from(IntentType), st.sampled_from(APIType))
-def test_parts_are_whole_and_make_up_the_budget_exactly_s1_03(budget: int, intent: IntentType, api: APIType) -> None:
+def test_parts_are_whole_and_make_up_the_budget_exactly_s1_03(
+    budget: int, intent: IntentType, api: APIType
+) -> None:
     asked = request(budget, intent, api)
     allocation = allocate_budget(asked)
     assert allocation.total_budget == effective_budget(asked) <= budget
@@ -73,8 +87,10 @@ def test_parts_are_whole_and_make_up_the_budget_exactly_s1_03(budget: int, inten
 
 
 def test_tokens_of_rounding_go_where_most_was_lost_s1_03() -> None:
-    assert parts(allocate_budget(request(203, IntentType.FILE_ANALYSIS))) == (1, 2, 0, 0)  # of .45, 2.1, .3 and .15
-    assert parts(allocate_budget(request(202, IntentType.PROJECT_PLANNING))) == (1, 0, 0, 1)  # of .5, .5, .4 and .6
+    # of .45, 2.1, .3 and .15
+    assert parts(allocate_budget(request(203, IntentType.FILE_ANALYSIS))) == (1, 2, 0, 0)
+    # of .5, .5, .4 and .6
+    assert parts(allocate_budget(request(202, IntentType.PROJECT_PLANNING))) == (1, 0, 0, 1)
 
 
 def test_every_share_is_of_a_hundred_s1_03() -> None:
@@ -82,7 +98,9 @@ def test_every_share_is_of_a_hundred_s1_03() -> None:
     assert set(SHARES) == set(IntentType)
 
 
-@pytest.mark.parametrize("budget", [0, -1, 1.5, 1.0, math.nan, True, "500", None], ids=lambda value: f"F-134-{value}")
+@pytest.mark.parametrize(
+    "budget", [0, -1, 1.5, 1.0, math.nan, True, "500", None], ids=lambda value: f"F-134-{value}"
+)
 def test_what_is_no_positive_whole_number_is_refused_s1_04(budget: Any) -> None:
     with pytest.raises(ValueError, match="token_budget"):
         request(budget)
@@ -93,10 +111,16 @@ def test_a_huge_budget_is_shared_exactly_f_134() -> None:
     assert sum(parts(allocation)) == 10**12 - 200
 
 
-@pytest.mark.parametrize(("budget", "shared"), [(1, 0), (199, 0), (200, 0), (201, 1)], ids=["F-135"] * 4)
+@pytest.mark.parametrize(
+    ("budget", "shared"), [(1, 0), (199, 0), (200, 0), (201, 1)], ids=["F-135"] * 4
+)
 def test_a_budget_up_to_the_systems_leaves_nothing_to_share_s1_04(budget: int, shared: int) -> None:
     allocation = allocate_budget(request(budget))
-    assert (allocation.system, sum(parts(allocation)), allocation.total_budget) == (min(budget, 200), shared, budget)
+    assert (allocation.system, sum(parts(allocation)), allocation.total_budget) == (
+        min(budget, 200),
+        shared,
+        budget,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +159,10 @@ def test_the_names_of_the_specification_are_understood_s1_08_u_b2() -> None:
 
 @pytest.mark.parametrize(
     "twice",
-    [{"strategy": "spec", "selection_strategy": "spec"}, {"weights": {}, "custom_weights": {"words": 1.0}}],
+    [
+        {"strategy": "spec", "selection_strategy": "spec"},
+        {"weights": {}, "custom_weights": {"words": 1.0}},
+    ],
 )
 def test_a_field_given_by_both_names_is_an_error_s1_08(twice: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="are the same field; give one of them"):
@@ -158,10 +185,15 @@ def test_an_intent_given_as_a_text_names_the_classifier_u_b17() -> None:
     with pytest.raises(TypeError, match=r"intent is a str; pass classify_intent\(text\)"):
         made(intent="fix the bug")
     with pytest.raises(TypeError, match=r"pass classify_intent\(text\)"):
-        score_context_file(ContextFile(id="a", path="a", name="a", content=""), cast("UserIntent", "fix the bug"))
+        score_context_file(
+            ContextFile(id="a", path="a", name="a", content=""), cast("UserIntent", "fix the bug")
+        )
     with pytest.raises(TypeError, match=r"pass classify_intent\(text\)"):
         select_and_pack_context(
-            DataPoolSnapshot(), allocate_budget(made()), cast("UserIntent", "fix the bug"), request=made()
+            DataPoolSnapshot(),
+            allocate_budget(made()),
+            cast("UserIntent", "fix the bug"),
+            request=made(),
         )
 
 
@@ -170,15 +202,28 @@ def test_the_measured_strategy_is_the_default_and_the_specs_stands_beside_s1_13(
     assert STRATEGIES.keys() == {"measured", "spec"}
     pool = DataPoolSnapshot(
         session_log=(
-            TurnEntry(id="old", timestamp=START, role="user", content="the kitchen counter is two metres long"),
+            TurnEntry(
+                id="old",
+                timestamp=START,
+                role="user",
+                content="the kitchen counter is two metres long",
+            ),
             *(
-                TurnEntry(id=f"t{hour}", timestamp=START + timedelta(hours=hour), role="user", content="and so on")
+                TurnEntry(
+                    id=f"t{hour}",
+                    timestamp=START + timedelta(hours=hour),
+                    role="user",
+                    content="and so on",
+                )
                 for hour in range(1, 40)
             ),
         )
     )
     first = {}
-    for asked in (made(intent=classify_intent("how long is the kitchen counter?")), made(strategy="spec")):
+    for asked in (
+        made(intent=classify_intent("how long is the kitchen counter?")),
+        made(strategy="spec"),
+    ):
         scores = score_pool(pool, asked, now=START + timedelta(hours=40))
         first[asked.strategy] = max(scores, key=lambda key: scores[key].value)[1]
     assert first == {"measured": "old", "spec": "t39"}
@@ -188,7 +233,9 @@ def test_the_score_functions_take_the_present_moment_by_default_s1_07_u_b2() -> 
     now = datetime.now(UTC)
     turn = TurnEntry(id="t", timestamp=now, role="user", content="")
     assert score_conversation_turn(turn, INTENT) == pytest.approx(0.7, abs=0.01)
-    changed = ContextFile(id="a", path="a", name="a", content="", metadata=FileMetadata(last_modified=now))
+    changed = ContextFile(
+        id="a", path="a", name="a", content="", metadata=FileMetadata(last_modified=now)
+    )
     assert score_context_file(changed, INTENT) == pytest.approx(0.2)
     snippet = MemorySnippet(id="m", text="", timestamp=now)
     assert score_memory_snippet(snippet, INTENT) == pytest.approx(0.2, abs=0.01)

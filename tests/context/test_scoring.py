@@ -9,7 +9,13 @@ from hypothesis import given, settings, strategies as st
 from llm_common.context.bundle import KINDS
 from llm_common.context.intent import classify_intent
 from llm_common.context.measured_scoring import MeasuredStrategy
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, FileMetadata, MemorySnippet, TurnEntry
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    FileMetadata,
+    MemorySnippet,
+    TurnEntry,
+)
 from llm_common.context.request import ContextSelectionRequest, Kind, Scores
 from llm_common.context.scoring import STRATEGIES, score_pool
 from llm_common.context.spec_scoring import score_context_file, score_conversation_turn
@@ -53,7 +59,9 @@ def scored(asked: ContextSelectionRequest, pool: DataPoolSnapshot = POOL) -> Sco
 
 
 def rules(asked: ContextSelectionRequest) -> dict[str, str]:
-    return {item_id: score.rule for (kind, item_id), score in scored(asked).items() if kind == "file"}
+    return {
+        item_id: score.rule for (kind, item_id), score in scored(asked).items() if kind == "file"
+    }
 
 
 def test_mentioned_then_pinned_then_ranked_s1_09() -> None:
@@ -67,7 +75,10 @@ def test_mentioned_then_pinned_then_ranked_s1_09() -> None:
 
 def test_the_relevant_file_of_the_specifications_second_test_comes_first_s1_08() -> None:
     pool = DataPoolSnapshot(
-        context_files=(file("readme.txt", "This is a readme..."), file("backend.py", "def api()..."))
+        context_files=(
+            file("readme.txt", "This is a readme..."),
+            file("backend.py", "def api()..."),
+        )
     )
     scores = scored(request("fix the API endpoint"), pool)
     assert scores["file", "backend.py"].value > scores["file", "readme.txt"].value
@@ -105,20 +116,32 @@ def test_a_request_sets_its_own_cut_off_for_all_but_what_the_user_named() -> Non
         ("file", "src/pinned.py"): "pinned",
         ("project", "weather"): "not_required",
     }
-    assert "below_cut_off" not in {score.rule for score in scored(request("hello", min_relevance=0.0)).values()}
+    assert "below_cut_off" not in {
+        score.rule for score in scored(request("hello", min_relevance=0.0)).values()
+    }
 
 
 def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08_m_m64() -> None:
-    pool = DataPoolSnapshot(context_files=(file("a.txt", "parser budget"), file("b.txt", "parser budget knapsack")))
+    pool = DataPoolSnapshot(
+        context_files=(file("a.txt", "parser budget"), file("b.txt", "parser budget knapsack"))
+    )
     scores = scored(request("parser budget knapsack counter"), pool)
     assert scores["file", "a.txt"].value == pytest.approx(0.2)
     assert scores["file", "b.txt"].value == pytest.approx(0.3)
-    assert (scores["file", "a.txt"].rule, scores["file", "b.txt"].rule) == ("below_cut_off", "ranked")
+    assert (scores["file", "a.txt"].rule, scores["file", "b.txt"].rule) == (
+        "below_cut_off",
+        "ranked",
+    )
 
 
-@given(cases(), st.dictionaries(st.sampled_from(["words", "newest", "recency", "tests"]), st.floats(-5, 5)))
+@given(
+    cases(),
+    st.dictionaries(st.sampled_from(["words", "newest", "recency", "tests"]), st.floats(-5, 5)),
+)
 @settings(max_examples=25)
-def test_measured_scores_are_shares_in_the_order_of_the_strategys(case: Case, weights: dict[str, float]) -> None:
+def test_measured_scores_are_shares_in_the_order_of_the_strategys(
+    case: Case, weights: dict[str, float]
+) -> None:
     pool, asked = case[0], request("rain of f(x)", strategy="measured", weights=weights)
     raw, scores = MeasuredStrategy().score(pool, asked, now=NOON), scored(asked, pool)
     for key, score in scores.items():
@@ -127,19 +150,29 @@ def test_measured_scores_are_shares_in_the_order_of_the_strategys(case: Case, we
         assert score.parts.keys() == raw[key].parts.keys()
     for kind in KINDS:
         of_kind = sorted((key for key in scores if key[0] == kind), key=lambda key: raw[key].value)
-        assert [scores[key].value for key in of_kind] == sorted(scores[key].value for key in of_kind)
+        assert [scores[key].value for key in of_kind] == sorted(
+            scores[key].value for key in of_kind
+        )
 
 
 def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less_u_5() -> None:
     pool = DataPoolSnapshot(
-        session_log=(turn(1, "the parser drops tokens"), turn(2, "and so we went on"), turn(3, "to lunch")),
+        session_log=(
+            turn(1, "the parser drops tokens"),
+            turn(2, "and so we went on"),
+            turn(3, "to lunch"),
+        ),
         context_files=(file("parser.py", "class Parser: tokens"), file("lunch.md", "menu")),
     )
     shown = scored(request("why does the parser drop tokens?", strategy="measured"), pool)
     for minimum in (0.0, *sorted({score.value for score in shown.values()}), 1.0):
-        asked = request("why does the parser drop tokens?", strategy="measured", min_relevance=minimum)
+        asked = request(
+            "why does the parser drop tokens?", strategy="measured", min_relevance=minimum
+        )
         scores = scored(asked, pool)
-        assert {key: score.value for key, score in scores.items()} == {key: each.value for key, each in shown.items()}
+        assert {key: score.value for key, score in scores.items()} == {
+            key: each.value for key, each in shown.items()
+        }
         assert {key for key, score in scores.items() if score.rule == "ranked"} == {
             key for key, score in shown.items() if score.value >= minimum
         }
@@ -149,7 +182,9 @@ def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less_u_5() -> None
 def test_the_strategys_own_cut_off_is_on_its_own_scores(weights: dict[str, float]) -> None:
     """Files that only their last change speaks for, from .3 down, beside one that matches."""
     changed = (
-        file(f"f{days}.md", "x").model_copy(update={"metadata": FileMetadata(last_modified=NOON - timedelta(days))})
+        file(f"f{days}.md", "x").model_copy(
+            update={"metadata": FileMetadata(last_modified=NOON - timedelta(days))}
+        )
         for days in range(10)
     )
     pool = DataPoolSnapshot(context_files=(*changed, file("hit.md", "parser")))
@@ -177,12 +212,19 @@ def test_the_strategy_scores_what_the_functions_score_s1_07() -> None:
     for each in POOL.context_files:
         assert scores["file", each.id].value == score_context_file(each, asked.intent, now=NOON)
     for entry in POOL.session_log:
-        assert scores["turn", entry.id].value == score_conversation_turn(entry, asked.intent, now=NOON)
-    assert all(score.value == pytest.approx(min(2.0, sum(score.parts.values()))) for score in scores.values())
+        assert scores["turn", entry.id].value == score_conversation_turn(
+            entry, asked.intent, now=NOON
+        )
+    assert all(
+        score.value == pytest.approx(min(2.0, sum(score.parts.values())))
+        for score in scores.values()
+    )
 
 
 def test_weights_are_factors_of_the_parts() -> None:
-    plain, doubled = (scored(request(weights=weights)) for weights in ({}, {"recency": 2.0, "unknown": 5.0}))
+    plain, doubled = (
+        scored(request(weights=weights)) for weights in ({}, {"recency": 2.0, "unknown": 5.0})
+    )
     key: tuple[Kind, str] = ("turn", "t0001")
     assert doubled[key].parts["recency"] == 2 * plain[key].parts["recency"]
     assert doubled[key].value == pytest.approx(plain[key].value + plain[key].parts["recency"])
@@ -211,14 +253,18 @@ def test_every_item_is_scored_once_and_finite_in_any_order_s1_11(strategy: str, 
     assert all(math.isfinite(score.value) for score in scores.values())
     kinds = ("session_log", "context_files", "memory_hits", "tool_outputs")
     mixed = {
-        kind: tuple(random.Random(1).sample(items, len(items))) for kind in kinds for items in [getattr(pool, kind)]
+        kind: tuple(random.Random(1).sample(items, len(items)))
+        for kind in kinds
+        for items in [getattr(pool, kind)]
     }
     assert scored(asked, pool.model_copy(update=mixed)) == scores
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_equal_files_score_alike_f_144(strategy: str) -> None:
-    pool = DataPoolSnapshot(context_files=tuple(file(f"f{number}.py", "rain") for number in range(10)))
+    pool = DataPoolSnapshot(
+        context_files=tuple(file(f"f{number}.py", "rain") for number in range(10))
+    )
     scores = scored(request("rain", strategy=strategy), pool)
     assert len({score.value for score in scores.values()}) == 1
 
@@ -229,11 +275,20 @@ def test_scores_of_hostile_items_are_finite_and_sort_f_140(strategy: str) -> Non
     pool = DataPoolSnapshot(
         session_log=(TurnEntry(id="t", timestamp=far, role="user", content="\ud800"),),
         context_files=(
-            ContextFile(id="f", path="", name="", content="a" * 100_000, embeddings=(math.nan,), tokens=math.nan),
+            ContextFile(
+                id="f",
+                path="",
+                name="",
+                content="a" * 100_000,
+                embeddings=(math.nan,),
+                tokens=math.nan,
+            ),
         ),
         memory_hits=(MemorySnippet(id="m", text="", timestamp=far, relevance_score=math.nan),),
     )
     for now in (far, datetime(1, 1, 1)):  # noqa: DTZ001 - a time without a zone is the case
-        values = [score.value for score in score_pool(pool, request(strategy=strategy), now=now).values()]
+        values = [
+            score.value for score in score_pool(pool, request(strategy=strategy), now=now).values()
+        ]
         assert all(map(math.isfinite, values))
         assert len(values) == 3

@@ -30,9 +30,12 @@ from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreEr
 from tests.context.samples import NOON, PROJECT, file, intent, memory, output, request_of, turn
 
 POOL = DataPoolSnapshot(
-    session_log=tuple(turn(number, f"Turn {number} is about rain and wind.") for number in range(30)),
+    session_log=tuple(
+        turn(number, f"Turn {number} is about rain and wind.") for number in range(30)
+    ),
     context_files=tuple(
-        file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n" * 40) for number in range(9)
+        file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n" * 40)
+        for number in range(9)
     ),
     memory_hits=tuple(memory(number, f"Memory {number} of the rain.") for number in range(7)),
     project_state=PROJECT,
@@ -68,14 +71,19 @@ async def test_the_bundle_fits_and_holds_the_mentioned_file_s1_05_s1_09() -> Non
 async def test_selecting_is_packing_of_scores_without_a_store() -> None:
     request = asked(1_500)
     bundle = await ContextSelector().select(request, POOL)
-    assert select_and_pack_context(POOL, allocate_budget(request), request.intent, request=request) == bundle
+    assert (
+        select_and_pack_context(POOL, allocate_budget(request), request.intent, request=request)
+        == bundle
+    )
 
 
 def test_packing_alone_measures_ages_from_the_newest_item() -> None:
     allocation = BudgetAllocation(200, 300, 300, 100, 100, 1_000)
     request = request_of(1, "not read", strategy="spec")
     first, second = (
-        select_and_pack_context(POOL, allocation, intent("rain", IntentType.CONVERSATIONAL), request=request)
+        select_and_pack_context(
+            POOL, allocation, intent("rain", IntentType.CONVERSATIONAL), request=request
+        )
         for _ in range(2)
     )
     assert first == second
@@ -83,10 +91,18 @@ def test_packing_alone_measures_ages_from_the_newest_item() -> None:
     assert first.turns
 
 
-async def test_stored_outputs_are_loaded_and_shown(tmp_path: Path, blockbuster: BlockBuster) -> None:
+async def test_stored_outputs_are_loaded_and_shown(
+    tmp_path: Path, blockbuster: BlockBuster
+) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
     pointers = [
-        await store.save(query_id="q", task_id=None, tool_name="search", args={"query": text}, result={"found": text})
+        await store.save(
+            query_id="q",
+            task_id=None,
+            tool_name="search",
+            args={"query": text},
+            result={"found": text},
+        )
         for text in ("rain in spring", "wind in autumn")
     ]
     pool = DataPoolSnapshot(tool_outputs=tuple(pointers))
@@ -97,27 +113,42 @@ async def test_stored_outputs_are_loaded_and_shown(tmp_path: Path, blockbuster: 
 
 @pytest.mark.parametrize(
     "error",
-    [PointerNotFoundError("gone"), CorruptPointerError("bad"), UnsafePathError("link"), StoreError("no disk")],
+    [
+        PointerNotFoundError("gone"),
+        CorruptPointerError("bad"),
+        UnsafePathError("link"),
+        StoreError("no disk"),
+    ],
     ids=lambda error: type(error).__name__,
 )
-async def test_an_output_that_cannot_be_loaded_is_dropped_and_nothing_raises(error: StoreError) -> None:
+async def test_an_output_that_cannot_be_loaded_is_dropped_and_nothing_raises(
+    error: StoreError,
+) -> None:
     pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
     store = Results((output(1).pointer_id, error), (output(2).pointer_id, "It rains."))
     bundle = await ContextSelector(store=store).select(asked(1_000), pool)
-    assert [(each.id, each.reason) for each in bundle.dropped] == [(output(1).pointer_id, "unavailable")]
+    assert [(each.id, each.reason) for each in bundle.dropped] == [
+        (output(1).pointer_id, "unavailable")
+    ]
     assert "It rains." in bundle.render()
 
 
 async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
     outputs = tuple(output(number) for number in range(1, 40))
     huge = output(99, result_bytes=10**9)
-    store = Results(*((each.pointer_id, f"It rains in {each.pointer_id}. " * 200) for each in outputs))
-    bundle = await ContextSelector(store=store).select(asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge)))
+    store = Results(
+        *((each.pointer_id, f"It rains in {each.pointer_id}. " * 200) for each in outputs)
+    )
+    bundle = await ContextSelector(store=store).select(
+        asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge))
+    )
     assert 1 <= len(store.loaded) <= 3
     assert len(bundle.kept) + len(bundle.dropped) == 40
 
 
-def test_a_time_without_a_zone_is_of_utc_wherever_the_machine_is_f_138(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_without_a_zone_is_of_utc_wherever_the_machine_is_f_138(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "America/New_York")
         time.tzset()
@@ -130,18 +161,26 @@ def test_a_time_without_a_zone_is_of_utc_wherever_the_machine_is_f_138(monkeypat
 async def test_the_twelve_best_outputs_are_loaded_at_most_s1_14() -> None:
     outputs = tuple(output(number) for number in range(1, 40))
     store = Results(*((each.pointer_id, "It rains.") for each in outputs))
-    await ContextSelector(store=store).select(asked(100_000), DataPoolSnapshot(tool_outputs=outputs))
+    await ContextSelector(store=store).select(
+        asked(100_000), DataPoolSnapshot(tool_outputs=outputs)
+    )
     assert len(store.loaded) == 12
 
 
 async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:
-    with pytest.raises(TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"):
+    with pytest.raises(
+        TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"
+    ):
         await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
 
 
 def test_two_items_of_one_id_are_named_by_it_u_9() -> None:
-    with pytest.raises(ValueError, match="two items of context_files have the same id 'b'; give each its own"):
-        DataPoolSnapshot(context_files=tuple(file(name, "x", file_id=name[0]) for name in ("a", "b1", "c", "b2")))
+    with pytest.raises(
+        ValueError, match="two items of context_files have the same id 'b'; give each its own"
+    ):
+        DataPoolSnapshot(
+            context_files=tuple(file(name, "x", file_id=name[0]) for name in ("a", "b1", "c", "b2"))
+        )
 
 
 async def test_without_a_store_outputs_are_named_by_a_line() -> None:
@@ -171,7 +210,9 @@ class TestEvents:
             *["context.file.scored"] * len(POOL.context_files),
             "context.selection.complete",
         ]
-        assert [event.data["file"] for event in events[1:-1]] == sorted(each.id for each in POOL.context_files)
+        assert [event.data["file"] for event in events[1:-1]] == sorted(
+            each.id for each in POOL.context_files
+        )
         assert events[0].data == {"intent": "code_writing", "budget": 1_500}
         assert events[1].data.keys() == {"file", "score"}
         assert events[-1].data.keys() == {
@@ -182,15 +223,24 @@ class TestEvents:
             "budget_utilization",
         }
         assert (
-            events[-1].data["tokens_used"] == (await ContextSelector().select(asked(1_500), POOL)).metadata.total_tokens
+            events[-1].data["tokens_used"]
+            == (await ContextSelector().select(asked(1_500), POOL)).metadata.total_tokens
         )
         assert "gauge" not in repr(events)
 
     @pytest.mark.parametrize(
-        ("budget", "exceeded"), [(199, True), (200, True), (201, False)], ids=["F-135-199", "F-135-200", "F-135-201"]
+        ("budget", "exceeded"),
+        [(199, True), (200, True), (201, False)],
+        ids=["F-135-199", "F-135-200", "F-135-201"],
     )
-    async def test_only_a_budget_that_leaves_nothing_is_exceeded_s1_04(self, budget: int, exceeded: bool) -> None:
-        found = [event.data for event in await self.events(budget) if event.name == "context.budget.exceeded"]
+    async def test_only_a_budget_that_leaves_nothing_is_exceeded_s1_04(
+        self, budget: int, exceeded: bool
+    ) -> None:
+        found = [
+            event.data
+            for event in await self.events(budget)
+            if event.name == "context.budget.exceeded"
+        ]
         assert found == ([{"requested": min(budget, 200), "available": budget}] if exceeded else [])
 
     async def test_a_raising_or_async_listener_changes_nothing_f_143_s1_12(
@@ -219,7 +269,11 @@ class TestEvents:
 async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:
     before = POOL.model_copy(deep=True)
     selector = ContextSelector()
-    requests = [asked(budget, text) for budget in (700, 1_500, 4_000) for text in ("rain", "explain f3.py", "wind")]
+    requests = [
+        asked(budget, text)
+        for budget in (700, 1_500, 4_000)
+        for text in ("rain", "explain f3.py", "wind")
+    ]
     serial = [await ContextSelector().select(request, POOL) for request in requests]
     together = await asyncio.gather(*(selector.select(request, POOL) for request in requests))
     assert [bundle.render() for bundle in together] == [bundle.render() for bundle in serial]
@@ -246,9 +300,13 @@ class LastFileFirst:
 
     cut_offs: Mapping[Kind, float] = {}
 
-    def score(self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime) -> Scores:
+    def score(
+        self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
+    ) -> Scores:
         del request, now
-        return {("file", each.id): Score(float(place)) for place, each in enumerate(pool.context_files)}
+        return {
+            ("file", each.id): Score(float(place)) for place, each in enumerate(pool.context_files)
+        }
 
 
 async def test_a_selector_has_the_strategies_that_it_was_given_s1_16() -> None:
@@ -257,7 +315,11 @@ async def test_a_selector_has_the_strategies_that_it_was_given_s1_16() -> None:
     bundle = await ContextSelector(strategies={"mine": LastFileFirst()}).select(request, pool)
     assert bundle.files[0].path == "src/f8.py"
     pure = select_and_pack_context(
-        pool, allocate_budget(request), request.intent, request=request, strategies={"mine": LastFileFirst()}
+        pool,
+        allocate_budget(request),
+        request.intent,
+        request=request,
+        strategies={"mine": LastFileFirst()},
     )
     assert pure.render() == bundle.render()
     with pytest.raises(ValueError, match="there is no strategy 'mine'; use one of"):
@@ -274,9 +336,16 @@ class Synonyms:
 
 async def test_vectors_reach_the_default_strategy_s1_16() -> None:
     pool = DataPoolSnapshot(
-        memory_hits=tuple(memory(number, f"All about {name}s.") for number, name in enumerate(("ant", "dog", "cat")))
+        memory_hits=tuple(
+            memory(number, f"All about {name}s.")
+            for number, name in enumerate(("ant", "dog", "cat"))
+        )
     )
     request = request_of(800, "feline", strategy="measured").model_copy(update={"now": NOON})
     selector = ContextSelector(strategies={"measured": MeasuredStrategy(embedder=Synonyms())})
-    assert [each.id for each in (await ContextSelector().select(request, pool)).memory] == ["m0", "m1", "m2"]
+    assert [each.id for each in (await ContextSelector().select(request, pool)).memory] == [
+        "m0",
+        "m1",
+        "m2",
+    ]
     assert [each.id for each in (await selector.select(request, pool)).memory] == ["m2", "m0", "m1"]

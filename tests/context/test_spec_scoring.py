@@ -6,10 +6,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.context.intent import classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemoryMetadata, MemorySnippet, TurnEntry
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    MemoryMetadata,
+    MemorySnippet,
+    TurnEntry,
+)
 from llm_common.context.request import ContextSelectionRequest, UserIntent
 from llm_common.context.scoring import score_pool
-from llm_common.context.spec_scoring import score_context_file, score_conversation_turn, score_memory_snippet
+from llm_common.context.spec_scoring import (
+    score_context_file,
+    score_conversation_turn,
+    score_memory_snippet,
+)
 from tests.context.samples import output
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -38,13 +48,25 @@ def turn(content: str = "", age: timedelta = timedelta()) -> TurnEntry:
 
 
 def file(path: str = "notes.txt", content: str | None = "", **fields: Any) -> ContextFile:
-    values = {"id": path, "path": path, "name": path.rpartition("/")[2], "content": content, **fields}
+    values = {
+        "id": path,
+        "path": path,
+        "name": path.rpartition("/")[2],
+        "content": content,
+        **fields,
+    }
     return ContextFile.model_validate(values)
 
 
-def memory(relevance: float = 0.0, age: timedelta = 10_000 * DAY, project: str | None = None) -> MemorySnippet:
+def memory(
+    relevance: float = 0.0, age: timedelta = 10_000 * DAY, project: str | None = None
+) -> MemorySnippet:
     return MemorySnippet(
-        id="m", text="x", timestamp=NOW - age, relevance_score=relevance, metadata=MemoryMetadata(project=project)
+        id="m",
+        text="x",
+        timestamp=NOW - age,
+        relevance_score=relevance,
+        metadata=MemoryMetadata(project=project),
     )
 
 
@@ -62,7 +84,12 @@ def test_a_turn_is_worth_less_by_the_hour_s1_07(hours: int) -> None:
 
 
 def test_a_file_in_a_pool_scores_two_at_most_s1_08() -> None:
-    best = file("rain.py", "rain in spring", metadata={"is_pinned": True, "last_modified": NOW}, embeddings=(1.0,))
+    best = file(
+        "rain.py",
+        "rain in spring",
+        metadata={"is_pinned": True, "last_modified": NOW},
+        embeddings=(1.0,),
+    )
     intent = classify_intent("fix the rain in rain.py").model_copy(update={"embeddings": (1.0,)})
     asked = ContextSelectionRequest(intent=intent, token_budget=1_000, strategy="spec")
     [score] = score_pool(DataPoolSnapshot(context_files=(best,)), asked, now=NOW).values()
@@ -83,9 +110,15 @@ def test_a_turn_that_says_the_same_gains_a_fifth_s1_07() -> None:
 
 def test_a_turn_gains_the_share_of_the_entities_that_it_holds_s1_07() -> None:
     text = "ask 'b.py' get_user"
-    both, one, none = (score_turn(content, text, age=1_000 * HOUR) for content in ("B.PY get_user", "get_user", "x"))
+    both, one, none = (
+        score_turn(content, text, age=1_000 * HOUR)
+        for content in ("B.PY get_user", "get_user", "x")
+    )
     assert none == pytest.approx(0)
-    plain = [score_turn(content, "b py get user", age=1_000 * HOUR) for content in ("B.PY get_user", "get_user", "x")]
+    plain = [
+        score_turn(content, "b py get user", age=1_000 * HOUR)
+        for content in ("B.PY get_user", "get_user", "x")
+    ]
     assert none == plain[2]
     assert both > one > none
     held = score_conversation_turn(turn("z.py", 1_000 * HOUR), UserIntent.model_validate(
@@ -95,7 +128,9 @@ def test_a_turn_gains_the_share_of_the_entities_that_it_holds_s1_07() -> None:
 
 
 def test_the_weight_of_recency_can_be_set_s1_07() -> None:
-    assert score_conversation_turn(turn("rain", HOUR), NOTHING, 0.1, now=NOW) == pytest.approx(0.1 / math.e)
+    assert score_conversation_turn(turn("rain", HOUR), NOTHING, 0.1, now=NOW) == pytest.approx(
+        0.1 / math.e
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,20 +146,39 @@ def test_the_weight_of_recency_can_be_set_s1_07() -> None:
         ({"content": "Rain and WIND"}, "rain wind snow hail", 0.2),
         ({"content": "rain"}, "rain", 0.4),
     ],
-    ids=["nothing", "mention", "code", "code-not-needed", "pin", "changed", "not-changed", "half-the-words", "words"],
+    ids=[
+        "nothing",
+        "mention",
+        "code",
+        "code-not-needed",
+        "pin",
+        "changed",
+        "not-changed",
+        "half-the-words",
+        "words",
+    ],
 )
-def test_the_parts_of_a_files_score_s1_08(fields: dict[str, Any], text: str, expected: float) -> None:
+def test_the_parts_of_a_files_score_s1_08(
+    fields: dict[str, Any], text: str, expected: float
+) -> None:
     assert score_file(file(**fields), text) == pytest.approx(expected)
 
 
 def test_embeddings_add_four_fifths_of_their_cosine_s1_08() -> None:
     intent = NOTHING.model_copy(update={"embeddings": (1.0, 1.0)})
-    assert score_context_file(file(embeddings=(2.0, 0.0)), intent, now=NOW) == pytest.approx(0.8 / math.sqrt(2))
+    assert score_context_file(file(embeddings=(2.0, 0.0)), intent, now=NOW) == pytest.approx(
+        0.8 / math.sqrt(2)
+    )
 
 
 def test_a_files_score_is_two_at_most_s1_08() -> None:
     intent = classify_intent("fix rain in app.py").model_copy(update={"embeddings": (1.0,)})
-    best = file("app.py", "fix rain app", embeddings=(1.0,), metadata={"is_pinned": True, "last_modified": NOW - HOUR})
+    best = file(
+        "app.py",
+        "fix rain app",
+        embeddings=(1.0,),
+        metadata={"is_pinned": True, "last_modified": NOW - HOUR},
+    )
     assert score_context_file(best, intent, now=NOW) == 2.0
 
 
@@ -132,12 +186,16 @@ def test_a_memory_is_worth_its_relevance_its_youth_and_its_project_s1_10() -> No
     intent = classify_intent("x", current_project="weather")
     ages = [score_memory_snippet(memory(0.4, days * DAY), intent, now=NOW) for days in (0, 1)]
     assert ages == pytest.approx([0.6, 0.4 + 0.2 / math.e])
-    assert score_memory_snippet(memory(0.4, project="weather"), intent, now=NOW) == pytest.approx(0.7)
+    assert score_memory_snippet(memory(0.4, project="weather"), intent, now=NOW) == pytest.approx(
+        0.7
+    )
     assert score_memory_snippet(memory(0.4, project="other"), intent, now=NOW) == pytest.approx(0.4)
     assert score_memory_snippet(memory(0.4), NOTHING, now=NOW) == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("text", ["", "?? !!", "a the of"], ids=["F-136-empty", "F-136-marks", "F-136-stop-words"])
+@pytest.mark.parametrize(
+    "text", ["", "?? !!", "a the of"], ids=["F-136-empty", "F-136-marks", "F-136-stop-words"]
+)
 def test_a_query_without_keywords_adds_nothing_s1_08(text: str) -> None:
     assert score_file(file(content="a the of rain"), text) == 0.0
     assert score_turn("a the of", text) == pytest.approx(0.7)
@@ -155,7 +213,9 @@ def test_declared_tokens_and_missing_content_change_no_score_f_137(tokens: float
 def test_any_time_gives_a_finite_score_f_138(moment: datetime, now: datetime) -> None:
     intent = classify_intent("fix rain")
     scores = [
-        score_conversation_turn(TurnEntry(id="t", timestamp=moment, role="user", content=""), intent, now=now),
+        score_conversation_turn(
+            TurnEntry(id="t", timestamp=moment, role="user", content=""), intent, now=now
+        ),
         score_context_file(file(metadata={"last_modified": moment}), intent, now=now),
         score_memory_snippet(MemorySnippet(id="m", text="", timestamp=moment), intent, now=now),
     ]
@@ -185,14 +245,21 @@ def test_scores_are_finite_whatever_comes_f_140(
     relevances: list[float], moment: datetime, content: str, text: str
 ) -> None:
     intent = classify_intent(text).model_copy(update={"embeddings": tuple(relevances)})
-    assert math.isfinite(score_context_file(file(content=content, embeddings=relevances[::-1]), intent, now=moment))
+    assert math.isfinite(
+        score_context_file(file(content=content, embeddings=relevances[::-1]), intent, now=moment)
+    )
     assert math.isfinite(score_conversation_turn(turn(content), intent, now=moment))
-    assert all(math.isfinite(score_memory_snippet(memory(value), intent, now=moment)) for value in relevances)
+    assert all(
+        math.isfinite(score_memory_snippet(memory(value), intent, now=moment))
+        for value in relevances
+    )
 
 
 def test_an_output_is_scored_as_a_turn_is() -> None:
     pointers = (output(1, digest="rain"), output(2).model_copy(update={"created_at": "yesterday"}))
-    request = ContextSelectionRequest(intent=classify_intent("rain"), token_budget=500, strategy="spec")
+    request = ContextSelectionRequest(
+        intent=classify_intent("rain"), token_budget=500, strategy="spec"
+    )
     first, second = score_pool(DataPoolSnapshot(tool_outputs=pointers), request, now=NOW).values()
     assert set(first.parts) == {"recency", "similarity", "entities"}
     assert first.parts["similarity"] > second.parts["similarity"] > 0

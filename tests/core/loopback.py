@@ -3,8 +3,9 @@
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config())
 
-Every connection takes the next script, the last one for ever. A script is an async function of a `Wire`; it may read
-the request, send any bytes, wait, close or reset. What a script leaves open is closed when the block ends.
+Every connection takes the next script, the last one for ever. A script is an async function of a
+`Wire`; it may read the request, send any bytes, wait, close or reset. What a script leaves open is
+closed when the block ends.
 """
 
 import asyncio
@@ -31,7 +32,9 @@ class Received:
 
     @property
     def authorization(self) -> str | None:
-        lines = [line for line in self.head.split("\r\n") if line.lower().startswith("authorization:")]
+        lines = [
+            line for line in self.head.split("\r\n") if line.lower().startswith("authorization:")
+        ]
         return lines[0].partition(":")[2].strip() if lines else None
 
 
@@ -50,7 +53,9 @@ class Wire:
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             lines = head.lower().split("\r\n")
-            size = next(int(line.split(":")[1]) for line in lines if line.startswith("content-length"))
+            size = next(
+                int(line.split(":")[1]) for line in lines if line.startswith("content-length")
+            )
             body = await self.reader.readexactly(size)
         except asyncio.IncompleteReadError:
             return None
@@ -98,7 +103,10 @@ class Loopback:
 async def loopback(
     *scripts: Script, tls: ssl.SSLContext | None = None, max_connections: int = 400
 ) -> AsyncIterator[Loopback]:
-    """A server that lives as long as the block; it hangs up on connections beyond the most that a test should need."""
+    """A server that lives as long as the block.
+
+    It hangs up on connections beyond the most that a test should need.
+    """
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,7 +139,13 @@ def ok(content: object = '{"pointer_ids": []}', **fields: Any) -> bytes:
     payload = {
         "id": "chatcmpl-1",
         "model": "test-model",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}],
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": content},
+            }
+        ],
         "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
     }
     return json.dumps(payload | fields).encode()
@@ -139,8 +153,13 @@ def ok(content: object = '{"pointer_ids": []}', **fields: Any) -> bytes:
 
 def response(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
     """A whole HTTP response."""
-    fields = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(headers or {})
-    lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in fields.items() if value)]
+    fields = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(
+        headers or {}
+    )
+    lines = [
+        f"HTTP/1.1 {status} X",
+        *(f"{name}: {value}" for name, value in fields.items() if value),
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 

@@ -3,8 +3,9 @@
     async with loopback(misbehaving(FAULTS["F-109-body"].act)) as server:
         ...  # every request finds its connection reset in the middle of the answer
 
-An act begins when a request has come in. It sends what it likes, and may wait, hang up or reset; unless it does, the
-connection stays open for the next request. `sound` is the body of a good answer.
+An act begins when a request has come in. It sends what it likes, and may wait, hang up or reset;
+unless it does, the connection stays open for the next request. `sound` is the body of a good
+answer.
 """
 
 import asyncio
@@ -127,7 +128,9 @@ async def answer_and_hang_up(wire: Wire, sound: bytes) -> None:
 
 async def refuse_response_format(wire: Wire, sound: bytes) -> None:
     if "response_format" in wire.requests[-1].body:
-        await wire.send(response(400, b'{"error": {"message": "response_format is not supported"}}'))
+        await wire.send(
+            response(400, b'{"error": {"message": "response_format is not supported"}}')
+        )
     else:
         await answer_well(wire, sound)
 
@@ -192,9 +195,13 @@ def _sse(sound: bytes) -> bytes:
     return b"data: " + sound + b"\n\ndata: [DONE]\n\n"
 
 
-def _failing(status: int, error: type[LLMError], *, requests: int = 1, body: bytes = b"{}", **headers: str) -> Fault:
+def _failing(
+    status: int, error: type[LLMError], *, requests: int = 1, body: bytes = b"{}", **headers: str
+) -> Fault:
     return Fault(
-        reply(status, body, {name.replace("_", "-"): value for name, value in headers.items()}), error, requests
+        reply(status, body, {name.replace("_", "-"): value for name, value in headers.items()}),
+        error,
+        requests,
     )
 
 
@@ -226,16 +233,25 @@ FAULTS: dict[str, Fault] = {
     "F-113-negative": _failing(429, LLMRateLimitError, requests=2, Retry_After="-5"),
     "F-113-nan": _failing(429, LLMRateLimitError, requests=2, Retry_After="nan"),
     "F-113-infinite": _failing(503, LLMStatusError, requests=2, Retry_After="1e400"),
-    **{f"F-115-{status}": _failing(status, LLMStatusError, requests=2) for status in (408, 500, 502, 503, 504, 529)},
+    **{
+        f"F-115-{status}": _failing(status, LLMStatusError, requests=2)
+        for status in (408, 500, 502, 503, 504, 529)
+    },
     "F-116-401": _failing(401, LLMAuthError, body=b'{"error": {"message": "bad key"}}'),
     "F-116-403": _failing(403, LLMAuthError),
     "F-116-unreadable": Fault(reply(401, b"garbage", _GZIP), LLMAuthError),
     "F-117-other": _failing(400, LLMStatusError, body=b'{"error": {"message": "no"}}'),
     "F-118": _failing(404, ModelNotFoundError, body=b'{"error": {"code": "model_not_found"}}'),
     "F-119-413": _failing(413, ContextTooLongError),
-    "F-119-code": _failing(400, ContextTooLongError, body=b'{"error": {"code": "context_length_exceeded"}}'),
-    "F-119-words": _failing(400, ContextTooLongError, body=b'{"error": "maximum context length is 8192 tokens"}'),
-    "F-120-int": _stated({"code": 429, "message": f"slow down, {KEY}"}, LLMRateLimitError, requests=2),
+    "F-119-code": _failing(
+        400, ContextTooLongError, body=b'{"error": {"code": "context_length_exceeded"}}'
+    ),
+    "F-119-words": _failing(
+        400, ContextTooLongError, body=b'{"error": "maximum context length is 8192 tokens"}'
+    ),
+    "F-120-int": _stated(
+        {"code": 429, "message": f"slow down, {KEY}"}, LLMRateLimitError, requests=2
+    ),
     "F-120-text": _stated({"code": "429"}, LLMRateLimitError, requests=2),
     "F-120-name": _stated({"code": "rate_limit_exceeded"}, LLMRateLimitError, requests=2),
     "F-120-words": _stated("out of luck", LLMStatusError),
@@ -249,8 +265,12 @@ FAULTS: dict[str, Fault] = {
     "F-121-text": _malformed(with_fields(choices=["x"]), "no_choices"),
     "F-121-message": _malformed(with_fields(choices=[{"message": None}]), "no_message"),
     "F-121-content": _malformed(with_fields(choices=[{"message": {"content": 5}}]), "bad_content"),
-    "F-121-calls": _malformed(with_fields(choices=[{"message": {"tool_calls": ["x"]}}]), "bad_tool_calls"),
-    "F-123-html": _malformed(reply(200, b"<html>login</html>", {"Content-Type": "text/html"}), "content_type"),
+    "F-121-calls": _malformed(
+        with_fields(choices=[{"message": {"tool_calls": ["x"]}}]), "bad_tool_calls"
+    ),
+    "F-123-html": _malformed(
+        reply(200, b"<html>login</html>", {"Content-Type": "text/html"}), "content_type"
+    ),
     "F-123-plain": _malformed(reply(200, headers={"Content-Type": "text/plain"}), "content_type"),
     "F-123-no-type": _malformed(reply(200, headers={"Content-Type": ""}), "content_type"),
     "F-123-empty": _malformed(reply(200, b""), "empty"),
@@ -265,10 +285,16 @@ FAULTS: dict[str, Fault] = {
     "F-124-deflate": _malformed(reply(200, bomb("deflate", megabytes=20), _DEFLATE), "too_large"),
     "F-124-br": _malformed(reply(200, headers={"Content-Encoding": "br"}), "bad_encoding"),
     "F-124-zstd": _malformed(reply(200, headers={"Content-Encoding": "zstd"}), "bad_encoding"),
-    "F-124-twice": _malformed(altered(gzip.compress, {"Content-Encoding": "gzip, gzip"}), "bad_encoding"),
+    "F-124-twice": _malformed(
+        altered(gzip.compress, {"Content-Encoding": "gzip, gzip"}), "bad_encoding"
+    ),
     "F-125-plain": _malformed(reply(200, headers=_GZIP), "bad_encoding"),
-    "F-125-truncated": _malformed(altered(lambda sound: gzip.compress(sound)[:-12], _GZIP), "bad_encoding"),
-    "F-125-checksum": _malformed(altered(lambda sound: gzip.compress(sound)[:-8] + bytes(8), _GZIP), "bad_encoding"),
+    "F-125-truncated": _malformed(
+        altered(lambda sound: gzip.compress(sound)[:-12], _GZIP), "bad_encoding"
+    ),
+    "F-125-checksum": _malformed(
+        altered(lambda sound: gzip.compress(sound)[:-8] + bytes(8), _GZIP), "bad_encoding"
+    ),
     "F-126-large": Fault(broken(lambda sound: declared(sound, more=10)), LLMConnectionError, 2),
     "F-126-small": _malformed(broken(lambda sound: declared(sound, more=-10)), "bad_json"),
     "F-126-cut": Fault(broken(chunked), LLMConnectionError, 2),

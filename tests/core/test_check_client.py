@@ -43,8 +43,14 @@ class Static:
 
 
 WRONG: dict[str, tuple[object, str]] = {
-    "AsyncOpenAI": (at("chat.completions.create"), 'wrap it: llm_common.clients.OpenAISDKClient(client, model="...")'),
-    "OpenAI": (at("chat.completions.create", blocking), "take the async client and wrap it: .*OpenAISDKClient"),
+    "AsyncOpenAI": (
+        at("chat.completions.create"),
+        'wrap it: llm_common.clients.OpenAISDKClient(client, model="...")',
+    ),
+    "OpenAI": (
+        at("chat.completions.create", blocking),
+        "take the async client and wrap it: .*OpenAISDKClient",
+    ),
     "Anthropic": (at("messages.create"), "LiteLLMClient.*anthropic/"),
     "LangChain": (at("ainvoke"), r"LangChainClient\(client\)"),
     "LiteLLM router": (
@@ -62,20 +68,26 @@ WRONG: dict[str, tuple[object, str]] = {
     ),
     "a model's name": ("gpt-4.1-mini", "str is no client.*OpenAICompatibleClient.from_env"),
     "None": (None, "NoneType is no client"),
-    "a value as the method": (SimpleNamespace(chat_completion="x"), "no chat_completion that can be called"),
+    "a value as the method": (
+        SimpleNamespace(chat_completion="x"),
+        "no chat_completion that can be called",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=f"f_178 {name}") for name in WRONG])
 def test_what_is_no_client_is_refused_with_its_adapter_u_b17(name: str) -> None:
     client, text = WRONG[name]
-    with pytest.raises(TypeError, match=text.replace('(client, model="...")', ".*model=")) as caught:
+    with pytest.raises(
+        TypeError, match=text.replace('(client, model="...")', ".*model=")
+    ) as caught:
         check_client(client)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "client", [Stub(), Static, Static(), ScriptedClient([]), SimpleNamespace(chat_completion=answer)]
+    "client",
+    [Stub(), Static, Static(), ScriptedClient([]), SimpleNamespace(chat_completion=answer)],
 )
 def test_anything_that_can_chat_is_a_client(client: object) -> None:
     check_client(client)

@@ -11,7 +11,13 @@ from pydantic import BaseModel
 
 from llm_common.core.decision import CallOptions, Decision, Prompt, SelectionCache, Verdict, decide
 from llm_common.core.models import LLMMessage
-from llm_common.errors import CostLimitError, LLMAuthError, LLMConnectionError, LLMError, LLMTimeoutError
+from llm_common.errors import (
+    CostLimitError,
+    LLMAuthError,
+    LLMConnectionError,
+    LLMError,
+    LLMTimeoutError,
+)
 from llm_common.testing import ScriptedClient
 
 
@@ -38,7 +44,10 @@ def numbers(*values: int) -> str:
 async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Decision[list[int]]:
     ends_at = asyncio.get_running_loop().time() + seconds
     facts: dict[str, Any] = {"model": "one", "fallback_model": "two", "timeout_s": 5.0} | changes
-    prompt = replace(PROMPT, **{name: facts.pop(name) for name in ("user", "json_schema", "scope") if name in facts})
+    prompt = replace(
+        PROMPT,
+        **{name: facts.pop(name) for name in ("user", "json_schema", "scope") if name in facts},
+    )
     return await decide(client, prompt, CallOptions(**facts), ends_at=ends_at)
 
 
@@ -65,11 +74,17 @@ async def test_what_was_valid_in_the_first_answer_is_never_lost(
     client = ScriptedClient(replies)
     decision = await decided(client)
     assert decision.verdict is not None
-    assert (decision.verdict.choice, decision.verdict.usable, len(decision.attempts)) == (kept, True, calls)
+    assert (decision.verdict.choice, decision.verdict.usable, len(decision.attempts)) == (
+        kept,
+        True,
+        calls,
+    )
     assert [call.model for call in client.calls] == ["one", "two"][:calls]
 
 
-@pytest.mark.parametrize("replies", [["no", "no"], [numbers(1), "no"], ["no", LLMConnectionError("down")]])
+@pytest.mark.parametrize(
+    "replies", [["no", "no"], [numbers(1), "no"], ["no", LLMConnectionError("down")]]
+)
 async def test_two_failures_are_one_s2_09(replies: list[Any]) -> None:
     decision = await decided(ScriptedClient(replies))
     assert decision.verdict is None
@@ -78,9 +93,13 @@ async def test_two_failures_are_one_s2_09(replies: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [LLMAuthError("no", status=401), CostLimitError("spent", spent_usd=1, limit_usd=1)], ids=["F-116", "cost"]
+    "error",
+    [LLMAuthError("no", status=401), CostLimitError("spent", spent_usd=1, limit_usd=1)],
+    ids=["F-116", "cost"],
 )
-async def test_no_other_model_is_asked_after_a_refused_key_or_a_spent_budget_s2_08(error: LLMError) -> None:
+async def test_no_other_model_is_asked_after_a_refused_key_or_a_spent_budget_s2_08(
+    error: LLMError,
+) -> None:
     client = ScriptedClient([error])
     assert (await decided(client)).error is error
     assert len(client.calls) == 1
@@ -97,9 +116,14 @@ async def test_the_second_prompt_begins_with_the_first_and_says_what_was_wrong_s
     client = ScriptedClient([numbers(1), numbers(2)])
     decision = await decided(client)
     (_, first), (_, second) = (call.messages for call in client.calls)
-    assert str(second.content).startswith(f"{first.content}\n\nAn earlier answer was not usable:\n<<<")
+    assert str(second.content).startswith(
+        f"{first.content}\n\nAn earlier answer was not usable:\n<<<"
+    )
     assert "\nall odd\n" in str(second.content)
-    assert [(attempt.error, attempt.reason) for attempt in decision.attempts] == [("malformed", "odd"), (None, None)]
+    assert [(attempt.error, attempt.reason) for attempt in decision.attempts] == [
+        ("malformed", "odd"),
+        (None, None),
+    ]
 
 
 async def hang(_: list[LLMMessage]) -> str:
@@ -138,7 +162,11 @@ async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() 
     for cached in (False, True):
         decision = await decided(client, cache=cache)
         assert decision.verdict is not None
-        assert (decision.verdict.choice, decision.cached, len(decision.attempts)) == ([2], cached, 1 - cached)
+        assert (decision.verdict.choice, decision.cached, len(decision.attempts)) == (
+            [2],
+            cached,
+            1 - cached,
+        )
     assert (await decided(client, cache=cache, model="other")).cached is False
 
 
@@ -154,7 +182,16 @@ async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() 
         {"scope": "x"},
         {"client": ScriptedClient([], default=numbers(4))},
     ],
-    ids=["prompt", "surrogate", "model", "default-model", "temperature", "schema", "scope", "client"],
+    ids=[
+        "prompt",
+        "surrogate",
+        "model",
+        "default-model",
+        "temperature",
+        "schema",
+        "scope",
+        "client",
+    ],
 )
 async def test_a_cached_reply_serves_the_same_question_alone(changes: dict[str, Any]) -> None:
     cache = SelectionCache()

@@ -44,7 +44,10 @@ def error_of(raised: BaseException) -> LLMError:
         (exception("APIStatusError", status_code=401), LLMAuthError),
         (exception("ClientResponseError", status=429), LLMRateLimitError),
         (exception("APIError", code=404), ModelNotFoundError),
-        (exception("HTTPStatusError", response=SimpleNamespace(status_code=413)), ContextTooLongError),
+        (
+            exception("HTTPStatusError", response=SimpleNamespace(status_code=413)),
+            ContextTooLongError,
+        ),
         (exception("HTTPError", status_code="500", code="rate_limit", status=None), LLMError),
         (exception("APIResponseValidationError", status_code=200), MalformedReplyError),
         (exception("Redirected", status_code=302), LLMError),
@@ -113,9 +116,16 @@ def test_what_the_endpoint_said_is_a_fact(facts: dict[str, Any], body: str) -> N
 
 @pytest.mark.parametrize(
     ("header", "value"),
-    [("Authorization", f"Bearer {SECRET}"), ("api-key", SECRET), ("X-Api-Key", SECRET), ("x-goog-api-key", SECRET)],
+    [
+        ("Authorization", f"Bearer {SECRET}"),
+        ("api-key", SECRET),
+        ("X-Api-Key", SECRET),
+        ("x-goog-api-key", SECRET),
+    ],
 )
-def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs_f_116(header: str, value: str) -> None:
+def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs_f_116(
+    header: str, value: str
+) -> None:
     inner = exception("SDKError", request=SimpleNamespace(headers={"X-Api-Key": "", header: value}))
     outer = exception("WrapperError", status_code=401, body=f"no such key {SECRET}")
     outer.__cause__ = inner
@@ -131,11 +141,14 @@ def test_a_wrapped_exception_names_the_error_where_the_wrapper_does_not() -> Non
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(500, LLMConnectionError), (401, LLMAuthError)], ids=["made up", "the endpoint's"]
+    ("status", "kind"),
+    [(500, LLMConnectionError), (401, LLMAuthError)],
+    ids=["made up", "the endpoint's"],
 )
 def test_a_500_may_be_made_up_of_a_broken_connection(status: int, kind: type[LLMError]) -> None:
     wrapper = exception("WrapperError", status_code=status)
-    wrapper.__context__ = ConnectionRefusedError()  # LiteLLM raises where it handles, without a `from`
+    # LiteLLM raises where it handles, without a `from`
+    wrapper.__context__ = ConnectionRefusedError()
     assert type(error_of(wrapper)) is kind
 
 

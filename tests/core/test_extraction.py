@@ -31,24 +31,41 @@ def reason_of(text: str) -> str:
         pytest.param(f"{TICKS}\n{PLAIN}\n{TICKS}", id="F-079 bare fence"),
         pytest.param(f"{TICKS}JSON\n{PLAIN}\n{TICKS}", id="F-079 upper case"),
         pytest.param(f"~~~json\n{PLAIN}\n~~~", id="F-079 tildes"),
-        pytest.param(f"{TICKS}json5 {{.line}} title='x'\n{PLAIN}{TICKS}", id="F-079 info string with braces"),
+        pytest.param(
+            f"{TICKS}json5 {{.line}} title='x'\n{PLAIN}{TICKS}", id="F-079 info string with braces"
+        ),
         pytest.param(f"`{PLAIN}`", id="F-079 inline code"),
         pytest.param(f"{TICKS}json\n{PLAIN}", id="F-079 fence that is never closed"),
-        pytest.param(f"Here it is:\n{TICKS}json\n{PLAIN}\n{TICKS}\nDone.", id="F-080 fence within prose"),
+        pytest.param(
+            f"Here it is:\n{TICKS}json\n{PLAIN}\n{TICKS}\nDone.", id="F-080 fence within prose"
+        ),
         pytest.param(f"As \"asked\" it's {PLAIN}, isn't it?", id="F-080 prose alone"),
-        pytest.param(f"use {{x}} and [1], [docs](u) and (a, b): {PLAIN}", id="F-080 prose with brackets"),
+        pytest.param(
+            f"use {{x}} and [1], [docs](u) and (a, b): {PLAIN}", id="F-080 prose with brackets"
+        ),
         pytest.param(f"- [x] done\n- [ ] open\n{PLAIN}", id="F-080 task list"),
         pytest.param(f"{PLAIN}\n{PLAIN}", id="F-084 twice"),
-        pytest.param(f"{PLAIN}\n{TICKS}\n{json.dumps(ANSWER, indent=2)}\n{TICKS}", id="F-084 twice, formatted"),
+        pytest.param(
+            f"{PLAIN}\n{TICKS}\n{json.dumps(ANSWER, indent=2)}\n{TICKS}",
+            id="F-084 twice, formatted",
+        ),
         pytest.param(f"<think>{OTHER}</think>\n{PLAIN}", id="F-085 think"),
-        pytest.param(f"<THINKING level='1'>{{ {OTHER}</THINKING >{PLAIN}", id="F-085 thinking with attributes"),
+        pytest.param(
+            f"<THINKING level='1'>{{ {OTHER}</THINKING >{PLAIN}",
+            id="F-085 thinking with attributes",
+        ),
         pytest.param(f"<reasoning>x</Reasoning><think></think>{PLAIN}", id="F-085 two blocks"),
         pytest.param(f"<think>a<think>b</think>{OTHER}</think>{PLAIN}", id="F-085 nested"),
-        pytest.param(f"I take {OTHER} or so.\n</think>\n{PLAIN}", id="F-085 opening tag in the prompt"),
+        pytest.param(
+            f"I take {OTHER} or so.\n</think>\n{PLAIN}", id="F-085 opening tag in the prompt"
+        ),
         pytest.param(f"<|begin_of_box|>{PLAIN}<|end_of_box|>", id="box tokens"),
         pytest.param(f"<answer>{PLAIN}</answer>", id="answer tags"),
         pytest.param(json.dumps(PLAIN), id="F-096 encoded twice"),
-        pytest.param(f"{TICKS}\n{json.dumps(json.dumps(ANSWER, indent=1))}\n{TICKS}", id="F-096 in a fence, indented"),
+        pytest.param(
+            f"{TICKS}\n{json.dumps(json.dumps(ANSWER, indent=1))}\n{TICKS}",
+            id="F-096 in a fence, indented",
+        ),
         pytest.param(json.dumps(f"\n  {PLAIN}\n"), id="F-096 with blank space"),
     ],
 )
@@ -98,21 +115,35 @@ def test_key_order_does_not_make_another_object_f_084() -> None:
         pytest.param(" \n\t\ufeff", "empty", id="F-073 blank space"),
         pytest.param(f"{TICKS}json\n{TICKS}", "no_json", id="F-082 empty fence"),
         pytest.param(f"{OTHER} {PLAIN}", "ambiguous", id="F-083 two objects"),
-        pytest.param('{"a": 1} {"a": true}', "ambiguous", id="F-083 equal to Python, different as JSON"),
+        pytest.param(
+            '{"a": 1} {"a": true}', "ambiguous", id="F-083 equal to Python, different as JSON"
+        ),
         pytest.param('{"a": 1} {"a": 1.0}', "ambiguous", id="F-083 integer and float"),
-        pytest.param(f"{PLAIN} and then {json.dumps(OTHER)}", "ambiguous", id="F-083 one of them encoded twice"),
+        pytest.param(
+            f"{PLAIN} and then {json.dumps(OTHER)}",
+            "ambiguous",
+            id="F-083 one of them encoded twice",
+        ),
         pytest.param("{} " * 2_000, "ambiguous", id="F-083 thousands"),
         pytest.param(f"<think>{OTHER}", "unclosed_thinking", id="F-086 unclosed"),
-        pytest.param(f"<think>{OTHER}</thinking>{PLAIN}", "unclosed_thinking", id="F-086 closed by another tag"),
+        pytest.param(
+            f"<think>{OTHER}</thinking>{PLAIN}",
+            "unclosed_thinking",
+            id="F-086 closed by another tag",
+        ),
         pytest.param(f"<think>{PLAIN}</think>", "no_json", id="F-086 thinking alone"),
         pytest.param(f"{PLAIN}</think>", "no_json", id="F-086 answer within thinking"),
-        pytest.param(f"{PLAIN} <think> or", "unclosed_thinking", id="F-086 thinking after the answer"),
+        pytest.param(
+            f"{PLAIN} <think> or", "unclosed_thinking", id="F-086 thinking after the answer"
+        ),
         pytest.param("I cannot help with that.", "no_json", id="F-089 refusal"),
         pytest.param("42", "no_json", id="number"),
         pytest.param('"text"', "no_json", id="string"),
         pytest.param("null", "no_json", id="F-097 null"),
         pytest.param('{"a": 1, "a": 1}', "duplicate_keys", id="F-090 outside"),
-        pytest.param('{"x": [{"a": 1, "\\u0061": 2}]}', "duplicate_keys", id="F-090 inside, escaped"),
+        pytest.param(
+            '{"x": [{"a": 1, "\\u0061": 2}]}', "duplicate_keys", id="F-090 inside, escaped"
+        ),
         pytest.param('{"a": NaN}', "bad_number", id="F-091 NaN"),
         pytest.param('{"a": [-Infinity]}', "bad_number", id="F-091 Infinity"),
         pytest.param('{"a": 1e999}', "bad_number", id="F-091 overflow"),
@@ -177,7 +208,22 @@ MEGABYTE = 1_000_000
 
 @pytest.mark.parametrize(
     "unit",
-    ["{", "`", '"', "<think>", "</think>", "<think ", "{}", "{x}", '"{\\"', '"  ', '{"', '{"\\"', "{}</think>", "<"],
+    [
+        "{",
+        "`",
+        '"',
+        "<think>",
+        "</think>",
+        "<think ",
+        "{}",
+        "{x}",
+        '"{\\"',
+        '"  ',
+        '{"',
+        '{"\\"',
+        "{}</think>",
+        "<",
+    ],
 )
 def test_a_hostile_megabyte_takes_linear_time(unit: str) -> None:
     started = time.thread_time()
@@ -194,7 +240,10 @@ def test_strings_that_never_end_take_linear_time() -> None:
 
 REPLIES = [
     PLAIN,
-    json.dumps({"calls": [{"tool": "t", "args": {"q": 'a"}{', "n": [1, [2]]}}, {"tool": "u", "args": {}}]}, indent=1),
+    json.dumps(
+        {"calls": [{"tool": "t", "args": {"q": 'a"}{', "n": [1, [2]]}}, {"tool": "u", "args": {}}]},
+        indent=1,
+    ),
     json.dumps({"é😀": "ü\u2028", "deep": {"pointer_ids": []}}, ensure_ascii=False),
     json.dumps(PLAIN),
     f"Sure [1]:\n{TICKS}json\n{PLAIN}\n{TICKS}\nUse {{it}} well.",
@@ -218,8 +267,14 @@ def test_a_reply_cut_at_any_byte_yields_the_whole_value_or_nothing_f_087(reply: 
 
 
 Json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 Objects = st.dictionaries(st.text(max_size=5), Json, min_size=1, max_size=4)
@@ -240,7 +295,9 @@ def test_a_proper_prefix_of_an_object_is_never_a_value_f_087(
     value=Objects,
     before=Prose,
     after=Prose,
-    fence=st.sampled_from(["{}", "`{}`", "```\n{}\n```", "```JSON {{.x}}\n{}````", "~~~json\n{}\n~~~"]),
+    fence=st.sampled_from(
+        ["{}", "`{}`", "```\n{}\n```", "```JSON {{.x}}\n{}````", "~~~json\n{}\n~~~"]
+    ),
     encoded=st.booleans(),
 )
 def test_prose_and_fences_never_change_the_value(
@@ -251,7 +308,9 @@ def test_prose_and_fences_never_change_the_value(
     assert json.dumps(extracted) == json.dumps(value)
 
 
-@given(st.text(st.sampled_from('{}[]",:\\ 1ae`~<>/thinkNf\n\ud800\ufeff')) | st.text(st.characters()))
+@given(
+    st.text(st.sampled_from('{}[]",:\\ 1ae`~<>/thinkNf\n\ud800\ufeff')) | st.text(st.characters())
+)
 @example("{" + '"a":' * 2)
 @example('"{\\"\ud800')
 def test_any_text_gives_a_json_value_or_a_malformed_reply_error(text: str) -> None:

@@ -21,7 +21,10 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{
 CLEAR: dict[str, tuple[Any, LLMMessage]] = {
     "message": (USER, USER),
     "dict": ({"role": "user", "content": "hi"}, USER),
-    "nulls": ({"role": "user", "content": "hi", "name": None, "tool_calls": None, "refusal": None}, USER),
+    "nulls": (
+        {"role": "user", "content": "hi", "name": None, "tool_calls": None, "refusal": None},
+        USER,
+    ),
     "parts": (
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
         LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": "hi"}]),
@@ -41,18 +44,33 @@ WRONG: dict[str, tuple[Any, str]] = {
     "one dict": ({"role": "user", "content": SECRET}, "messages is a dict; pass a list"),
     "one message": (USER, "messages is a LLMMessage; pass a list"),
     "none": (None, "messages is a NoneType; pass a list"),
-    "texts": ([USER, SECRET], r"messages\[1\] is a str; pass an LLMMessage, or a dict with `content` and a `role`"),
+    "texts": (
+        [USER, SECRET],
+        r"messages\[1\] is a str; pass an LLMMessage, or a dict with `content` and a `role`",
+    ),
     "pair": ([("user", SECRET)], r"messages\[0\] is a tuple"),
     "no role": ([{"content": SECRET}], r"messages\[0\] has no usable role"),
-    "odd role": ([{"role": "bot", "content": SECRET}], r"no usable role; .* system, user, assistant"),
+    "odd role": (
+        [{"role": "bot", "content": SECRET}],
+        r"no usable role; .* system, user, assistant",
+    ),
     "no content": ([{"role": "user"}], r"messages\[0\] has no content"),
     "number": ([{"role": "user", "content": 5}], r"messages\[0\] has no usable content"),
-    "odd key": ([{"role": "user", "content": SECRET, "image": "x"}], r"a key that messages do not have, 'image'"),
+    "odd key": (
+        [{"role": "user", "content": SECRET, "image": "x"}],
+        r"a key that messages do not have, 'image'",
+    ),
 }
 WAYS: dict[str, Callable[[Any], Any]] = {
-    "ask": lambda messages: ask(ScriptedClient([]), messages, reply_model=ToolCall, model=None, timeout_s=1),
-    "answer_text": lambda messages: answer_text(ScriptedClient([]), messages, model=None, timeout_s=1),
-    "client": lambda messages: OpenAICompatibleClient.for_provider("local").chat_completion(messages),
+    "ask": lambda messages: ask(
+        ScriptedClient([]), messages, reply_model=ToolCall, model=None, timeout_s=1
+    ),
+    "answer_text": lambda messages: answer_text(
+        ScriptedClient([]), messages, model=None, timeout_s=1
+    ),
+    "client": lambda messages: OpenAICompatibleClient.for_provider("local").chat_completion(
+        messages
+    ),
 }
 
 
@@ -64,7 +82,9 @@ def test_a_message_whose_meaning_is_clear_is_taken_u_b17(name: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass_u_b17(name: str, way: str) -> None:
+async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass_u_b17(
+    name: str, way: str
+) -> None:
     wrong, said = WRONG[name]
     with pytest.raises(TypeError, match=said) as caught:
         await WAYS[way](wrong)
@@ -72,7 +92,10 @@ async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass_u_b17(n
 
 
 async def test_a_dict_is_sent_as_the_message_that_it_means_u_b17() -> None:
-    async with loopback(answer(200, ok())) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(200, ok())) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         await client.chat_completion([CLEAR["dict"][0]])
         assert server.requests[0].body["messages"] == [{"role": "user", "content": "hi"}]
 

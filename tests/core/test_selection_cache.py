@@ -60,7 +60,9 @@ def test_what_json_cannot_hold_is_not_kept() -> None:
     assert len(cache) == 0
 
 
-@pytest.mark.parametrize("limits", [{"ttl_s": 0}, {"ttl_s": -1}, {"max_entries": 0}, {"ttl_s": float("nan")}])
+@pytest.mark.parametrize(
+    "limits", [{"ttl_s": 0}, {"ttl_s": -1}, {"max_entries": 0}, {"ttl_s": float("nan")}]
+)
 def test_refuses_impossible_limits(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be more than 0"):
         SelectionCache(**limits)

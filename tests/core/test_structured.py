@@ -87,7 +87,10 @@ class Answering:
 async def test_passes_every_argument_by_keyword_and_returns_the_validated_reply() -> None:
     client = AsyncMock()
     client.chat_completion.return_value = response(WHOLE, finish_reason="stop")
-    assert await ask(client, MESSAGES, reply_model=Choice, model=None, timeout_s=1, temperature=0.3) == CHOICE
+    assert (
+        await ask(client, MESSAGES, reply_model=Choice, model=None, timeout_s=1, temperature=0.3)
+        == CHOICE
+    )
     client.chat_completion.assert_awaited_once_with(
         messages=MESSAGES, model=None, temperature=0.3, response_format={"type": "json_object"}
     )
@@ -136,14 +139,26 @@ async def test_a_schema_is_asked_for_where_the_client_prefers_one_s0_31(
     preference: object, json_schema: dict[str, Any] | None, asked_for: dict[str, Any]
 ) -> None:
     client = Choosy(preference)
-    options: dict[str, Any] = {"reply_model": Choice, "model": None, "timeout_s": 1, "json_schema": json_schema}
+    options: dict[str, Any] = {
+        "reply_model": Choice,
+        "model": None,
+        "timeout_s": 1,
+        "json_schema": json_schema,
+    }
     assert await ask(client, MESSAGES, **options) == CHOICE
     assert client.calls[0].options == {"response_format": asked_for}
 
 
 async def test_a_client_that_raises_when_it_is_asked_what_it_prefers_is_at_fault() -> None:
     with pytest.raises(LLMError, match="KeyError"):
-        await ask(Choosy(KeyError()), MESSAGES, reply_model=Choice, model=None, timeout_s=1, json_schema=SCHEMA)
+        await ask(
+            Choosy(KeyError()),
+            MESSAGES,
+            reply_model=Choice,
+            model=None,
+            timeout_s=1,
+            json_schema=SCHEMA,
+        )
 
 
 # --- what is read
@@ -158,7 +173,10 @@ async def test_a_client_that_raises_when_it_is_asked_what_it_prefers_is_at_fault
         pytest.param(response(f"<think>{{}}</think>{WHOLE}"), id="F-085"),
         pytest.param(response(json.dumps(WHOLE)), id="F-096"),
         pytest.param(
-            response([{"type": "text", "text": WHOLE[:7]}, {"type": "output_text", "text": WHOLE[7:]}]), id="F-075"
+            response(
+                [{"type": "text", "text": WHOLE[:7]}, {"type": "output_text", "text": WHOLE[7:]}]
+            ),
+            id="F-075",
         ),
         pytest.param(
             response(
@@ -175,7 +193,9 @@ async def test_a_client_that_raises_when_it_is_asked_what_it_prefers_is_at_fault
         pytest.param(response(WHOLE, tool_calls=[], refusal=""), id="empty tool calls and refusal"),
         pytest.param(response(WHOLE, tool_calls=[{"id": "1"}]), id="F-077 text beside tool calls"),
         pytest.param(MagicMock(content=WHOLE), id="compat: a double made of mocks"),
-        pytest.param(MagicMock(content=WHOLE, spec=["content"]), id="compat: a double with content alone"),
+        pytest.param(
+            MagicMock(content=WHOLE, spec=["content"]), id="compat: a double with content alone"
+        ),
     ],
 )
 async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> None:
@@ -192,20 +212,32 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
         pytest.param(response(""), "empty", id="F-073"),
         pytest.param(response(" \n"), "empty", id="F-073 blank"),
         pytest.param(response(None), "empty", id="F-074"),
-        pytest.param(response([{"type": "image_url", "text": WHOLE}]), "empty", id="F-076 image alone"),
+        pytest.param(
+            response([{"type": "image_url", "text": WHOLE}]), "empty", id="F-076 image alone"
+        ),
         pytest.param(response([]), "empty", id="F-075 no part"),
-        pytest.param(response(None, tool_calls=[{"id": "1"}]), "empty", id="F-077 unwanted tool calls"),
-        pytest.param(response(None, function_call={"name": "t"}), "empty", id="F-078 unwanted function call"),
+        pytest.param(
+            response(None, tool_calls=[{"id": "1"}]), "empty", id="F-077 unwanted tool calls"
+        ),
+        pytest.param(
+            response(None, function_call={"name": "t"}), "empty", id="F-078 unwanted function call"
+        ),
         pytest.param(response(f'{WHOLE} {{"ids": []}}'), "ambiguous", id="F-083"),
         pytest.param(response(f"<think>{WHOLE}"), "unclosed_thinking", id="F-086"),
         pytest.param(response(WHOLE[:-1]), "truncated", id="F-087"),
         pytest.param(response(WHOLE, finish_reason="length"), "cut", id="F-088"),
-        pytest.param(response(WHOLE, finish_reason="MAX_TOKENS"), "cut", id="F-088 by another name"),
+        pytest.param(
+            response(WHOLE, finish_reason="MAX_TOKENS"), "cut", id="F-088 by another name"
+        ),
         pytest.param(response(WHOLE, finish_reason="network_error"), "cut", id="F-088 z.ai"),
         pytest.param(response(WHOLE, finish_reason="content_filter"), "content_filter", id="F-089"),
         pytest.param(response(WHOLE, finish_reason="sensitive"), "content_filter", id="F-089 z.ai"),
         pytest.param(response(WHOLE, refusal="no"), "refusal", id="F-089 refusal field"),
-        pytest.param(response(WHOLE, finish_reason="new_reason"), "unknown_finish", id="F-088 a reason nobody knows"),
+        pytest.param(
+            response(WHOLE, finish_reason="new_reason"),
+            "unknown_finish",
+            id="F-088 a reason nobody knows",
+        ),
         pytest.param(response("I cannot do that."), "no_json", id="F-089 refusal in words"),
         pytest.param(response('{"ids": [], "ids": []}'), "duplicate_keys", id="F-090"),
         pytest.param(response('{"ids": [NaN]}'), "bad_number", id="F-091"),
@@ -222,7 +254,9 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
         pytest.param(MagicMock(), "empty", id="compat: a mock that was told nothing"),
     ],
 )
-async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(answer: object, reason: str) -> None:
+async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(
+    answer: object, reason: str
+) -> None:
     client = AsyncMock()
     client.chat_completion.return_value = answer
     attempts: list[Attempt] = []
@@ -240,24 +274,32 @@ CALL = {"type": "function", "function": {"name": "choose", "arguments": WHOLE}}
     [
         pytest.param({"tool_calls": [CALL]}, id="F-077"),
         pytest.param({"function_call": CALL["function"]}, id="F-078"),
-        pytest.param({"tool_calls": [CALL], "finish_reason": "tool_calls"}, id="F-077 finish reason"),
+        pytest.param(
+            {"tool_calls": [CALL], "finish_reason": "tool_calls"}, id="F-077 finish reason"
+        ),
     ],
 )
 async def test_native_tool_calls_stand_in_for_a_missing_text(facts: dict[str, Any]) -> None:
     def arguments(calls: list[dict[str, Any]]) -> object:
         return extract_json(calls[0]["function"]["arguments"])
 
-    assert await asked(ScriptedClient([response(None, **facts)]), read_tool_calls=arguments) == CHOICE
+    assert (
+        await asked(ScriptedClient([response(None, **facts)]), read_tool_calls=arguments) == CHOICE
+    )
 
 
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        pytest.param({"tool_calls": [CALL], "finish_reason": "length"}, "cut", id="F-088 tool calls"),
+        pytest.param(
+            {"tool_calls": [CALL], "finish_reason": "length"}, "cut", id="F-088 tool calls"
+        ),
         pytest.param({"tool_calls": [{}]}, "truncated", id="F-077 arguments do not parse"),
     ],
 )
-async def test_tool_calls_that_are_not_whole_are_malformed(facts: dict[str, Any], reason: str) -> None:
+async def test_tool_calls_that_are_not_whole_are_malformed(
+    facts: dict[str, Any], reason: str
+) -> None:
     client = ScriptedClient([response(None, **facts)])
     with pytest.raises(MalformedReplyError) as caught:
         await asked(client, read_tool_calls=lambda _: extract_json('{"ids": ['))
@@ -328,7 +370,9 @@ async def test_our_own_errors_pass_unchanged_and_have_stable_codes(
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_anything_else_that_a_client_raises_becomes_an_llm_error_without_its_text(raised: Exception) -> None:
+async def test_anything_else_that_a_client_raises_becomes_an_llm_error_without_its_text(
+    raised: Exception,
+) -> None:
     attempts: list[Attempt] = []
     client = AsyncMock()
     client.chat_completion.side_effect = raised
@@ -338,7 +382,9 @@ async def test_anything_else_that_a_client_raises_becomes_an_llm_error_without_i
     assert caught.value.__cause__ is raised
     assert type(raised).__name__ in str(caught.value)
     assert SECRET not in str(caught.value)
-    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("client", type(raised).__name__)]
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [
+        ("client", type(raised).__name__)
+    ]
 
 
 async def test_a_timeout_inside_the_client_is_a_timeout() -> None:
@@ -363,7 +409,11 @@ async def test_an_answer_that_raises_when_it_is_read_is_the_clients_fault() -> N
 @pytest.mark.parametrize(
     ("method", "text"),
     [
-        pytest.param(MagicMock(return_value=response(WHOLE)), "MagicMock.chat_completion is not async", id="not async"),
+        pytest.param(
+            MagicMock(return_value=response(WHOLE)),
+            "MagicMock.chat_completion is not async",
+            id="not async",
+        ),
         pytest.param(None, "MagicMock raised TypeError", id="absent"),
     ],
 )
@@ -394,7 +444,9 @@ async def test_the_timeout_bounds_the_attempt_from_outside(row: str) -> None:
 
 
 @pytest.mark.parametrize("late", [WHOLE, ValueError("late")], ids=["F-133 returns", "F-133 raises"])
-async def test_what_comes_after_the_timeout_is_discarded_and_leaves_nothing(late: str | Exception) -> None:
+async def test_what_comes_after_the_timeout_is_discarded_and_leaves_nothing(
+    late: str | Exception,
+) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     release = asyncio.Event()
@@ -486,7 +538,9 @@ def test_an_interrupt_in_the_client_is_not_swallowed_f_132() -> None:
 async def test_an_attempt_holds_what_the_answer_says_of_itself() -> None:
     usage = LLMUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5)
     attempts: list[Attempt] = []
-    client = ScriptedClient([response(WHOLE, usage=usage, cost_usd=0.25), response("no", usage=usage), ValueError()])
+    client = ScriptedClient(
+        [response(WHOLE, usage=usage, cost_usd=0.25), response("no", usage=usage), ValueError()]
+    )
     await asked(client, attempts=attempts)
     for _ in range(2):
         with pytest.raises(LLMError):
@@ -504,7 +558,11 @@ async def test_a_failed_call_that_was_charged_leaves_its_bill_in_the_attempt() -
     attempts: list[Attempt] = []
     with pytest.raises(LLMStatusError):
         await asked(ScriptedClient([error]), attempts=attempts)
-    assert (attempts[0].usage, attempts[0].cost_usd, attempts[0].error) == (error.usage, 0.5, "status")
+    assert (attempts[0].usage, attempts[0].cost_usd, attempts[0].error) == (
+        error.usage,
+        0.5,
+        "status",
+    )
 
 
 def test_the_sum_of_attempts_is_known_where_every_part_is() -> None:
@@ -544,7 +602,9 @@ async def test_a_hundred_calls_at_once_do_not_disturb_each_other() -> None:
     assert [choice.ids for choice in choices] == [[str(number)] for number in range(100)]
 
 
-async def test_a_span_names_the_model_and_the_error_and_holds_no_text(exported: InMemorySpanExporter) -> None:
+async def test_a_span_names_the_model_and_the_error_and_holds_no_text(
+    exported: InMemorySpanExporter,
+) -> None:
     await asked(ScriptedClient([WHOLE]))
     with pytest.raises(MalformedReplyError):
         await asked(ScriptedClient([f"choose {SECRET}"]))
@@ -566,7 +626,14 @@ async def test_a_span_names_the_model_and_the_error_and_holds_no_text(exported: 
         ("<think>Oslo</think>\nSnow.", "Snow."),
         (" <THINKING lang='en'>a</THINKING> Snow.", "Snow."),
         ("Use <think> for notes.", "Use <think> for notes."),
-        ([{"type": "text", "text": "Sn"}, {"type": "image_url"}, {"type": "text", "text": "ow."}], "Snow."),
+        (
+            [
+                {"type": "text", "text": "Sn"},
+                {"type": "image_url"},
+                {"type": "text", "text": "ow."},
+            ],
+            "Snow.",
+        ),
     ],
     ids=["plain", "thinking", "another-tag", "tag-in-prose", "parts"],
 )
@@ -585,8 +652,12 @@ async def test_a_text_answer_is_all_that_stands_after_the_thinking(
     [("", "stop", "empty"), ("<think>a", "stop", "unclosed_thinking"), ("Sno", "length", "cut")],
     ids=["empty", "only-thinking", "cut"],
 )
-async def test_a_text_answer_that_is_not_whole_is_a_failure(reply: str, finish_reason: str, reason: str) -> None:
-    client = ScriptedClient([LLMResponse(id="1", model="m", content=reply, finish_reason=finish_reason)])
+async def test_a_text_answer_that_is_not_whole_is_a_failure(
+    reply: str, finish_reason: str, reason: str
+) -> None:
+    client = ScriptedClient(
+        [LLMResponse(id="1", model="m", content=reply, finish_reason=finish_reason)]
+    )
     with pytest.raises(MalformedReplyError) as caught:
         await answer_text(client, MESSAGES, model=None, timeout_s=5, max_tokens=7)
     assert caught.value.reason == reason

@@ -18,7 +18,9 @@ KIMI_CALL = "<|tool_call_begin|>functions.{}:0<|tool_call_argument_begin|>{}<|to
 PLAIN = V31.format(V31_CALL.format("t", "{}"))
 
 
-@pytest.mark.parametrize("text", ["", '{"calls": []}', "I use a tool.", "<tool_call>{}</tool_call>", "TOOL_CALLS"])
+@pytest.mark.parametrize(
+    "text", ["", '{"calls": []}', "I use a tool.", "<tool_call>{}</tool_call>", "TOOL_CALLS"]
+)
 def test_text_without_a_notation_is_left_alone(text: str) -> None:
     assert read_text_calls(text) is None
 
@@ -28,11 +30,20 @@ def test_text_without_a_notation_is_left_alone(text: str) -> None:
     [
         (f"[TOOL_CALLS]{json.dumps([CALL, CALL])}", [CALL, CALL]),
         (f"[TOOL_CALLS]{json.dumps([CALL])}</s>", [CALL]),
-        ('<|tool_call|>[{"name": "t", "arguments": "{}"}]<|/tool_call|>', [{"name": "t", "arguments": "{}"}]),
-        ('<|START_ACTION|>[{"tool_name": "t", "parameters": {}}]<|END_ACTION|>', [{"name": "t", "arguments": {}}]),
+        (
+            '<|tool_call|>[{"name": "t", "arguments": "{}"}]<|/tool_call|>',
+            [{"name": "t", "arguments": "{}"}],
+        ),
+        (
+            '<|START_ACTION|>[{"tool_name": "t", "parameters": {}}]<|END_ACTION|>',
+            [{"name": "t", "arguments": {}}],
+        ),
         ("[TOOL_CALLS][5, {}]", [{"name": None, "arguments": None}] * 2),
         (PLAIN, [{"name": "t", "arguments": {}}]),
-        (KIMI.format(KIMI_CALL.format("t", ' {"a": "<b>"} ')), [{"name": "t", "arguments": {"a": "<b>"}}]),
+        (
+            KIMI.format(KIMI_CALL.format("t", ' {"a": "<b>"} ')),
+            [{"name": "t", "arguments": {"a": "<b>"}}],
+        ),
         (f"<think>[TOOL_CALLS]</think>{PLAIN}", [{"name": "t", "arguments": {}}]),
     ],
 )

@@ -17,7 +17,9 @@ from llm_common.errors import ConfigError
 
 BOUND = UpperBoundCounter()
 SOURCES = sorted(Path(json.__file__).parents[1].glob("[c-h]*.py"))[:40]
-CHINESE = "自然语言处理是人工智能领域的一个重要方向，它研究人与计算机之间用自然语言通信的理论和方法。"
+CHINESE = (
+    "自然语言处理是人工智能领域的一个重要方向，它研究人与计算机之间用自然语言通信的理论和方法。"
+)
 PANGRAMS = [
     "Быстрая коричневая лиса перепрыгивает через ленивую собаку.",
     "Où est la bibliothèque? L'été dernier, j'ai mangé des crêpes près de l'église.",
@@ -35,7 +37,21 @@ json_values = st.recursive(
     max_leaves=15,
 )
 code = st.lists(
-    st.sampled_from(["return", "self", "getValue", "HTTPServer", "x", "_id", "'message'", "don't", "é", "变量", "0x1F"])
+    st.sampled_from(
+        [
+            "return",
+            "self",
+            "getValue",
+            "HTTPServer",
+            "x",
+            "_id",
+            "'message'",
+            "don't",
+            "é",
+            "变量",
+            "0x1F",
+        ]
+    )
     | st.text(string.punctuation, max_size=4)
     | st.text(" \t\n\r", max_size=6)
     | st.text(string.ascii_letters + string.digits, max_size=8)
@@ -52,7 +68,12 @@ def exact(text: str) -> int:
     return max(counter.count(text) for counter in exact_counters())
 
 
-@given(st.text() | st.text(string.printable) | st.text(string.ascii_letters) | st.text(" \t\r\n\f\v/'a1é"))
+@given(
+    st.text()
+    | st.text(string.printable)
+    | st.text(string.ascii_letters)
+    | st.text(" \t\r\n\f\v/'a1é")
+)
 @example("'tremendous")
 @example("\t\t.")
 @example(" )\r\n/-")
@@ -70,14 +91,21 @@ def test_no_code_takes_more_tokens_than_the_bound(text: str) -> None:
 
 
 @given(json_values, st.sampled_from([None, 2]), st.booleans())
-def test_no_json_takes_more_tokens_than_the_bound(value: object, indent: int | None, ascii_only: bool) -> None:
+def test_no_json_takes_more_tokens_than_the_bound(
+    value: object, indent: int | None, ascii_only: bool
+) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert exact(text) <= BOUND.count(text)
 
 
 @given(st.binary(max_size=300))
 def test_no_encoded_bytes_take_more_tokens_than_the_bound(data: bytes) -> None:
-    for text in (base64.b64encode(data).decode(), base64.b85encode(data).decode(), data.hex(), repr(data)):
+    for text in (
+        base64.b64encode(data).decode(),
+        base64.b85encode(data).decode(),
+        data.hex(),
+        repr(data),
+    ):
         assert exact(text) <= BOUND.count(text)
 
 
@@ -94,7 +122,9 @@ def test_no_language_takes_more_tokens_than_the_bound(text: str) -> None:
 def test_the_bound_is_near_for_what_prompts_are_made_of() -> None:
     prose = "\n".join(topics.values())
     source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
-    data = json.dumps([{"ticker": "AAPL", "close": 231.5 + day, "volume": 1_000_000 * day} for day in range(200)])
+    data = json.dumps(
+        [{"ticker": "AAPL", "close": 231.5 + day, "volume": 1_000_000 * day} for day in range(200)]
+    )
     packed = base64.b64encode(bytes(range(256)) * 8).decode()
     ratios = [BOUND.count(text) / exact(text) for text in (prose, source, data, packed, CHINESE)]
     assert max(ratios) < 1.45

@@ -28,7 +28,10 @@ async def refusing(_: Path, __: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
 
 @asynccontextmanager
 async def without_a_name(_: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
-    """A host that the resolver does not know; asking a real one would make the test depend on the machine."""
+    """A host that the resolver does not know.
+
+    Asking a real one would make the test depend on the machine.
+    """
 
     def fail(*_: object, **__: object) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

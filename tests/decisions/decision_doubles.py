@@ -71,13 +71,24 @@ class BaseDecisionModel(BaseModel, Runnable):
     fault: Exception | None = None
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    async def ainvoke(self, input: ClassifierRequest, config: Any = None, **_: Any) -> ClassifierResponse:  # noqa: A002
+    async def ainvoke(
+        self,
+        input: ClassifierRequest,  # noqa: A002
+        config: Any = None,
+        **_: Any,
+    ) -> ClassifierResponse:
         if self.fault is not None:
             raise self.fault
         asked = input["questions"]
         assert all(isinstance(question, Noul | Choice | Score) for question in asked.values())
-        found = {name: answer_to(q, self.told) for name, q in asked.items() if q.instructions in self.told}
-        return ClassifierResponse.model_validate({"model": self.model, "answers": found, "usage": self.usage})
+        found = {
+            name: answer_to(q, self.told)
+            for name, q in asked.items()
+            if q.instructions in self.told
+        }
+        return ClassifierResponse.model_validate(
+            {"model": self.model, "answers": found, "usage": self.usage}
+        )
 
 
 # --- in the shape of pydantic_ai.models.decision
@@ -130,7 +141,9 @@ class DecisionModel:
     fault: Exception | None = None
     model_name: str = "test-model"
 
-    async def decide(self, request: DecisionRequest, model_settings: dict[str, Any]) -> DecisionResponse:
+    async def decide(
+        self, request: DecisionRequest, model_settings: dict[str, Any]
+    ) -> DecisionResponse:
         raise NotImplementedError
 
 
@@ -140,6 +153,10 @@ class SystemOneModel(DecisionModel):
             raise self.fault
         assert isinstance(request, DecisionRequest)
         assert model_settings == {}
-        found = {name: answer_to(q, self.told) for name, q in request.questions.items() if q.instructions in self.told}
+        found = {
+            name: answer_to(q, self.told)
+            for name, q in request.questions.items()
+            if q.instructions in self.told
+        }
         answers = {name: Answer.model_validate(answer) for name, answer in found.items()}
         return DecisionResponse(answers=answers, model_name=self.model_name, usage=self.usage)

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.decisions import REFUSED, Choice, Decisions, Predicate, Question, Score, decisions_of
+from llm_common.decisions import (
+    REFUSED,
+    Choice,
+    Decisions,
+    Predicate,
+    Question,
+    Score,
+    decisions_of,
+)
 from llm_common.decisions.wire_formats import WIRE_FORMATS
 from llm_common.errors import MalformedReplyError
 from tests.decisions.decision_server import WireName, payload
@@ -16,16 +24,32 @@ QUESTIONS: dict[str, Question] = {
     "anger": Score("How angry?", ["calm", "furious"]),
 }
 WORDS = st.sampled_from(
-    [*QUESTIONS, "billing", "shipping", "0", "1", "x", "answers", "type", "noul", "predicate", "choice", "score"]
+    [
+        *QUESTIONS,
+        "billing",
+        "shipping",
+        "0",
+        "1",
+        "x",
+        "answers",
+        "type",
+        "noul",
+        "predicate",
+        "choice",
+        "score",
+    ]
 )
 SHARES = st.sampled_from([0, 0.25, 0.5, 0.75, 1, 1.5, -1, True, None, "0.5"]) | st.floats()
 VALUES = st.recursive(
-    SHARES | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=12
+    SHARES | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
 )
 TOLD = st.fixed_dictionaries(
     {},
     optional={
-        question.text: SHARES | st.dictionaries(WORDS, SHARES) | st.lists(SHARES) for question in QUESTIONS.values()
+        question.text: SHARES | st.dictionaries(WORDS, SHARES) | st.lists(SHARES)
+        for question in QUESTIONS.values()
     },
 )
 
@@ -35,7 +59,9 @@ def assert_lawful(decisions: Decisions) -> None:
     assert not decisions.answers.keys() & decisions.unanswered.keys()
     assert 0 <= decisions.yes("late") <= 1
     team = decisions.options("team")
-    assert not team or (list(team) == ["billing", "shipping"] and sum(team.values()) == pytest.approx(1, abs=0.011))
+    assert not team or (
+        list(team) == ["billing", "shipping"] and sum(team.values()) == pytest.approx(1, abs=0.011)
+    )
     anger = decisions.score("anger")
     assert anger is None or 0 <= anger <= 1.01
 

@@ -20,12 +20,18 @@ def environment(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
 @pytest.mark.usefixtures("environment")
 def test_an_address_and_a_model_are_enough() -> None:
     config = HttpDecisionClient.from_env().config
-    assert (config.url, config.model, config.wire) == ("https://api.example.test/v1", "jev-latest", "systemone")
+    assert (config.url, config.model, config.wire) == (
+        "https://api.example.test/v1",
+        "jev-latest",
+        "systemone",
+    )
     assert config.api_key.get_secret_value() == ""
 
 
 @pytest.mark.parametrize(
-    "environment", [WHOLE | {_env.DECISION_API_KEY: KEY, _env.DECISION_WIRE: " OpenAI "}], indirect=True
+    "environment",
+    [WHOLE | {_env.DECISION_API_KEY: KEY, _env.DECISION_WIRE: " OpenAI "}],
+    indirect=True,
 )
 @pytest.mark.usefixtures("environment")
 def test_key_and_wire_are_read_and_the_key_hidden() -> None:

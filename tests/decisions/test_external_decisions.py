@@ -52,7 +52,9 @@ class TestPydanticAIDecisions(DecisionClientContract):
 
 
 async def test_usage_and_model_of_langchain_are_kept() -> None:
-    inner = BaseDecisionModel(model="test-model", told=TOLD, usage={"input_tokens": 7, "output_tokens": 2})
+    inner = BaseDecisionModel(
+        model="test-model", told=TOLD, usage={"input_tokens": 7, "output_tokens": 2}
+    )
     client = LangChainDecisions(inner)
     decisions = await client.decide("x", {"late": LATE}, model="other")
     assert (decisions.model, decisions.usage.total_tokens, decisions.cost_usd) == ("other", 9, None)
@@ -62,7 +64,11 @@ async def test_usage_and_model_of_langchain_are_kept() -> None:
 async def test_usage_and_cost_of_pydantic_ai_are_kept() -> None:
     client = PydanticAIDecisions(SystemOneModel(TOLD, RequestUsage(7, 2, Decimal("0.25"))))
     decisions = await client.decide("x", {"late": LATE}, model="test-model")
-    assert (decisions.model, decisions.usage.total_tokens, decisions.cost_usd) == ("test-model", 9, 0.25)
+    assert (decisions.model, decisions.usage.total_tokens, decisions.cost_usd) == (
+        "test-model",
+        9,
+        0.25,
+    )
     with pytest.raises(ModelNotFoundError, match="other"):
         await client.decide("x", {"late": LATE}, model="other")
 
@@ -103,7 +109,9 @@ class ModelHTTPError(Exception):
     ],
 )
 @pytest.mark.parametrize("around", ["langchain", "pydantic-ai"])
-async def test_their_exceptions_become_ours(around: str, fault: Exception, kind: type[LLMError]) -> None:
+async def test_their_exceptions_become_ours(
+    around: str, fault: Exception, kind: type[LLMError]
+) -> None:
     client: DecisionClient = (
         LangChainDecisions(BaseDecisionModel(model="test-model", fault=fault))
         if around == "langchain"
@@ -132,4 +140,6 @@ async def test_one_deadline_holds_for_their_calls_too() -> None:
             await asyncio.sleep(60)
 
     with pytest.raises(LLMTimeoutError):
-        await PydanticAIDecisions(Slow({}), timeout_s=30).decide("x", {"late": LATE}, timeout_s=0.05)
+        await PydanticAIDecisions(Slow({}), timeout_s=30).decide(
+            "x", {"late": LATE}, timeout_s=0.05
+        )

@@ -45,7 +45,9 @@ SECRET_STATE = "my words 4711"
 pytestmark = pytest.mark.parametrize("wire", ["systemone", "openai"])
 
 
-async def failure(client: HttpDecisionClient, questions: Mapping[str, Question] = QUESTIONS) -> LLMError:
+async def failure(
+    client: HttpDecisionClient, questions: Mapping[str, Question] = QUESTIONS
+) -> LLMError:
     """What a decision raises; it repeats neither the key nor the state."""
     with pytest.raises(LLMError) as caught:
         await client.decide(SECRET_STATE, questions)
@@ -61,7 +63,11 @@ async def test_a_request_holds_the_questions_and_nothing_else(wire: WireName) ->
         await client.decide({"text": "hello"}, questions)
         await client.decide({"text": "hello"}, questions, model="other")
     first, second = (request.body for request in server.requests)
-    names = list(first["questions"]) if wire == "systemone" else [each.pop("name") for each in first["questions"]]
+    names = (
+        list(first["questions"])
+        if wire == "systemone"
+        else [each.pop("name") for each in first["questions"]]
+    )
     assert len({*names}) == 3
     assert not {*names} & {*questions}
     assert second["model"] == "other"
@@ -103,7 +109,9 @@ async def test_connections_are_kept_alive_and_a_closed_one_replaced(wire: WireNa
         for _ in range(2):
             request = await connection.request()
             assert request is not None
-            await connection.send(response(200, json.dumps(payload(wire, request.body, TOLD)).encode()))
+            await connection.send(
+                response(200, json.dumps(payload(wire, request.body, TOLD)).encode())
+            )
 
     async with served(wire, twice, telling(wire, TOLD)) as (server, client):
         for connections in (1, 1, 2):
@@ -194,14 +202,21 @@ async def test_an_unusable_answer_is_left_out_with_its_reason(
 async def test_shares_rounded_to_two_decimals_are_taken(wire: WireName) -> None:
     options = {str(n): "" for n in range(30)}
     async with served(wire, telling(wire, {"Which?": dict.fromkeys(options, 0.03)})) as (_, client):
-        assert (await client.decide("x", {"which": Choice("Which?", options)})).options("which")["7"] == 0.03
+        assert (await client.decide("x", {"which": Choice("Which?", options)})).options("which")[
+            "7"
+        ] == 0.03
 
 
 @pytest.mark.parametrize(
-    ("status", "header"), [(429, {"Retry-After": "0.2"}), (503, {"Retry-After": "60", "Retry-After-Ms": "200"})]
+    ("status", "header"),
+    [(429, {"Retry-After": "0.2"}), (503, {"Retry-After": "60", "Retry-After-Ms": "200"})],
 )
-async def test_retry_after_is_waited_for(wire: WireName, status: int, header: dict[str, str]) -> None:
-    async with served(wire, raw(response(status, b"{}", header)), telling(wire, TOLD), max_attempts=2) as (
+async def test_retry_after_is_waited_for(
+    wire: WireName, status: int, header: dict[str, str]
+) -> None:
+    async with served(
+        wire, raw(response(status, b"{}", header)), telling(wire, TOLD), max_attempts=2
+    ) as (
         server,
         client,
     ):
@@ -212,7 +227,10 @@ async def test_retry_after_is_waited_for(wire: WireName, status: int, header: di
 
 
 async def test_a_wait_beyond_the_deadline_is_not_begun(wire: WireName) -> None:
-    async with served(wire, answer(429, b"{}", {"Retry-After": "3600"}), max_attempts=2) as (server, client):
+    async with served(wire, answer(429, b"{}", {"Retry-After": "3600"}), max_attempts=2) as (
+        server,
+        client,
+    ):
         started = time.monotonic()
         error = await failure(client)
         assert time.monotonic() - started < 4
@@ -228,10 +246,15 @@ async def test_lasting_errors_take_no_more_requests_than_configured(wire: WireNa
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, LLMStatusError), (401, LLMAuthError), (403, LLMAuthError), (413, ContextTooLongError)]
+    ("status", "kind"),
+    [(400, LLMStatusError), (401, LLMAuthError), (403, LLMAuthError), (413, ContextTooLongError)],
 )
-async def test_what_a_retry_cannot_mend_is_not_retried(wire: WireName, status: int, kind: type[LLMError]) -> None:
-    body = json.dumps({"detail": [{"loc": ["body"], "msg": f"bad {KEY}", "type": "missing"}]}).encode()
+async def test_what_a_retry_cannot_mend_is_not_retried(
+    wire: WireName, status: int, kind: type[LLMError]
+) -> None:
+    body = json.dumps(
+        {"detail": [{"loc": ["body"], "msg": f"bad {KEY}", "type": "missing"}]}
+    ).encode()
     async with served(wire, answer(status, body), max_attempts=2) as (server, client):
         error = await failure(client)
         assert len(server.requests) == 1
@@ -258,15 +281,32 @@ async def test_what_a_retry_cannot_mend_is_not_retried(wire: WireName, status: i
         (response(302, b"", {"Location": "http://127.0.0.1:9/"}), LLMStatusError),
         (b"", LLMConnectionError),
     ],
-    ids=["cut", "cut-json", "empty", "list", "no-answers", "number", "numbers", "html", "error", "redirect", "hung-up"],
+    ids=[
+        "cut",
+        "cut-json",
+        "empty",
+        "list",
+        "no-answers",
+        "number",
+        "numbers",
+        "html",
+        "error",
+        "redirect",
+        "hung-up",
+    ],
 )
-async def test_a_reply_that_is_none_is_an_error(wire: WireName, reply: bytes, kind: type[LLMError]) -> None:
+async def test_a_reply_that_is_none_is_an_error(
+    wire: WireName, reply: bytes, kind: type[LLMError]
+) -> None:
     async with served(wire, raw(reply)) as (_, client):
         assert isinstance(await failure(client), kind)
 
 
 async def test_a_broken_connection_is_retried(wire: WireName) -> None:
-    async with served(wire, raw(b"HTTP/1.1 200 OK\r\n"), telling(wire, TOLD), max_attempts=2) as (_, client):
+    async with served(wire, raw(b"HTTP/1.1 200 OK\r\n"), telling(wire, TOLD), max_attempts=2) as (
+        _,
+        client,
+    ):
         assert (await client.decide("x", QUESTIONS)).yes("late") == 0.9
 
 
@@ -299,7 +339,10 @@ async def test_one_deadline_spans_the_call(wire: WireName) -> None:
 
 async def test_costs_are_reported_and_limited(wire: WireName) -> None:
     scripts: list[Script] = [telling(wire, TOLD)]
-    async with served(wire, *scripts, input_usd_per_million=10.0, cost_limit_usd=0.01) as (server, client):
+    async with served(wire, *scripts, input_usd_per_million=10.0, cost_limit_usd=0.01) as (
+        server,
+        client,
+    ):
         decisions = await client.decide("x", QUESTIONS)
         assert decisions.cost_usd == pytest.approx(120 * 10 / 1e6)
         assert (decisions.usage.prompt_tokens, decisions.usage.total_tokens) == (120, 132)
@@ -312,9 +355,16 @@ async def test_costs_are_reported_and_limited(wire: WireName) -> None:
 
 @pytest.mark.parametrize(
     ("reported", "cost"),
-    [({"input_tokens": 9, "cost": 0.5}, 0.5), ({"input_tokens": 9}, None), ({"cost": -1}, None), (7, None)],
+    [
+        ({"input_tokens": 9, "cost": 0.5}, 0.5),
+        ({"input_tokens": 9}, None),
+        ({"cost": -1}, None),
+        (7, None),
+    ],
 )
-async def test_the_cost_is_the_reported_one_or_unknown(wire: WireName, reported: object, cost: float | None) -> None:
+async def test_the_cost_is_the_reported_one_or_unknown(
+    wire: WireName, reported: object, cost: float | None
+) -> None:
     async with served(wire, telling(wire, TOLD, usage=reported)) as (_, client):
         assert (await client.decide("x", QUESTIONS)).cost_usd == cost
 
@@ -327,7 +377,9 @@ async def test_a_limit_needs_a_price(wire: WireName) -> None:
     url, model = known[wire]
     HttpDecisionClient(DecisionConfig(url=url, model=model, wire=wire, cost_limit_usd=1.0))
     with pytest.raises(ConfigError, match="input_usd_per_million"):
-        HttpDecisionClient(DecisionConfig(url="http://127.0.0.1:1", model=model, wire=wire, cost_limit_usd=1.0))
+        HttpDecisionClient(
+            DecisionConfig(url="http://127.0.0.1:1", model=model, wire=wire, cost_limit_usd=1.0)
+        )
 
 
 async def test_neither_key_nor_words_reach_a_log_or_span(
@@ -375,7 +427,9 @@ LARGE: dict[str, Question] = {"which": Choice("Which?", {str(n): "" for n in ran
 
 
 @pytest.mark.parametrize("questions", [MANY, LARGE], ids=["questions", "options"])
-async def test_more_than_the_endpoint_takes_is_not_sent(wire: WireName, questions: dict[str, Question]) -> None:
+async def test_more_than_the_endpoint_takes_is_not_sent(
+    wire: WireName, questions: dict[str, Question]
+) -> None:
     """The limits of a `systemone` endpoint depend on its model: it says so itself."""
     async with served(wire, telling(wire, {})) as (server, client):
         if wire == "openai":

@@ -30,7 +30,9 @@ class TestScriptedDecisionClient(DecisionClientContract):
         @asynccontextmanager
         async def answer(told: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
             yield ScriptedDecisionClient(
-                default=lambda _, questions: {n: told[q.text] for n, q in questions.items() if q.text in told}
+                default=lambda _, questions: {
+                    n: told[q.text] for n, q in questions.items() if q.text in told
+                }
             )
 
         return answer

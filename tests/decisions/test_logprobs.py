@@ -10,8 +10,20 @@ from typing import Any
 import pytest
 
 from llm_common.core import LLMMessage, LLMResponse, LLMUsage, OpenAICompatibleClient
-from llm_common.decisions import Choice, DecisionClient, LogprobDecisions, Predicate, Question, Score
-from llm_common.errors import LLMConnectionError, LLMRateLimitError, LLMTimeoutError, MalformedReplyError
+from llm_common.decisions import (
+    Choice,
+    DecisionClient,
+    LogprobDecisions,
+    Predicate,
+    Question,
+    Score,
+)
+from llm_common.errors import (
+    LLMConnectionError,
+    LLMRateLimitError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
 from llm_common.testing import DecisionClientContract, ScriptedClient
 from llm_common.testing.decision_contract import Answering
 from tests.core.loopback import Wire, loopback, ok, response
@@ -25,7 +37,15 @@ def reply(*tokens: tuple[str, float], **facts: Any) -> LLMResponse:
     usage = LLMUsage(prompt_tokens=50, completion_tokens=1, total_tokens=51)
     logprobs = {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": top}]}
     return LLMResponse.model_validate(
-        {"id": "1", "model": "served", "content": "x", "logprobs": logprobs, "usage": usage, "cost_usd": 0.001} | facts
+        {
+            "id": "1",
+            "model": "served",
+            "content": "x",
+            "logprobs": logprobs,
+            "usage": usage,
+            "cost_usd": 0.001,
+        }
+        | facts
     )
 
 
@@ -38,7 +58,11 @@ def text_of(messages: list[LLMMessage]) -> str:
 def shares_in(text: str, given: object) -> list[tuple[str, float]]:
     """The tokens of an answer to the question of a prompt, which lists options by letters and levels by digits."""
     if isinstance(given, dict):
-        letters = {line[3:].partition(":")[0]: line[0] for line in text.splitlines() if re.match("[A-T]\\. ", line)}
+        letters = {
+            line[3:].partition(":")[0]: line[0]
+            for line in text.splitlines()
+            if re.match("[A-T]\\. ", line)
+        }
         return [(f" {letters.get(name, 'Z')}", share) for name, share in given.items()]
     if isinstance(given, list):
         return [(str(level), share) for level, share in enumerate(given)]
@@ -62,11 +86,17 @@ class TestLogprobDecisions(DecisionClientContract):
 
 
 async def test_one_token_a_question_is_asked_for_and_paid() -> None:
-    client = ScriptedClient([], default=lambda _: reply(("Yes", 0.6), ("yes", 0.2), ("No", 0.2), ("Well", 0.0)))
+    client = ScriptedClient(
+        [], default=lambda _: reply(("Yes", 0.6), ("yes", 0.2), ("No", 0.2), ("Well", 0.0))
+    )
     judge = LogprobDecisions(client, "small", options={"seed": 7})
     decisions = await judge.decide("the state", {"late": LATE, "paid": PAID})
     assert decisions.yes("late") == pytest.approx(0.8)
-    assert (decisions.model, decisions.usage.prompt_tokens, decisions.cost_usd) == ("served", 100, 0.002)
+    assert (decisions.model, decisions.usage.prompt_tokens, decisions.cost_usd) == (
+        "served",
+        100,
+        0.002,
+    )
     assert len(client.calls) == 2
     for call in client.calls:
         assert (call.model, call.temperature, call.max_tokens) == ("small", 0.0, 1)
@@ -101,7 +131,10 @@ async def test_a_choice_of_many_options_is_asked_in_groups(options: int, calls: 
 
 @pytest.mark.parametrize(
     "question",
-    [Choice("Which?", {str(n): "" for n in range(401)}), Score("How?", [f"level {n}" for n in range(11)])],
+    [
+        Choice("Which?", {str(n): "" for n in range(401)}),
+        Score("How?", [f"level {n}" for n in range(11)]),
+    ],
 )
 async def test_more_alternatives_than_labels_are_refused(question: Question) -> None:
     with pytest.raises(ValueError, match="at most"):
@@ -157,7 +190,9 @@ async def test_the_first_failed_call_fails_all_and_says_what_was_spent() -> None
 
     client = ScriptedClient([yes, failed], default=yes)
     with pytest.raises(LLMRateLimitError) as caught:
-        await LogprobDecisions(client, max_concurrency=1).decide("x", {str(n): LATE for n in range(9)})
+        await LogprobDecisions(client, max_concurrency=1).decide(
+            "x", {str(n): LATE for n in range(9)}
+        )
     assert caught.value is failed
     assert caught.value.cost_usd == 0.001
     assert len(client.calls) < 9
@@ -193,7 +228,9 @@ async def test_no_more_calls_run_at_once_than_allowed() -> None:
         return reply(("Yes", 1.0))
 
     questions: dict[str, Question] = {str(n): LATE for n in range(20)}
-    await LogprobDecisions(ScriptedClient([], default=count), max_concurrency=3).decide("x", questions)
+    await LogprobDecisions(ScriptedClient([], default=count), max_concurrency=3).decide(
+        "x", questions
+    )
     assert most == 3
     with pytest.raises(ValueError, match="max_concurrency"):
         LogprobDecisions(ScriptedClient([]), max_concurrency=0)
@@ -204,7 +241,13 @@ async def test_the_log_probabilities_arrive_over_the_wire() -> None:
         "finish_reason": "length",
         "message": {"role": "assistant", "content": "Yes"},
         "logprobs": {
-            "content": [{"token": "Yes", "logprob": -0.1, "top_logprobs": [{"token": "Yes", "logprob": -0.1}]}]
+            "content": [
+                {
+                    "token": "Yes",
+                    "logprob": -0.1,
+                    "top_logprobs": [{"token": "Yes", "logprob": -0.1}],
+                }
+            ]
         },
     }
 

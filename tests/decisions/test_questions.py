@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from llm_common.decisions import REFUSED, Choice, Decisions, Predicate, Question, Score, decisions_of
+from llm_common.decisions import (
+    REFUSED,
+    Choice,
+    Decisions,
+    Predicate,
+    Question,
+    Score,
+    decisions_of,
+)
 from llm_common.errors import MalformedReplyError
 
 LATE = Predicate("It is late.")
@@ -50,7 +58,11 @@ def test_only_numbers_from_0_to_1_are_probabilities(value: float) -> None:
 
 @pytest.mark.parametrize(
     ("given", "reason"),
-    [({}, "no_answers"), ({"late": "yes"}, "no_answers"), ({"late": 0.5, "early": 0.5}, "wrong_question")],
+    [
+        ({}, "no_answers"),
+        ({"late": "yes"}, "no_answers"),
+        ({"late": 0.5, "early": 0.5}, "wrong_question"),
+    ],
 )
 def test_a_reply_that_decides_nothing_is_an_error(given: Mapping[str, object], reason: str) -> None:
     with pytest.raises(MalformedReplyError) as caught:
@@ -59,14 +71,20 @@ def test_a_reply_that_decides_nothing_is_an_error(given: Mapping[str, object], r
 
 
 def test_a_refusal_is_an_answer_of_its_own() -> None:
-    decisions = decisions_of({"late": LATE, "team": TEAM}, {"late": REFUSED}, reasons={"team": "cut"})
+    decisions = decisions_of(
+        {"late": LATE, "team": TEAM}, {"late": REFUSED}, reasons={"team": "cut"}
+    )
     assert decisions.answers == {}
     assert decisions.unanswered == {"late": "refused", "team": "cut"}
 
 
 @pytest.mark.parametrize("question", [LATE, TEAM, ANGER])
 def test_answers_and_questions_can_be_copied_and_compared(question: Question) -> None:
-    given: dict[type, object] = {Predicate: 0.5, Choice: {"billing": 0.5, "none of these": 0.5}, Score: [0, 0, 1]}
+    given: dict[type, object] = {
+        Predicate: 0.5,
+        Choice: {"billing": 0.5, "none of these": 0.5},
+        Score: [0, 0, 1],
+    }
     decisions = decisions_of({"x": question}, {"x": given[type(question)]}, cost_usd=0.5)
     assert pickle.loads(pickle.dumps((question, decisions))) == (question, decisions)
     assert copy.deepcopy(decisions) == decisions
@@ -75,11 +93,13 @@ def test_answers_and_questions_can_be_copied_and_compared(question: Question) ->
 
 
 @pytest.mark.parametrize(
-    ("read", "wrong"), [(Decisions.yes, "team"), (Decisions.options, "late"), (Decisions.score, "late")]
+    ("read", "wrong"),
+    [(Decisions.yes, "team"), (Decisions.options, "late"), (Decisions.score, "late")],
 )
 def test_an_answer_is_read_as_what_it_is(read: Any, wrong: str) -> None:
     decisions = decisions_of(
-        {"late": LATE, "team": TEAM, "gone": LATE}, {"late": 0.5, "team": {"billing": 0.5, "none of these": 0.5}}
+        {"late": LATE, "team": TEAM, "gone": LATE},
+        {"late": 0.5, "team": {"billing": 0.5, "none of these": 0.5}},
     )
     with pytest.raises(TypeError, match="is no"):
         read(decisions, wrong)

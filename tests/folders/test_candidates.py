@@ -23,21 +23,35 @@ def tree(tmp_path: Path) -> Path:
 
 
 def weigh(
-    tree: Path, ranked: Mapping[str, float], query: str = "q", ages: Mapping[str, timedelta] | None = None
+    tree: Path,
+    ranked: Mapping[str, float],
+    query: str = "q",
+    ages: Mapping[str, timedelta] | None = None,
 ) -> dict[str, Score]:
     """The scores of the candidates, in their order, where a search gave these."""
     write(tree, dict.fromkeys(ranked, "text\n"))
     for path in ranked:
         changed = (NOW - (ages or {}).get(path, LONG_AGO)).timestamp()
         os.utime(tree / path, (changed, changed))
-    search = FolderSearch(places={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked))
+    search = FolderSearch(
+        places={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked)
+    )
     files, scores = candidate_files(query, search, {}, now=NOW)
     assert len(scores) == len(files)
     return {file.path: scores["file", file.path] for file in files}
 
 
 @pytest.mark.parametrize(
-    "path", ["tests/a.py", "src/__tests__/a.ts", "a_test.go", "x/test_a.py", "a.spec.ts", "conftest.py", "t/unit/a.py"]
+    "path",
+    [
+        "tests/a.py",
+        "src/__tests__/a.ts",
+        "a_test.go",
+        "x/test_a.py",
+        "a.spec.ts",
+        "conftest.py",
+        "t/unit/a.py",
+    ],
 )
 def test_tests_count_less_unless_they_are_asked_for(tree: Path, path: str) -> None:
     ranked = {path: 1.0, "zz.py": 0.95}
@@ -55,7 +69,10 @@ def test_code_counts_more_than_prose(tree: Path) -> None:
 
 def test_what_the_question_names_comes_first(tree: Path) -> None:
     scores = weigh(tree, {"a.md": 1.0, "named.py": 0.1}, "what does named.py do")
-    assert {path: score.rule for path, score in scores.items()} == {"named.py": "mentioned", "a.md": "ranked"}
+    assert {path: score.rule for path, score in scores.items()} == {
+        "named.py": "mentioned",
+        "a.md": "ranked",
+    }
     assert next(iter(scores)) == "named.py"
 
 
@@ -69,7 +86,10 @@ def test_the_parts_of_a_score_sum_up_to_it(tree: Path) -> None:
 def test_a_test_loses_less_where_a_change_is_asked_for(tree: Path) -> None:
     ranked = {"tests/a.py": 1.0, "a.py": 0.7}
     assert list(weigh(tree, ranked, "Close the port twice")) == ["tests/a.py", "a.py"]
-    for query in ("where is the port closed", "The port stays open\n\nTraceback (most recent call last):"):
+    for query in (
+        "where is the port closed",
+        "The port stays open\n\nTraceback (most recent call last):",
+    ):
         assert list(weigh(tree, ranked, query)) == ["a.py", "tests/a.py"]
 
 
@@ -86,7 +106,9 @@ def test_no_file_is_cut_before_kinds_are_weighed(tree: Path) -> None:
 def test_what_few_files_define_counts_for_them(tree: Path) -> None:
     write(tree, dict.fromkeys(("a.py", "b.py"), "text\n"))
     places = {path: ContainedFile(tree, path) for path in ("a.py", "b.py")}
-    search = FolderSearch(places=places, scores={"a.py": 1.0, "b.py": 0.9}, definers={"get_page": ["b.py"]})
+    search = FolderSearch(
+        places=places, scores={"a.py": 1.0, "b.py": 0.9}, definers={"get_page": ["b.py"]}
+    )
     files, _ = candidate_files("get_page fails", search, {}, now=NOW)
     assert [file.path for file in files] == ["b.py", "a.py"]
 
@@ -100,4 +122,6 @@ def test_a_recent_change_counts_at_the_scale_of_a_week(tree: Path) -> None:
     ages = {"new.md": timedelta(0), "week.md": timedelta(days=7), "future.md": -timedelta(days=9)}
     scores = weigh(tree, dict.fromkeys(ages, 1.0), ages=ages)
     recent = {path: score.parts["recent"] for path, score in scores.items()}
-    assert recent == pytest.approx({"new.md": 0.2, "week.md": 0.2 / 2.71828, "future.md": 0.2}, rel=1e-4)
+    assert recent == pytest.approx(
+        {"new.md": 0.2, "week.md": 0.2 / 2.71828, "future.md": 0.2}, rel=1e-4
+    )

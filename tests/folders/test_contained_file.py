@@ -13,7 +13,15 @@ from tests.folders.tree import write
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    write(tmp_path, {"out/secret": "secret", "in/sub/a.txt": "inside", "in/large": "x" * 101, "in/full": "x" * 100})
+    write(
+        tmp_path,
+        {
+            "out/secret": "secret",
+            "in/sub/a.txt": "inside",
+            "in/large": "x" * 101,
+            "in/full": "x" * 100,
+        },
+    )
     root = tmp_path / "in"
     (root / "same").symlink_to("sub/a.txt")
     (root / "also").symlink_to("sub")
@@ -45,7 +53,9 @@ def root(tmp_path: Path) -> Path:
         ("nul\0", None),
     ],
 )
-def test_a_regular_file_of_the_folder_is_read_f_164(root: Path, path: str, expected: bytes | None) -> None:
+def test_a_regular_file_of_the_folder_is_read_f_164(
+    root: Path, path: str, expected: bytes | None
+) -> None:
     content = ContainedFile(root, path).read(max_bytes=100)
     assert (content and content.data) == expected
 
@@ -57,7 +67,9 @@ def test_the_time_of_change_comes_with_the_bytes(root: Path) -> None:
     assert content.mtime_s == 7.5
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that is longer than its size says")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="needs a file that is longer than its size says"
+)
 def test_a_file_that_grows_is_not_read_over_the_limit() -> None:
     process = Path("/proc").resolve() / str(os.getpid())
     assert (process / "status").stat().st_size == 0
@@ -92,9 +104,12 @@ print(ContainedFile(root, "sub/c.txt").read(max_bytes=100).data, len(os.listdir(
 def test_a_swap_while_a_file_is_opened_leads_nowhere_f_164_a_20(root: Path) -> None:
     write(root, {"sub/b.txt": "b", "sub/c.txt": "c", "deep/secret": "inside"})
     command = [sys.executable, "-c", SWAPPED_WHILE_OPENING, str(root)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
+    lines = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=30
+    ).stdout.splitlines()
     assert lines[:3] == ["None"] * 3
-    assert lines[3].split() == lines[4].split()[1:]  # all swaps were made, and no descriptor stays open
+    # all swaps were made, and no descriptor stays open
+    assert lines[3].split() == lines[4].split()[1:]
     assert lines[4].startswith("b'c'")
 
 
@@ -107,5 +122,7 @@ def test_a_system_without_openat_reads_the_same_f_164(root: Path) -> None:
         "    content = reload(contained_file).ContainedFile(Path(sys.argv[1]), path).read(max_bytes=100)\n"
         "    print(content and content.data)\n"
     )
-    shown = subprocess.run([sys.executable, "-c", program, str(root)], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", program, str(root)], capture_output=True, text=True, check=True
+    )
     assert shown.stdout.splitlines() == ["b'inside'", "b'inside'", "None", "None", "None"]

@@ -65,7 +65,9 @@ def test_secrets_never_do(path: str) -> None:
 )
 def test_what_a_file_holds_may_speak_against_it(content: bytes, reason: str | None) -> None:
     assert skip_reason_by_content(content, generated=False) == reason
-    assert skip_reason_by_content(content, generated=True) == (reason if reason == "binary" else None)
+    assert skip_reason_by_content(content, generated=True) == (
+        reason if reason == "binary" else None
+    )
 
 
 def test_a_note_that_stands_far_down_does_not_make_a_file_generated() -> None:

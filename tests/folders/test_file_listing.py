@@ -95,21 +95,49 @@ def test_a_repository_that_git_names_in_the_environment_is_not_asked(
     for folder in (one, other):
         git(folder, "init", "-q")
         git(folder, "add", ".")
-    monkeypatch.setenv(variable, str(other / ".git" / ("index" if variable == "GIT_INDEX_FILE" else "")))
+    monkeypatch.setenv(
+        variable, str(other / ".git" / ("index" if variable == "GIT_INDEX_FILE" else ""))
+    )
     assert list(list_paths(one)) == ["a.py"]
 
 
 def test_checkouts_within_a_checkout_are_listed_by_their_own_rules(tmp_path: Path) -> None:
-    write(tmp_path, {".gitignore": "*.tmp\n", "a.py": "", "sub/b.py": "", "sub/b.tmp": "", "sub/.gitignore": "no\n"})
+    write(
+        tmp_path,
+        {
+            ".gitignore": "*.tmp\n",
+            "a.py": "",
+            "sub/b.py": "",
+            "sub/b.tmp": "",
+            "sub/.gitignore": "no\n",
+        },
+    )
     write(tmp_path, {"sub/no": "", "sub/deep/c.py": "", "loop/d.py": "", "sub/160000 x\ty": ""})
     (tmp_path / "loop/up").symlink_to(tmp_path)
     for folder in ("sub/deep", "sub", "loop", ""):
         git(tmp_path / folder, "init", "-q")
     git(tmp_path / "sub", "add", "b.py")
-    git(tmp_path / "sub", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "one")
+    git(
+        tmp_path / "sub",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "commit",
+        "-qm",
+        "one",
+    )
     git(tmp_path, "add", "sub", "a.py")
     names = {*list_paths(tmp_path)} - {".gitignore", "sub/.gitignore"}
-    assert names == {"a.py", "sub/b.py", "sub/b.tmp", "sub/deep/c.py", "loop/d.py", "loop/up", "sub/160000 x\ty"}
+    assert names == {
+        "a.py",
+        "sub/b.py",
+        "sub/b.tmp",
+        "sub/deep/c.py",
+        "loop/d.py",
+        "loop/up",
+        "sub/160000 x\ty",
+    }
 
 
 def test_the_file_git_of_a_worktree_is_never_listed(tmp_path: Path) -> None:

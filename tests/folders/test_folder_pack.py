@@ -20,8 +20,12 @@ from llm_common.folders.passages import pack_passages
 from tests.folders.tree import git, write
 
 STANDARD_JSON = Path(json.__file__).parent
-FILLER = "".join(f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(400))
-ANSWER = "def expire_cookie(jar):\n    # a cookie whose time is over leaves the jar\n    jar.pop()\n"
+FILLER = "".join(
+    f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(400)
+)
+ANSWER = (
+    "def expire_cookie(jar):\n    # a cookie whose time is over leaves the jar\n    jar.pop()\n"
+)
 FILES: dict[str, str | bytes] = {
     "src/cookies.py": FILLER + ANSWER,
     "src/server.py": "def serve(port):\n    return listen(port)\n",
@@ -77,12 +81,16 @@ class Characters:
 
 
 def test_the_callers_counter_rules_the_budget() -> None:
-    pack = pack_folder("how are strings escaped", STANDARD_JSON, budget_tokens=2_000, counter=Characters())
+    pack = pack_folder(
+        "how are strings escaped", STANDARD_JSON, budget_tokens=2_000, counter=Characters()
+    )
     assert 0 < len(pack.text) == pack.tokens <= 2_000
     assert "Characters" in pack.counter
 
 
-def test_without_the_extra_an_upper_bound_counts_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_an_upper_bound_counts_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
     pack = pack_folder("how are strings escaped", STANDARD_JSON, budget_tokens=1000)
     assert "upper bound" in pack.counter
@@ -141,13 +149,20 @@ def test_named_files_are_packed_whatever_their_kind(tree: Path) -> None:
     assert pack.folders == (tree,)
 
 
-def test_files_alone_need_no_index(cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_alone_need_no_index(
+    cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tree)
-    assert paths(pack_folder("what is this", "src/server.py", "readme.md")) == ["src/server.py", "readme.md"]
+    assert paths(pack_folder("what is this", "src/server.py", "readme.md")) == [
+        "src/server.py",
+        "readme.md",
+    ]
     assert not cache.exists()
 
 
-def test_without_a_path_the_working_directory_is_packed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_path_the_working_directory_is_packed(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tree)
     assert pack_folder("serve a port").text == pack_folder("serve a port", tree).text
 
@@ -160,8 +175,12 @@ def test_paths_are_shown_as_they_can_be_opened(tree: Path, monkeypatch: pytest.M
     assert paths(pack_folder("serve a port", tree, STANDARD_JSON))[0] == "tree/src/server.py"
 
 
-def test_two_files_are_never_shown_by_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {"a/shop/readme.md": "port a", "b/shop/x.py": "port b", "b/readme.md": "port c"})
+def test_two_files_are_never_shown_by_one_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        tmp_path, {"a/shop/readme.md": "port a", "b/shop/x.py": "port b", "b/readme.md": "port c"}
+    )
     monkeypatch.chdir(tmp_path / "b")
     both = pack_folder("port", tmp_path / "a/shop", "shop")
     assert set(paths(both)) == {(tmp_path / "a/shop/readme.md").as_posix(), "shop/x.py"}
@@ -169,7 +188,10 @@ def test_two_files_are_never_shown_by_one_path(tmp_path: Path, monkeypatch: pyte
     assert paths(named) == ["readme.md", (tmp_path / "a/shop/readme.md").as_posix()]
     assert "port a" in named.text
     (tmp_path / "b/shop").rename(tmp_path / "b/other")
-    assert paths(pack_folder("port", tmp_path / "a/shop", "readme.md")) == ["readme.md", "shop/readme.md"]
+    assert paths(pack_folder("port", tmp_path / "a/shop", "readme.md")) == [
+        "readme.md",
+        "shop/readme.md",
+    ]
 
 
 def test_where_no_word_is_found_nothing_is_packed_u_b9(tree: Path) -> None:
@@ -198,8 +220,12 @@ def test_files_are_limited_by_number_and_by_score(tree: Path) -> None:
 
 
 def test_a_passage_is_a_function_with_the_class_around_it(tree: Path) -> None:
-    methods = "".join(f"    def part_{number}(self):\n        return {'x' * 200}\n\n" for number in range(40))
-    answer = "    @cached\n    def melt(self, wax):\n        candle = wax\n        return candle\n\n"
+    methods = "".join(
+        f"    def part_{number}(self):\n        return {'x' * 200}\n\n" for number in range(40)
+    )
+    answer = (
+        "    @cached\n    def melt(self, wax):\n        candle = wax\n        return candle\n\n"
+    )
     write(tree, {"src/shop.py": f"class Shop(Base):\n    name = 1\n\n{methods}{answer}{methods}"})
     text = pack_folder("where does the candle melt its wax", tree, budget_tokens=600).text
     assert answer in text
@@ -211,12 +237,18 @@ def test_more_budget_never_shows_less_of_a_file(counter: TokenCounter | None) ->
     shown: dict[str, int] = {}
     lines: dict[str, set[str]] = {}
     for budget in (256, 300, 400, 700, 1_000, 1_500, 2_500, 4_000, 7_000, 12_000, 40_000):
-        pack = pack_folder("how are strings escaped\nand decoded", STANDARD_JSON, budget_tokens=budget, counter=counter)
+        pack = pack_folder(
+            "how are strings escaped\nand decoded",
+            STANDARD_JSON,
+            budget_tokens=budget,
+            counter=counter,
+        )
         now = {file.path: file.tokens for file in pack.files}
         assert {path: tokens for path, tokens in shown.items() if now.get(path, 0) < tokens} == {}
         blocks = {block.id: set(block.text.splitlines()[1:]) for block in pack.bundle.blocks}
         gone = {
-            path: {line for line in before if "left out" not in line} - blocks[path] for path, before in lines.items()
+            path: {line for line in before if "left out" not in line} - blocks[path]
+            for path, before in lines.items()
         }
         assert not any(gone.values())
         shown, lines = now, blocks
@@ -224,13 +256,19 @@ def test_more_budget_never_shows_less_of_a_file(counter: TokenCounter | None) ->
 
 def test_the_files_get_the_whole_budget_whatever_is_asked() -> None:
     files = [
-        ContextFile(id=name, path=name, name=name, content=f"def auth_token_{name[0]}(): ...\n" * 200)
+        ContextFile(
+            id=name, path=name, name=name, content=f"def auth_token_{name[0]}(): ...\n" * 200
+        )
         for name in ("a.py", "b.py", "c.py")
     ]
     scores: Scores = {("file", file.id): Score(1.0) for file in files}
     asked = "Why does the auth token expire too early?"
     packed = {
-        intent: pack_passages(files, scores, ContextSelectionRequest(intent=intent_of(asked, intent), token_budget=900))
+        intent: pack_passages(
+            files,
+            scores,
+            ContextSelectionRequest(intent=intent_of(asked, intent), token_budget=900),
+        )
         for intent in IntentType
     }
     assert len({bundle.render() for bundle in packed.values()}) == 1
@@ -263,7 +301,11 @@ def test_an_empty_folder_gives_an_empty_text(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_raise_before_anything_is_done(
-    cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[list[str], dict[str, Any]], variable: str
+    cache: Path,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: tuple[list[str], dict[str, Any]],
+    variable: str,
 ) -> None:
     monkeypatch.chdir(tree)
     (tree / "circle").symlink_to("circle")
@@ -276,13 +318,21 @@ def test_wrong_arguments_raise_before_anything_is_done(
 
 def test_a_pack_runs_in_a_thread_and_tells_its_steps(tree: Path) -> None:
     steps: list[tuple[str, int, int]] = []
-    pack = asyncio.run(asyncio.to_thread(pack_folder, "jar", tree, progress=lambda *step: steps.append(step)))
+    pack = asyncio.run(
+        asyncio.to_thread(pack_folder, "jar", tree, progress=lambda *step: steps.append(step))
+    )
     assert pack.text
-    assert steps == [("Reading what changed", 0, 6), ("Reading what changed", 6, 6), ("Weighing the best files", 0, 0)]
+    assert steps == [
+        ("Reading what changed", 0, 6),
+        ("Reading what changed", 6, 6),
+        ("Weighing the best files", 0, 0),
+    ]
 
 
 def test_an_interrupted_pack_leaves_a_whole_index(tmp_path: Path) -> None:
-    tree = write(tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)})
+    tree = write(
+        tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)}
+    )
 
     def interrupt(_: str, done: int, total: int) -> None:
         if 0 < done < total:
@@ -305,7 +355,10 @@ def test_a_damaged_index_costs_a_note_and_nothing_else(cache: Path, tree: Path) 
 
 
 def test_the_same_folder_gives_the_same_text(tree: Path, tmp_path: Path) -> None:
-    texts = {pack_folder("cookie jar", tree, cache_dir=cache).text for cache in (None, None, tmp_path / "elsewhere")}
+    texts = {
+        pack_folder("cookie jar", tree, cache_dir=cache).text
+        for cache in (None, None, tmp_path / "elsewhere")
+    }
     assert len(texts) == 1
 
 

@@ -24,12 +24,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     write(tmp_path, {"out/a.py": PIT})
-    return write(tmp_path / "tree", {"a.py": "the port\n", "sub/a.py": "sub port\n", "b.py": "another port\n"})
+    return write(
+        tmp_path / "tree",
+        {"a.py": "the port\n", "sub/a.py": "sub port\n", "b.py": "another port\n"},
+    )
 
 
 @pytest.mark.parametrize("checkout", ["none", "untracked", "tracked"])
 def test_loops_of_links_are_left_out_and_counted_f_162_a_09(tree: Path, checkout: str) -> None:
-    for name, target in {"l": "l", "x": "y", "y": "x", "sub/up": "..", "sub/l": "../sub/l", ".gitignore": "l"}.items():
+    for name, target in {
+        "l": "l",
+        "x": "y",
+        "y": "x",
+        "sub/up": "..",
+        "sub/l": "../sub/l",
+        ".gitignore": "l",
+    }.items():
         (tree / name).symlink_to(target)
     if checkout != "none":
         git(tree, "init", "-q")
@@ -65,10 +75,19 @@ def swap_folder_for_link(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "swap", [swap_file_for_link, swap_file_for_loop, swap_file_for_pipe, swap_file_for_large, swap_folder_for_link]
+    "swap",
+    [
+        swap_file_for_link,
+        swap_file_for_loop,
+        swap_file_for_pipe,
+        swap_file_for_large,
+        swap_folder_for_link,
+    ],
 )
 @pytest.mark.parametrize("step", ["Reading what changed", "Weighing the best files"])
-def test_a_swap_after_listing_is_left_out_f_164_a_20(tree: Path, swap: Callable[[Path], None], step: str) -> None:
+def test_a_swap_after_listing_is_left_out_f_164_a_20(
+    tree: Path, swap: Callable[[Path], None], step: str
+) -> None:
     swaps = [swap]
 
     def progress(current: str, _done: int, _total: int) -> None:
@@ -107,7 +126,10 @@ def test_a_swapped_file_is_read_again_once_it_is_back_f_164(tree: Path) -> None:
 
 @pytest.mark.parametrize("checkout", [False, True])
 def test_a_rule_that_backtracks_takes_no_time_f_163_a_10(tree: Path, checkout: bool) -> None:
-    write(tree, {".gitignore": "*a*a*a*a*a*a*b\n", "a" * 100: "port\n", "b" * 9 + "a" * 90 + "b": "port\n"})
+    write(
+        tree,
+        {".gitignore": "*a*a*a*a*a*a*b\n", "a" * 100: "port\n", "b" * 9 + "a" * 90 + "b": "port\n"},
+    )
     if checkout:
         git(tree, "init", "-q")
     begin = time.perf_counter()
@@ -148,7 +170,10 @@ def test_a_link_to_a_file_of_secrets_is_one_f_165(tree: Path) -> None:
 def test_keys_in_what_is_packed_are_redacted_f_165_a_11(tree: Path) -> None:
     key = f"ghp_{made_of(LETTERS, 36)}"
     code = f'token = next(tokens)\npassword: str = field()\ndef port(key="{key}"):\n    ...\n'
-    write(tree, {"src/keys.py": code, "named.env": f"port {key}\n", "long.py": "x = 1\n" * 3_000 + code})
+    write(
+        tree,
+        {"src/keys.py": code, "named.env": f"port {key}\n", "long.py": "x = 1\n" * 3_000 + code},
+    )
     pack = pack_folder("port key", tree, tree / "named.env")
     assert {"src/keys.py", "named.env", "long.py"} <= {file.path for file in pack.files}
     assert key not in pack.text
@@ -159,19 +184,37 @@ def test_keys_in_what_is_packed_are_redacted_f_165_a_11(tree: Path) -> None:
 
 def test_no_more_files_are_read_anew_than_are_searched_u_b10(tree: Path) -> None:
     binary = {f"{number}.bin": b"\0port" for number in range(5)}
-    write(tree, {**binary, "node_modules/x.js": "port", "deep/site-packages/y.py": "port", ".venv/z.py": "port"})
+    write(
+        tree,
+        {
+            **binary,
+            "node_modules/x.js": "port",
+            "deep/site-packages/y.py": "port",
+            ".venv/z.py": "port",
+        },
+    )
     pack = pack_folder("port", tree)
     assert (pack.searched, pack.read) == (3, 3)
     assert pack.left_out == {"binary": 5, "generated folder": 2, "hidden folder": 1}
 
 
 def test_a_skipped_folder_that_git_ignores_is_not_counted_u_b10(tree: Path) -> None:
-    write(tree, {".gitignore": "node_modules/\n", "node_modules/x.js": "port", "vendor/y.py": "port", ".git/z": "port"})
+    write(
+        tree,
+        {
+            ".gitignore": "node_modules/\n",
+            "node_modules/x.js": "port",
+            "vendor/y.py": "port",
+            ".git/z": "port",
+        },
+    )
     assert pack_folder("port", tree).left_out == {"hidden": 1, "generated folder": 1}
 
 
 @pytest.mark.parametrize("time_s", [300_000_000_000, 0, -10_000_000_000])
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a file system that keeps such times")
+@pytest.mark.skipif(
+    not Path("/dev/shm").is_dir(), reason="needs a file system that keeps such times"
+)
 def test_a_time_of_change_beyond_the_calendar_is_taken(time_s: int) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         write(Path(folder), {"a.py": "port"})
@@ -180,7 +223,9 @@ def test_a_time_of_change_beyond_the_calendar_is_taken(time_s: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "line"), [("a.md", "# port\n"), ("a.java", "    class Port {\n")])
-def test_a_file_of_definitions_alone_is_divided_in_one_pass(tree: Path, name: str, line: str) -> None:
+def test_a_file_of_definitions_alone_is_divided_in_one_pass(
+    tree: Path, name: str, line: str
+) -> None:
     write(tree, {name: line * 20_000})  # 20 s for headings, if each read all those above it
     pack = pack_folder("port", tree, budget_tokens=2_000)
     assert f"### {name} (" in pack.text
@@ -200,7 +245,11 @@ def test_lines_may_end_as_on_any_system(tree: Path, end: str) -> None:
 @pytest.mark.parametrize(("before", "end"), [("\ufeff", "\n"), ("", "\r\n")])
 def test_a_definition_is_found_in_files_of_windows(tree: Path, before: str, end: str) -> None:
     write(
-        tree, {"a.ts": f"{before}export function moorBoat(boat) {{{end}}}{end}", "b.ts": "moorBoat(b) // moor boat\n"}
+        tree,
+        {
+            "a.ts": f"{before}export function moorBoat(boat) {{{end}}}{end}",
+            "b.ts": "moorBoat(b) // moor boat\n",
+        },
     )
     pack = pack_folder("what does moorBoat() do", tree)
     assert {file.path: file.parts["defines"] for file in pack.files} == {"a.ts": 0.2, "b.ts": 0.0}
@@ -236,7 +285,9 @@ def test_a_link_into_gits_own_folder_is_left_out_f_165(tree: Path, checkout: boo
     assert pack.left_out["secret"] == 1 + checkout
 
 
-def test_a_working_directory_that_was_removed_is_not_needed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_directory_that_was_removed_is_not_needed(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tree.parent / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

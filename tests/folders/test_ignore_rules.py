@@ -15,11 +15,48 @@ PARTS = ["a", "b", "ab", "aab", "b.c", "!x", "a b", "#a", "*", "[", "-", "]"]
 PATHS = [
     *PARTS,
     *(f"{first}/{second}" for first in PARTS[:5] for second in PARTS[:6]),
-    *(f"{first}/{second}/{third}" for first in PARTS[:3] for second in PARTS[:4] for third in PARTS[:4]),
+    *(
+        f"{first}/{second}/{third}"
+        for first in PARTS[:3]
+        for second in PARTS[:4]
+        for third in PARTS[:4]
+    ),
 ]
-PIECES = [*"aaabbb", "*", "*", "**", "/", "/", "/**/", "?", "[ab]", "[!a]", "[a-b]", "[]-]", ".", "\\", "\\*", " ", "#"]
+PIECES = [
+    *"aaabbb",
+    "*",
+    "*",
+    "**",
+    "/",
+    "/",
+    "/**/",
+    "?",
+    "[ab]",
+    "[!a]",
+    "[a-b]",
+    "[]-]",
+    ".",
+    "\\",
+    "\\*",
+    " ",
+    "#",
+]
 QUIRK = re.compile(r"[^*/]\*\*")
-PIECES += ["!", "[", "[[:alpha:]]", "[^b-a]", "[b-a]", "\\ ", "**/", "***", "-", "[!]a]", "[[:no:]]", "[\\]]", "]"]
+PIECES += [
+    "!",
+    "[",
+    "[[:alpha:]]",
+    "[^b-a]",
+    "[b-a]",
+    "\\ ",
+    "**/",
+    "***",
+    "-",
+    "[!]a]",
+    "[[:no:]]",
+    "[\\]]",
+    "]",
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +69,20 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def verdicts_of_git(checkout: Path, rules: str, paths: list[str]) -> dict[str, bool | None]:
     """Of the last rule that matches the path itself, as git reports it."""
     (checkout / ".gitignore").write_text(rules)
-    command = ["git", "-C", str(checkout), "check-ignore", "--no-index", "-v", "-n", "-z", "--stdin"]
-    result = subprocess.run(command, input="\0".join(paths), capture_output=True, text=True, check=False)
+    command = [
+        "git",
+        "-C",
+        str(checkout),
+        "check-ignore",
+        "--no-index",
+        "-v",
+        "-n",
+        "-z",
+        "--stdin",
+    ]
+    result = subprocess.run(
+        command, input="\0".join(paths), capture_output=True, text=True, check=False
+    )
     fields = result.stdout.split("\0")[:-1]
     found = zip(fields[2::4], fields[3::4], strict=True)
     return {path: None if not rule else not rule.startswith("!") for rule, path in found}
@@ -50,7 +99,9 @@ def verdict(rules: IgnoreRules, path: str) -> bool | None:
 def test_a_rule_matches_what_it_matches_in_git(checkout: Path, rule: str) -> None:
     assume(not QUIRK.search(rule))
     rules = IgnoreRules(f"{rule}\n")
-    assert {path: verdict(rules, path) for path in PATHS} == verdicts_of_git(checkout, f"{rule}\n", PATHS)
+    assert {path: verdict(rules, path) for path in PATHS} == verdicts_of_git(
+        checkout, f"{rule}\n", PATHS
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,12 @@ def files(cache: Path) -> list[str]:
 
 def test_an_index_is_kept_for_each_folder_and_filter(tmp_path: Path, tree: Path) -> None:
     indexes = IndexCache(tmp_path / "cache")
-    assert search(indexes, tree) == search(indexes, tree) == search(indexes, tree, hidden=True) == ["a.py"]
+    assert (
+        search(indexes, tree)
+        == search(indexes, tree)
+        == search(indexes, tree, hidden=True)
+        == ["a.py"]
+    )
     assert search(indexes, write(tmp_path / "other", {"b.py": "cookies"})) == ["b.py"]
     assert files(tmp_path / "cache") == ["1.sqlite"] * 3
     assert stat.S_IMODE((tmp_path / "cache/indexes").stat().st_mode) == 0o700
@@ -51,7 +56,9 @@ def test_a_damaged_index_is_built_anew_with_a_note(tmp_path: Path, tree: Path, d
         connection.close()
     else:
         half = content[:4096] + b"\xff" * (len(content) - 4096)
-        file.write_bytes({"text": b"text" * 999, "zeros": bytes(len(content)), "middle": half}[damage])
+        file.write_bytes(
+            {"text": b"text" * 999, "zeros": bytes(len(content)), "middle": half}[damage]
+        )
     indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == ["a.py"]
     assert indexes.notes == ["the index of the folder was damaged; it was built anew"]

@@ -47,7 +47,9 @@ def test_names_of_sources_and_samples_are_no_secrets_f_165_a_11(folder: str) -> 
     assert [name for name in HARMLESS.split() if usually_holds_secrets(folder + name)] == []
 
 
-@pytest.mark.parametrize("name", ["a_" * 120, f"a{'.env' * 60}x", f"a.env{'_dev' * 60}!", f"{'~' * 250}x", " key" * 60])
+@pytest.mark.parametrize(
+    "name", ["a_" * 120, f"a{'.env' * 60}x", f"a.env{'_dev' * 60}!", f"{'~' * 250}x", " key" * 60]
+)
 def test_a_long_name_is_read_at_once_f_165(name: str) -> None:
     begin = time.perf_counter()
     assert usually_holds_secrets(name) is name.endswith("key")

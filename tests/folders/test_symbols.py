@@ -48,12 +48,18 @@ SOURCES = {
         ),
         "parse_line node MAX",
     ),
-    "a.cpp": ("namespace db {\nvoid Table::insert(const Row& r) {\nclass Table final {\n", "Table::insert db Table"),
+    "a.cpp": (
+        "namespace db {\nvoid Table::insert(const Row& r) {\nclass Table final {\n",
+        "Table::insert db Table",
+    ),
     "a.rb": ("module M\n  class C\n    def self.build(x)\n    def ok?\n", "M C build ok?"),
     "a.php": ("final class C\n{\n    public static function make($x)\n", "make C"),
     "a.sh": ("function one {\ntwo() {\n  three\n}\n", "two one"),
     "a.sql": ("CREATE TABLE IF NOT EXISTS users (\ncreate or replace function f()\n", "users f"),
-    "a.proto": ("message Ping {\n  enum Kind {\nservice S {\n  rpc Call(Ping)\n", "Ping Kind S Call"),
+    "a.proto": (
+        "message Ping {\n  enum Kind {\nservice S {\n  rpc Call(Ping)\n",
+        "Ping Kind S Call",
+    ),
     "a.swift": ("public struct P {\n  mutating func go() {}\n", "P go"),
     "a.scala": ("case class P(x: Int)\nobject O {\n  def run(): Unit\n", "P O run"),
     "a.md": ("# Title\ntext\n## How to run\n", "Title How to run"),
@@ -85,7 +91,9 @@ def test_python_is_read_by_its_grammar() -> None:
     ]
 
 
-@pytest.mark.parametrize("broken", ["def f(a,\n      b):\n  return (\nclass C:\n", "def f(a,\n      b): pass\n\0"])
+@pytest.mark.parametrize(
+    "broken", ["def f(a,\n      b):\n  return (\nclass C:\n", "def f(a,\n      b): pass\n\0"]
+)
 def test_python_that_does_not_parse_is_read_line_by_line(broken: str) -> None:
     assert next((symbol.name, symbol.line) for symbol in symbols_of("a.py", broken)) == ("f", 1)
 
@@ -99,14 +107,18 @@ def test_a_signature_of_several_lines_becomes_one() -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("path", SOURCES)
-@pytest.mark.parametrize("hostile", [" " * 200_000, "export const " + "a" * 200_000, "f(" * 60_000, "public " * 30_000])
+@pytest.mark.parametrize(
+    "hostile", [" " * 200_000, "export const " + "a" * 200_000, "f(" * 60_000, "public " * 30_000]
+)
 def test_no_text_takes_long(path: str, hostile: str) -> None:
     begin = time.process_time()
     defined_names(path, hostile)
     assert time.process_time() - begin < 1
 
 
-@pytest.mark.parametrize("hostile", [" " * 9_000, "export const " + "a" * 9_000, "f(" * 3_000, "public " * 2_000])
+@pytest.mark.parametrize(
+    "hostile", [" " * 9_000, "export const " + "a" * 9_000, "f(" * 3_000, "public " * 2_000]
+)
 def test_a_definition_behind_hostile_text_is_found(hostile: str) -> None:
     for path, (source, names) in SOURCES.items():
         found = defined_names(path, f"{hostile}\n{source}").split()

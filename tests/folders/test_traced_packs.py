@@ -17,7 +17,9 @@ from tests.folders.tree import write
 
 QUERY = "when does the cookie expire"
 SENTENCE = "the cookie goes stale at noon"
-LONG = "".join(f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(200))
+LONG = "".join(
+    f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(200)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +31,17 @@ def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    files: dict[str, str | bytes] = {f"shop_{number}.py": f"# cookies\n{LONG}" for number in range(3)}
-    files |= {"small.py": f"cookie = expire\n# {SENTENCE}\n", "long.py": f"{LONG}def expire_cookie(): ...\n"}
-    return write(tmp_path / "my shop", {**files, "port.md": "port = 1\n", ".env": "COOKIE=1", "logo.png": b"\0"})
+    files: dict[str, str | bytes] = {
+        f"shop_{number}.py": f"# cookies\n{LONG}" for number in range(3)
+    }
+    files |= {
+        "small.py": f"cookie = expire\n# {SENTENCE}\n",
+        "long.py": f"{LONG}def expire_cookie(): ...\n",
+    }
+    return write(
+        tmp_path / "my shop",
+        {**files, "port.md": "port = 1\n", ".env": "COOKIE=1", "logo.png": b"\0"},
+    )
 
 
 def run_of(traces: Path) -> RecordedRun:
@@ -62,7 +72,9 @@ def test_a_line_says_of_each_weighed_file_why_it_is_in_or_out(tree: Path, traces
     assert "Not weighed in line 2 were 1 binary, 1 lower ranked, 1 secret files." in verdicts(run)
     reasons = {one.id: one.why for one in unseen(run)}
     assert reasons["long.py"].startswith("A part is shown")
-    assert re.match(r"No room for a passage of it: [\d,]+ of 400 tokens are free", reasons["shop_1.py"])
+    assert re.match(
+        r"No room for a passage of it: [\d,]+ of 400 tokens are free", reasons["shop_1.py"]
+    )
 
 
 def test_a_pack_of_its_own_is_a_run_named_by_its_folder(tree: Path, traces: Path) -> None:
@@ -114,7 +126,9 @@ def test_an_interrupted_pack_ends_its_run(tree: Path, traces: Path) -> None:
     assert "The run ended with the status error." in verdicts(run_of(traces))
 
 
-async def test_a_packed_folder_is_not_replayed_and_the_reason_says_so(tree: Path, traces: Path, tmp_path: Path) -> None:
+async def test_a_packed_folder_is_not_replayed_and_the_reason_says_so(
+    tree: Path, traces: Path, tmp_path: Path
+) -> None:
     await asyncio.to_thread(pack_folder, QUERY, tree)
     [done] = await replay(run_of(traces), FileContextPointerStore(tmp_path / "store"), query=QUERY)
     assert done.status == "not_replayed"

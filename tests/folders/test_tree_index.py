@@ -126,7 +126,9 @@ def test_only_its_owner_reads_the_file(index: TreeIndex, tree: Path, tmp_path: P
 
 
 def test_an_interruption_keeps_whole_batches(index: TreeIndex, tmp_path: Path) -> None:
-    tree = write(tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)})
+    tree = write(
+        tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)}
+    )
 
     def interrupt(_: str, done: int, __: int) -> None:
         if done == 400:
@@ -146,10 +148,14 @@ def test_a_query_is_never_syntax(index: TreeIndex, tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "files"), [(2, 250), pytest.param(6, 2_000, marks=pytest.mark.torture)], ids=["short", "long"]
+    ("processes", "files"),
+    [(2, 250), pytest.param(6, 2_000, marks=pytest.mark.torture)],
+    ids=["short", "long"],
 )
 def test_processes_build_one_index_together(tmp_path: Path, processes: int, files: int) -> None:
-    tree = write(tmp_path / "many", {f"f{number}.txt": f"word{number} shared" for number in range(files)})
+    tree = write(
+        tmp_path / "many", {f"f{number}.txt": f"word{number} shared" for number in range(files)}
+    )
     program = (
         "import sys; from pathlib import Path; from llm_common.folders.tree_index import TreeIndex\n"
         "from tests.folders.tree import listed\n"
@@ -159,8 +165,12 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
         "    print(len(index.search('shared')))\n"
     )
     command = [sys.executable, "-c", program, str(tree), str(tmp_path / "shared.sqlite")]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
-    assert [process.communicate(timeout=60)[0].strip() for process in running] == [str(files)] * processes
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)
+    ]
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == [
+        str(files)
+    ] * processes
     with TreeIndex(tmp_path / "shared.sqlite") as index:
         assert len(index.search("shared")) == files
 
@@ -171,7 +181,9 @@ def test_a_sqlite_without_fts5_is_a_configuration_error(monkeypatch: pytest.Monk
             raise sqlite3.OperationalError("no such module: fts5")
 
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=WithoutFts5))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=WithoutFts5)
+    )
     with pytest.raises(ConfigError, match="no FTS5") as caught:
         TreeIndex(None)
     assert caught.value.value == sqlite3.sqlite_version

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 
-# The command as a process. A parent that ignores SIGINT, as a shell does for what it starts in the background, must not
-# make the child ignore it.
+# The command as a process. A parent that ignores SIGINT, as a shell does for what it starts in the
+# background, must not make the child ignore it.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from llm_common.apps.cli import main; main()"

@@ -34,7 +34,8 @@ WORDS = [
     "schema",
 ]
 FACTS = {
-    f"building {number}": f"The door code of building {number} is {7919 * (number + 2) % 9973}." for number in range(20)
+    f"building {number}": f"The door code of building {number} is {7919 * (number + 2) % 9973}."
+    for number in range(20)
 }
 
 Turn = list[dict[str, Any]]
@@ -45,9 +46,14 @@ def prose(rng: random.Random, words: int) -> str:
 
 
 def conversation(turns: int, *, seed: int = 4) -> Turn:
-    """A conversation in OpenAI's shape, each fact in one of its turns but the last five; calls repeat."""
+    """A conversation in OpenAI's shape, each fact in one of its turns but the last five.
+
+    Calls repeat.
+    """
     rng = random.Random(seed)
-    places = dict(zip(rng.sample(range(turns - 5), min(len(FACTS), turns - 5)), FACTS.values(), strict=False))
+    places = dict(
+        zip(rng.sample(range(turns - 5), min(len(FACTS), turns - 5)), FACTS.values(), strict=False)
+    )
     messages: Turn = [{"role": "system", "content": f"You help an office. {prose(rng, 60)}"}]
     for turn in range(turns):
         said = f"{prose(rng, 25)} {places.get(turn, '')} {prose(rng, 10)}"
@@ -74,7 +80,11 @@ def as_anthropic(messages: Turn) -> Sequence[Message]:
     shaped: list[Message] = []
     for message in messages[1:]:  # the system's text is no message there
         if message["role"] == "tool":
-            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+            block = {
+                "type": "tool_result",
+                "tool_use_id": message["tool_call_id"],
+                "content": message["content"],
+            }
             shaped.append({"role": "user", "content": [block]})
         elif message.get("tool_calls"):
             uses = [
@@ -100,7 +110,11 @@ SHAPES: dict[str, Callable[[Turn], Sequence[Message]]] = {
 
 
 def plain(message: Any) -> dict[str, Any]:
-    return message.model_dump(mode="json", exclude_none=True) if isinstance(message, LLMMessage) else message
+    return (
+        message.model_dump(mode="json", exclude_none=True)
+        if isinstance(message, LLMMessage)
+        else message
+    )
 
 
 def as_bytes(messages: Any) -> bytes:

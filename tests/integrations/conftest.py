@@ -1,4 +1,7 @@
-"""A test of a framework is collected where what its first requirement names is installed; see `Makefile`."""
+"""A test of a framework is collected where what its first requirement names is installed.
+
+See `Makefile`.
+"""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -12,4 +15,6 @@ def is_installed(requirements: Path) -> bool:
     return True
 
 
-collect_ignore = [f"test_{path.stem}.py" for path in Path(__file__).parent.glob("*.txt") if not is_installed(path)]
+collect_ignore = [
+    f"test_{path.stem}.py" for path in Path(__file__).parent.glob("*.txt") if not is_installed(path)
+]

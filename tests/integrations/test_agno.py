@@ -38,7 +38,9 @@ class ScriptedModel(Model):
     replies: list[Any] = field(default_factory=list)
     seen: list[tuple[list[Message], list[str]]] = field(default_factory=list)
 
-    def invoke(self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any) -> ModelResponse:
+    def invoke(
+        self, *args: Any, messages: list[Message], tools: Any = None, **kwargs: Any
+    ) -> ModelResponse:
         self.seen.append(([*messages], [tool["function"]["name"] for tool in tools or []]))
         reply = self.replies.pop(0)
         reply = reply(messages) if callable(reply) else reply
@@ -72,7 +74,10 @@ class ScriptedModel(Model):
 
 def list_parts(warehouse: str) -> str:
     """Lists the parts of a warehouse."""
-    rows = [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+    rows = [
+        {"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7}
+        for number in range(5_000)
+    ]
     return json.dumps(rows)
 
 
@@ -110,7 +115,9 @@ def count_up(length: int) -> Iterator[str]:
     yield from (f"{number} " for number in range(length))
 
 
-def agent_of(*replies: Any, hook: LLMCommonToolHook, tools: Any = (list_parts,), **more: Any) -> Any:
+def agent_of(
+    *replies: Any, hook: LLMCommonToolHook, tools: Any = (list_parts,), **more: Any
+) -> Any:
     return Agent(
         model=ScriptedModel(replies=list(replies)),
         tools=[*tools, *hook.tools],
@@ -158,9 +165,14 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     names = ("list_parts", "list_parts_later", "list_parts")
-    calls = [(name, {"warehouse": city}) for name, city in zip(names, ("Oslo", "Rome", "Lima"), strict=True)]
+    calls = [
+        (name, {"warehouse": city})
+        for name, city in zip(names, ("Oslo", "Rome", "Lima"), strict=True)
+    ]
     hook = LLMCommonToolHook(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
-    agent = agent_of(calls, read_back("/7/name"), "Done.", hook=hook, tools=[list_parts, list_parts_later])
+    agent = agent_of(
+        calls, read_back("/7/name"), "Done.", hook=hook, tools=[list_parts, list_parts_later]
+    )
     run = await agent.arun("List them.")
     *previews, part = results(run)
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
@@ -175,7 +187,9 @@ def test_an_error_is_left_as_it_is() -> None:
 
 
 def test_what_json_cannot_stand_for_is_offloaded_as_its_text() -> None:
-    run = agent_of([("list_models", {})], "Done.", hook=LLMCommonToolHook(), tools=[list_models]).run("List them.")
+    run = agent_of(
+        [("list_models", {})], "Done.", hook=LLMCommonToolHook(), tools=[list_models]
+    ).run("List them.")
     assert len(POINTER.findall(results(run)[0])) == 1
 
 
@@ -192,14 +206,23 @@ def test_media_stay_beside_a_preview() -> None:
     assert [image.url for image in run.images or message.images] == ["https://example.org/a.png"]
 
 
-@pytest.mark.parametrize("other", [{"session_id": "two", "user_id": "ann"}, {"session_id": "one", "user_id": "bob"}])
+@pytest.mark.parametrize(
+    "other", [{"session_id": "two", "user_id": "ann"}, {"session_id": "one", "user_id": "bob"}]
+)
 def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, str]) -> None:
     hook, first = LLMCommonToolHook(SessionHooks(tmp_path)), {"session_id": "one", "user_id": "ann"}
-    run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run("List them.", **first)
+    run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run(
+        "List them.", **first
+    )
     [pointer_id] = POINTER.findall(results(run)[0])
     reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
-    for session, expected in ((other, "no stored result of this session"), (first, "part 1 of Oslo")):
-        read = agent_of(reading, "Done.", hook=LLMCommonToolHook(SessionHooks(tmp_path))).run("Read it.", **session)
+    for session, expected in (
+        (other, "no stored result of this session"),
+        (first, "part 1 of Oslo"),
+    ):
+        read = agent_of(reading, "Done.", hook=LLMCommonToolHook(SessionHooks(tmp_path))).run(
+            "Read it.", **session
+        )
         assert expected in results(read)[0]
 
 
@@ -212,9 +235,13 @@ def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("block", blocks_of("agno"))
-def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentation_runs(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    model = ScriptedModel(replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."])
+    model = ScriptedModel(
+        replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."]
+    )
     names: dict[str, Any] = {"model": model}
     exec(block, names)
     assert names["run"].content == "30,247."

@@ -35,13 +35,19 @@ class ScriptedModel(BaseLlm):
     replies: list[Any]
     seen: list[tuple[list[types.Content], list[str]]] = []  # noqa: RUF012 - a pydantic field
 
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncGenerator[Any, None]:
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[Any, None]:
         given: Any = llm_request.config.tools or []
         tools = [one.name for tool in given for one in tool.function_declarations or []]
         self.seen.append((llm_request.contents, tools))
         reply = self.replies.pop(0)
         reply = reply(llm_request.contents) if callable(reply) else reply
-        parts = [types.Part(text=reply)] if isinstance(reply, str) else [part_of(*call) for call in reply]
+        parts = (
+            [types.Part(text=reply)]
+            if isinstance(reply, str)
+            else [part_of(*call) for call in reply]
+        )
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
 
@@ -51,7 +57,10 @@ def part_of(name: str, args: dict[str, Any]) -> types.Part:
 
 def list_parts(warehouse: str) -> list[dict[str, Any]]:
     """Lists the parts of a warehouse."""
-    return [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+    return [
+        {"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7}
+        for number in range(5_000)
+    ]
 
 
 def fail(length: int) -> dict[str, Any]:
@@ -68,11 +77,17 @@ class Chat:
     """One conversation of a user with an agent."""
 
     def __init__(
-        self, *replies: Any, tools: Any = (list_parts,), hooks: SessionHooks | None = None, **more: Any
+        self,
+        *replies: Any,
+        tools: Any = (list_parts,),
+        hooks: SessionHooks | None = None,
+        **more: Any,
     ) -> None:
         self.model = ScriptedModel(replies=list(replies), seen=[])
         agent = LlmAgent(name="keeper", model=self.model, tools=list(tools), **more)
-        self.runner = InMemoryRunner(app=App(name="parts", root_agent=agent, plugins=[LLMCommonPlugin(hooks)]))
+        self.runner = InMemoryRunner(
+            app=App(name="parts", root_agent=agent, plugins=[LLMCommonPlugin(hooks)])
+        )
         self.runner.auto_create_session = True
         self.results: list[Any] = []
 
@@ -80,7 +95,9 @@ class Chat:
         """The agent's answer."""
         answer = ""
         message = types.Content(role="user", parts=[types.Part(text=text)])
-        async for event in self.runner.run_async(user_id=user_id, session_id="chat", new_message=message):
+        async for event in self.runner.run_async(
+            user_id=user_id, session_id="chat", new_message=message
+        ):
             for part in (event.content.parts if event.content else None) or ():
                 answer = part.text or answer
                 if part.function_response:
@@ -99,7 +116,12 @@ def read_back(path: str) -> Callable[[list[types.Content]], Any]:
 
 
 async def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
-    chat = Chat([("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247.", "You are welcome.")
+    chat = Chat(
+        [("list_parts", {"warehouse": "Oslo"})],
+        read_back("/4321/stock"),
+        "30,247.",
+        "You are welcome.",
+    )
     assert await chat.say("How many pieces of part 4321 are there?") == "30,247."
     preview, part = chat.results
     assert "part 4321 of Oslo" in preview["result"]
@@ -132,7 +154,9 @@ async def test_calls_of_one_message_share_a_budget() -> None:
 
 
 @pytest.mark.parametrize(("tool", "args"), [(fail, {"length": 5_000}), (photo, {})])
-async def test_an_error_and_media_are_left_as_they_are(tool: Callable[..., Any], args: dict[str, Any]) -> None:
+async def test_an_error_and_media_are_left_as_they_are(
+    tool: Callable[..., Any], args: dict[str, Any]
+) -> None:
     chat = Chat([(tool.__name__, args)], "Done.", tools=[tool])
     await chat.say("Try.")
     assert len(str(chat.results[0])) > 25_000
@@ -142,7 +166,10 @@ async def test_two_users_cannot_read_one_another(tmp_path: Path) -> None:
     chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", hooks=SessionHooks(tmp_path))
     await chat.say("List them.")
     [pointer_id] = POINTER.findall(str(chat.results))
-    for user_id, expected in (("bob", "no stored result of this session"), ("ann", "part 1 of Oslo")):
+    for user_id, expected in (
+        ("bob", "no stored result of this session"),
+        ("ann", "part 1 of Oslo"),
+    ):
         reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
         other = Chat(reading, "Done.", hooks=SessionHooks(tmp_path))
         await other.say("Read it.", user_id=user_id)
@@ -159,7 +186,9 @@ async def test_tools_that_fit_are_shown() -> None:
         return handle
 
     others = [made(number) for number in range(300)]
-    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", "Fine.", tools=[*others, list_parts])
+    chat = Chat(
+        [("list_parts", {"warehouse": "Oslo"})], "Done.", "Fine.", tools=[*others, list_parts]
+    )
     await chat.say("List the parts of the warehouse in Oslo.")
     await chat.say("Handle a case of kind 77.")
     for _, names in chat.model.seen:
@@ -173,7 +202,9 @@ async def test_a_long_history_is_folded_for_the_model_alone() -> None:
     chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], hooks=hooks)
     await chat.say("The door code of the shed is 7421.")
     for number in range(29):
-        await chat.say(f"Remember this, number {number}: " + "some words about the weather of the day " * 20)
+        await chat.say(
+            f"Remember this, number {number}: " + "some words about the weather of the day " * 20
+        )
     assert await chat.say("What is the door code?") == "7421."
     sent = chat.model.seen[-1][0]
     assert len(sent) < 30
@@ -187,14 +218,19 @@ async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
         return f"{city}: " + "rain and sun " * 200
 
     hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=4_000))
-    turns = [reply for number in range(12) for reply in ([("table", {"city": f"City {number}"})], "Noted.")]
+    turns = [
+        reply
+        for number in range(12)
+        for reply in ([("table", {"city": f"City {number}"})], "Noted.")
+    ]
     chat = Chat(*turns, tools=[table], hooks=hooks)
     for number in range(12):
         await chat.say(f"How is the weather in city {number}?")
     for contents, _ in chat.model.seen[2:]:
         parts = [part for content in contents for part in content.parts or ()]
         calls, results = (
-            sum(bool(getattr(part, f"function_{kind}")) for part in parts) for kind in ("call", "response")
+            sum(bool(getattr(part, f"function_{kind}")) for part in parts)
+            for kind in ("call", "response")
         )
         assert calls == results > 0
         assert len(str(parts)) < 30_000
@@ -220,10 +256,13 @@ async def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("block", blocks_of("google_adk"))
-def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentation_runs(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     model = ScriptedModel(
-        replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."], seen=[]
+        replies=[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247."],
+        seen=[],
     )
     names: dict[str, Any] = {"model": model}
     exec(block, names)

@@ -34,7 +34,10 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 @tool
 def list_parts(warehouse: Annotated[str, "Its name"]) -> str:
     """Lists the parts of a warehouse."""
-    rows = [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+    rows = [
+        {"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7}
+        for number in range(5_000)
+    ]
     return json.dumps(rows)
 
 
@@ -51,7 +54,9 @@ def call(name: str, **args: Any) -> ChatMessage:
 class Script:
     """A model that gives each of the replies in turn, and keeps what it was sent."""
 
-    def __init__(self, *replies: ChatMessage | str | Callable[[list[ChatMessage]], ChatMessage]) -> None:
+    def __init__(
+        self, *replies: ChatMessage | str | Callable[[list[ChatMessage]], ChatMessage]
+    ) -> None:
         self.replies = list(replies)
         self.seen: list[tuple[list[ChatMessage], list[str]]] = []
         self.model = MockChatGenerator(response_fn=self._reply)
@@ -75,7 +80,9 @@ def results(messages: list[ChatMessage]) -> list[Any]:
     return [message.tool_call_result.result for message in messages if message.tool_call_result]
 
 
-def read_back(path: str, pointer: str | re.Pattern[str] = POINTER) -> Callable[[list[ChatMessage]], ChatMessage]:
+def read_back(
+    path: str, pointer: str | re.Pattern[str] = POINTER
+) -> Callable[[list[ChatMessage]], ChatMessage]:
     """A reply that reads back a part of the newest result."""
 
     def reply(messages: list[ChatMessage]) -> ChatMessage:
@@ -90,7 +97,12 @@ def user(text: str) -> list[ChatMessage]:
 
 
 def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
-    script = Script(call("list_parts", warehouse="Oslo"), read_back("/4321/stock"), "30,247.", "You are welcome.")
+    script = Script(
+        call("list_parts", warehouse="Oslo"),
+        read_back("/4321/stock"),
+        "30,247.",
+        "You are welcome.",
+    )
     agent = agent_of(script, LLMCommonHook(), list_parts)
     first = agent.run(user("How many pieces of part 4321 are there?"))
     preview, part = results(first["messages"])
@@ -99,7 +111,14 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
     assert "30247" in part
     second = agent.run([*first["messages"], *user("Thank you.")])
     assert second["last_message"].text == "You are welcome."
-    assert sum(len(text) for message in script.seen[-1][0] for text in [*message.texts, *results([message])]) < 8_000
+    assert (
+        sum(
+            len(text)
+            for message in script.seen[-1][0]
+            for text in [*message.texts, *results([message])]
+        )
+        < 8_000
+    )
 
 
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
@@ -122,7 +141,13 @@ def test_an_error_is_left_as_it_is() -> None:
 
 def test_a_result_with_an_image_is_left_as_it_is() -> None:
     content = [TextContent("words " * 5_000), ImageContent(PIXEL, mime_type="image/png")]
-    photo = Tool("photo", "A photo.", {"type": "object", "properties": {}}, lambda: content, {"raw_result": True})
+    photo = Tool(
+        "photo",
+        "A photo.",
+        {"type": "object", "properties": {}},
+        lambda: content,
+        {"raw_result": True},
+    )
     run = agent_of(Script(call("photo"), "Seen."), LLMCommonHook(), photo).run(user("Look."))
     assert results(run["messages"]) == [content]
 
@@ -134,22 +159,34 @@ def test_two_sessions_cannot_read_one_another(tmp_path: Path) -> None:
     )
     [pointer_id] = POINTER.findall(results(run["messages"])[0])
     reading = call("read_context", pointer_id=pointer_id, select={"path": "/1/name"})
-    for session, expected in (("user:2", "no stored result of this session"), ("user:1", "part 1 of Oslo")):
-        other = agent_of(Script(reading, "Done."), hook).run(user("Read."), hook_context={SESSION_KEY: session})
+    for session, expected in (
+        ("user:2", "no stored result of this session"),
+        ("user:1", "part 1 of Oslo"),
+    ):
+        other = agent_of(Script(reading, "Done."), hook).run(
+            user("Read."), hook_context={SESSION_KEY: session}
+        )
         assert expected in results(other["messages"])[0]
 
 
 def test_tools_that_fit_are_shown() -> None:
     parameters = {"type": "object", "properties": {}}
     others = [
-        Tool(f"handle_case_{number}", f"Handles a case of kind {number}. " * 5, parameters, lambda: "done")
+        Tool(
+            f"handle_case_{number}",
+            f"Handles a case of kind {number}. " * 5,
+            parameters,
+            lambda: "done",
+        )
         for number in range(300)
     ]
     script = Script(call("list_parts", warehouse="Oslo"), "Done.", "Done.")
     agent = agent_of(script, LLMCommonHook(), *others, list_parts)
     agent.run(user("List the parts of the warehouse in Oslo."))
     agent.run(user("Handle a case of kind 77."))
-    for needed, (_, names) in zip(("list_parts", "list_parts", "handle_case_77"), script.seen, strict=True):
+    for needed, (_, names) in zip(
+        ("list_parts", "list_parts", "handle_case_77"), script.seen, strict=True
+    ):
         assert {needed, "read_context", "search_history"} <= set(names)
         assert len(names) < 30
 
@@ -158,7 +195,9 @@ def talk(count: int) -> list[ChatMessage]:
     words = "some words about the weather of the day " * 20
     turns = [(f"Remember this, number {number}: {words}", "Noted.") for number in range(count)]
     said = [("The door code of the shed is 7421.", "Noted."), *turns]
-    messages = [[ChatMessage.from_user(one), ChatMessage.from_assistant(other)] for one, other in said]
+    messages = [
+        [ChatMessage.from_user(one), ChatMessage.from_assistant(other)] for one, other in said
+    ]
     return [*(message for pair in messages for message in pair), *user("What is the door code?")]
 
 
@@ -173,9 +212,14 @@ def test_a_long_history_is_folded() -> None:
 
 
 def test_earlier_results_are_folded_and_keep_their_calls() -> None:
-    weather = Tool("weather", "A table.", {"type": "object", "properties": {}}, lambda: "rain and sun " * 200)
+    weather = Tool(
+        "weather", "A table.", {"type": "object", "properties": {}}, lambda: "rain and sun " * 200
+    )
     hook = LLMCommonHook(SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000)))
-    calls = [ChatMessage.from_assistant(tool_calls=[ToolCall("weather", {}, id=f"call{n}")]) for n in range(6)]
+    calls = [
+        ChatMessage.from_assistant(tool_calls=[ToolCall("weather", {}, id=f"call{n}")])
+        for n in range(6)
+    ]
     script = Script(*calls, "Done.")
     agent_of(script, hook, weather).run(user("How is the weather?"))
     for sent, _ in script.seen[1:]:
@@ -208,7 +252,9 @@ def test_a_compactor_serves_the_hook_of_haystack() -> None:
 def test_a_result_store_gives_back_what_was_written(content: str | bytes) -> None:
     hooks = SessionHooks()
     store = PointerResultStore(hooks, session_id="user:1")
-    earlier, reference = (store.write(key="1_call.txt", content=one) for one in ("of an earlier run", content))
+    earlier, reference = (
+        store.write(key="1_call.txt", content=one) for one in ("of an earlier run", content)
+    )
     assert store.read(reference) == content
     assert store.read(earlier) == "of an earlier run"
     with pytest.raises(PointerNotFoundError):
@@ -219,7 +265,9 @@ def test_a_result_store_serves_the_hook_of_haystack() -> None:
     hooks = SessionHooks()
     offloading = ToolResultOffloadHook(PointerResultStore(hooks), {"*": AlwaysOffload()})
     script = Script(call("list_parts", warehouse="Oslo"), "Done.")
-    agent = Agent(chat_generator=script.model, tools=[list_parts], hooks={"after_tool": [offloading]})
+    agent = Agent(
+        chat_generator=script.model, tools=[list_parts], hooks={"after_tool": [offloading]}
+    )
     [text] = results(agent.run(user("List them."))["messages"])
     [reference] = re.findall(r"at '([0-9a-f]+)'", text)
     reading = call("read_context", pointer_id=reference, select={"path": "/4321/stock"})
@@ -244,10 +292,19 @@ def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("block", blocks_of("haystack"))
-def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentation_runs(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     listing = call("list_parts", warehouse="Oslo")
-    script = Script(listing, read_back("/4321/stock"), "30,247.", listing, read_back("/7/stock", r"at '(\w+)'"), "49.")
+    script = Script(
+        listing,
+        read_back("/4321/stock"),
+        "30,247.",
+        listing,
+        read_back("/7/stock", r"at '(\w+)'"),
+        "49.",
+    )
     names: dict[str, Any] = {"model": script.model}
     exec(block, names)
     assert names["run"]["last_message"].text == "49."

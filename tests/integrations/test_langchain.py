@@ -51,7 +51,11 @@ class ScriptedModel(BaseChatModel):
 
 def calls(*named: tuple[str, dict[str, Any]]) -> AIMessage:
     return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"{name}-{n}"} for n, (name, args) in enumerate(named)]
+        "",
+        tool_calls=[
+            {"name": name, "args": args, "id": f"{name}-{n}"}
+            for n, (name, args) in enumerate(named)
+        ],
     )
 
 
@@ -61,7 +65,9 @@ def id_in(message: BaseMessage) -> str:
 
 def reads(path: str) -> Reply:
     """Reads a part of the result that the newest message stands for."""
-    return lambda messages: calls(("read_context", {"pointer_id": id_in(messages[-1]), "select": {"path": path}}))
+    return lambda messages: calls(
+        ("read_context", {"pointer_id": id_in(messages[-1]), "select": {"path": path}})
+    )
 
 
 @tool(response_format="content_and_artifact")
@@ -115,7 +121,10 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
         ]
     )
     agent = create_agent(
-        model, [list_parts, get_weather], middleware=[LLMCommonMiddleware()], checkpointer=InMemorySaver()
+        model,
+        [list_parts, get_weather],
+        middleware=[LLMCommonMiddleware()],
+        checkpointer=InMemorySaver(),
     )
     first = await run(agent, how, "Which parts are there? I need part 1234")
     output = next(one for one in first if isinstance(one, ToolMessage))
@@ -141,7 +150,10 @@ async def test_small_results_errors_and_images_stay(how: str) -> None:
         return image
 
     model = ScriptedModel(
-        steps=[calls(("get_weather", {"city": "Ulm"}), ("fail_long", {"kind": "x"}), ("draw", {})), AIMessage("done")]
+        steps=[
+            calls(("get_weather", {"city": "Ulm"}), ("fail_long", {"kind": "x"}), ("draw", {})),
+            AIMessage("done"),
+        ]
     )
     agent = create_agent(model, [get_weather, fail_long, draw], middleware=[LLMCommonMiddleware()])
     outputs = [one for one in await run(agent, how, "go") if isinstance(one, ToolMessage)]
@@ -157,10 +169,19 @@ async def test_a_session_cannot_read_what_another_stored(how: str, thread: str |
     stored: list[str] = []
 
     def read(_: list[BaseMessage]) -> AIMessage:
-        return calls(("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"}))
+        return calls(
+            ("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"})
+        )
 
     model = ScriptedModel(
-        steps=[calls(("list_parts", {"kind": "all"})), AIMessage("done"), read, AIMessage("no"), read, AIMessage("yes")]
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            AIMessage("done"),
+            read,
+            AIMessage("no"),
+            read,
+            AIMessage("yes"),
+        ]
     )
     agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware()])
     mine = "a" if thread else None
@@ -183,9 +204,13 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
     stay = {}
     for count in (1, 2, 4):
-        model = ScriptedModel(steps=[calls(*(("get_text", {"number": n}) for n in range(count))), AIMessage("done")])
+        model = ScriptedModel(
+            steps=[calls(*(("get_text", {"number": n}) for n in range(count))), AIMessage("done")]
+        )
         agent = create_agent(model, [get_text], middleware=[LLMCommonMiddleware(hooks)])
-        outputs = [str(one.content) for one in await run(agent, how, "go") if isinstance(one, ToolMessage)]
+        outputs = [
+            str(one.content) for one in await run(agent, how, "go") if isinstance(one, ToolMessage)
+        ]
         stay[count] = sum(one.startswith("word") for one in outputs)
     assert stay[1] == 1
     assert stay[2] == 1
@@ -198,7 +223,9 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
         steps=[AIMessage("noted " * 50)] * 12
         + [calls(("search_history", {"query": "code of door 3"})), AIMessage("93")]
     )
-    agent = create_agent(model, [get_weather], middleware=[LLMCommonMiddleware(hooks)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        model, [get_weather], middleware=[LLMCommonMiddleware(hooks)], checkpointer=InMemorySaver()
+    )
     for number in range(12):
         await run(agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40)
     messages = await run(agent, how, "What is the code of door 3?")
@@ -229,8 +256,12 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
         return convert
 
     tools = [get_weather, *(one(number) for number in range(200)), {"type": "web_search"}]
-    model = ScriptedModel(steps=[calls(("get_weather", {"city": "Ulm"})), AIMessage("sunny"), AIMessage("yes")])
-    agent = create_agent(model, tools, middleware=[LLMCommonMiddleware()], checkpointer=InMemorySaver())
+    model = ScriptedModel(
+        steps=[calls(("get_weather", {"city": "Ulm"})), AIMessage("sunny"), AIMessage("yes")]
+    )
+    agent = create_agent(
+        model, tools, middleware=[LLMCommonMiddleware()], checkpointer=InMemorySaver()
+    )
     await run(agent, how, "What is the weather in Ulm?")
     await run(agent, how, "xqzzt")
     assert model.offered == [["read_context", "search_history", "get_weather", "web_search"]] * 3

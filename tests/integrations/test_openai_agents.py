@@ -37,7 +37,11 @@ ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number
 
 
 def calls(*named: tuple[str, dict[str, Any]]) -> ModelStep:
-    return ModelStep(output=[function_call(name, args, call_id=f"{name}-{n}") for n, (name, args) in enumerate(named)])
+    return ModelStep(
+        output=[
+            function_call(name, args, call_id=f"{name}-{n}") for n, (name, args) in enumerate(named)
+        ]
+    )
 
 
 def says(text: str) -> ModelStep:
@@ -56,7 +60,11 @@ def reads(path: str) -> ModelStep:
     """Reads a part of the result that the first output stands for."""
 
     def respond(call: ModelCall) -> Any:
-        args = {"pointer_id": id_in(outputs(call.input)[0]), "select": {"path": path, "filter": None}, "cursor": None}
+        args = {
+            "pointer_id": id_in(outputs(call.input)[0]),
+            "select": {"path": path, "filter": None},
+            "cursor": None,
+        }
         return calls(("read_context", args))
 
     return ModelStep.respond(respond)
@@ -115,10 +123,19 @@ def how(request: pytest.FixtureRequest) -> str:
 
 
 async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn(how: str) -> None:
-    model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500")])
+    model = ScriptedModel(
+        [
+            calls(("list_parts", {"kind": "all"})),
+            says("ask on"),
+            reads("/1500/stock"),
+            says("10500"),
+        ]
+    )
     agent = Agent("stock", model=model, tools=[list_parts, get_weather])
     hooks = SessionHooks()
-    first = await run(LLMCommonSession("a", hooks), agent, how, "Which parts are there? I need part 1234")
+    first = await run(
+        LLMCommonSession("a", hooks), agent, how, "Which parts are there? I need part 1234"
+    )
     [item] = [one for one in first.to_input_list() if one.get("type") == "function_call_output"]
     assert len(item["output"]) < 3_000
     assert "part 1234" in item["output"]
@@ -130,7 +147,9 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
 
 
 async def test_small_results_errors_and_images_stay(how: str) -> None:
-    model = ScriptedModel([calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")])
+    model = ScriptedModel(
+        [calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")]
+    )
     agent = Agent("any", model=model, tools=[get_weather, fail_long, draw])
     await run(LLMCommonSession("a"), agent, how, "go")
     weather, failure, image = outputs(model.calls[-1].input)
@@ -156,7 +175,9 @@ async def test_a_session_cannot_read_what_another_stored(how: str) -> None:
     stored: list[str] = []
 
     def read(_: ModelCall) -> Any:
-        return calls(("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"}))
+        return calls(
+            ("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"})
+        )
 
     steps = [
         calls(("list_parts", {"kind": "all"})),
@@ -185,9 +206,13 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
 
     stay = {}
     for count in (1, 2, 4):
-        model = ScriptedModel([calls(*(("get_text", {"number": n}) for n in range(count))), says("done")])
+        model = ScriptedModel(
+            [calls(*(("get_text", {"number": n}) for n in range(count))), says("done")]
+        )
         hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
-        await run(LLMCommonSession("a", hooks), Agent("any", model=model, tools=[get_text]), how, "go")
+        await run(
+            LLMCommonSession("a", hooks), Agent("any", model=model, tools=[get_text]), how, "go"
+        )
         stay[count] = sum(output.startswith("word") for output in outputs(model.calls[-1].input))
     assert stay[1] == 1
     assert stay[2] == 1
@@ -196,7 +221,9 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
 
 async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
-    said: Any = [{"role": "user", "content": [image, {"type": "input_text", "text": "word " * 2_000}]}]
+    said: Any = [
+        {"role": "user", "content": [image, {"type": "input_text", "text": "word " * 2_000}]}
+    ]
     session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_000)))
     model = ScriptedModel([says("A cat.")])
     await run(session, Agent("any", model=model), how, said)
@@ -208,19 +235,28 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_200)))
-    step = [calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})), says("noted " * 50)]
+    step = [
+        calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})),
+        says("noted " * 50),
+    ]
     found = calls(("search_history", {"query": "code of door 3"}))
-    model = ScriptedModel([*(copy.deepcopy(one) for _ in range(12) for one in step), found, says("93")])
+    model = ScriptedModel(
+        [*(copy.deepcopy(one) for _ in range(12) for one in step), found, says("93")]
+    )
     agent = Agent("any", model=model, tools=[get_weather])
     for number in range(12):
-        await run(session, agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40)
+        await run(
+            session, agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40
+        )
     await run(session, agent, how, "What is the code of door 3?")
     sent: Any = model.calls[-1].input
     assert "Earlier messages are folded away" in sent[0]["content"]
     assert len(sent) < 30 < len(await session.get_items())
     assert "93" in outputs(sent)[-1]
     called = [item["call_id"] for item in sent if item.get("type") == "function_call"]
-    assert sorted(called) == sorted(item["call_id"] for item in sent if item.get("type") == "function_call_output")
+    assert sorted(called) == sorted(
+        item["call_id"] for item in sent if item.get("type") == "function_call_output"
+    )
 
 
 async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
@@ -269,7 +305,9 @@ def test_the_documentation_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     last = ModelStep.respond(lambda call: says(outputs(call.input)[-1].splitlines()[-2]))
-    model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), last])
+    model = ScriptedModel(
+        [calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), last]
+    )
     with asyncio.Runner() as runner:
         asyncio.set_event_loop(runner.get_loop())
         run_page("openai_agents", model='"gpt-5"', names={"model": model})
@@ -280,14 +318,18 @@ async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
     hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
     model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("never")])
     with pytest.raises(UserError) as caught:
-        await run(LLMCommonSession("a", hooks), Agent("stock", model=model, tools=[list_parts]), how, "go")
+        await run(
+            LLMCommonSession("a", hooks), Agent("stock", model=model, tools=[list_parts]), how, "go"
+        )
     assert isinstance(caught.value.__cause__, ResultTooLargeError)
     assert len(model.calls) == 1
 
 
 async def test_an_agent_to_which_another_hands_off_offloads_too() -> None:
     hand_off = [function_call("transfer_to_stock", {}, call_id="h")]
-    model = ScriptedModel([ModelStep(output=hand_off), calls(("list_parts", {"kind": "all"})), says("done")])
+    model = ScriptedModel(
+        [ModelStep(output=hand_off), calls(("list_parts", {"kind": "all"})), says("done")]
+    )
     session = LLMCommonSession("a")
     other = session.equip(Agent("stock", model=model, tools=[list_parts]))
     await run(session, Agent("first", model=model, handoffs=[other]), "async", "go")
@@ -307,9 +349,13 @@ class PartsServer(MCPServer):
         pass
 
     async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[mcp.types.Tool]:
-        return [mcp.types.Tool(name="list_parts", input_schema={"type": "object", "properties": {}})]
+        return [
+            mcp.types.Tool(name="list_parts", input_schema={"type": "object", "properties": {}})
+        ]
 
-    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> mcp.types.CallToolResult:
+    async def call_tool(
+        self, tool_name: str, arguments: Any, meta: Any = None
+    ) -> mcp.types.CallToolResult:
         text = mcp.types.TextContent(type="text", text=json.dumps(ROWS))
         return mcp.types.CallToolResult(content=[text])
 
@@ -321,7 +367,9 @@ class PartsServer(MCPServer):
 
 
 async def test_what_an_mcp_server_returns_is_offloaded_too() -> None:
-    model = ScriptedModel([calls(("list_parts", {})), says("ask on"), reads("/1500/stock"), says("10500")])
+    model = ScriptedModel(
+        [calls(("list_parts", {})), says("ask on"), reads("/1500/stock"), says("10500")]
+    )
     session, agent = LLMCommonSession("a"), Agent("stock", model=model, mcp_servers=[PartsServer()])
     await run(session, agent, "async", "Which parts?")
     await run(session, agent, "async", "What is the stock of part 1500?")

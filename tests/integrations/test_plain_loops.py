@@ -33,7 +33,13 @@ def anthropic_reply(step: Step) -> dict[str, Any]:
     if not isinstance(step, str):
         block = {"type": "tool_use", "id": f"call_{step[0]}", "name": step[0], "input": step[1]}
     usage = {"input_tokens": 1, "output_tokens": 1}
-    facts = {"id": "1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
+    facts = {
+        "id": "1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "stop_reason": "end_turn",
+    }
     return {**facts, "content": [block], "usage": usage}
 
 
@@ -54,14 +60,19 @@ def next_step(sent: dict[str, Any], number: int) -> Step:
         lambda: ("list_parts", {"kind": "all"}),
         lambda: "ask on",
         lambda: ("list_part", {"kind": "all"}),
-        lambda: ("read_context", {"pointer_id": stored_id(sent), "select": {"path": "/1500/stock"}, "cursor": None}),
+        lambda: (
+            "read_context",
+            {"pointer_id": stored_id(sent), "select": {"path": "/1500/stock"}, "cursor": None},
+        ),
         lambda: newest(sent).splitlines()[-2],
     ]
     return steps[number]()
 
 
 @pytest.mark.parametrize("which", ["openai", "anthropic"])
-async def test_the_loop_offloads_tells_errors_and_reads_back_in_a_second_turn(which: str, tmp_path: Path) -> None:
+async def test_the_loop_offloads_tells_errors_and_reads_back_in_a_second_turn(
+    which: str, tmp_path: Path
+) -> None:
     page = run_page("plain_loops", model='"gpt-5"', names={"model": "gpt-5"})
     reply = openai_reply if which == "openai" else anthropic_reply
     sent: list[dict[str, Any]] = []
@@ -76,11 +87,19 @@ async def test_the_loop_offloads_tells_errors_and_reads_back_in_a_second_turn(wh
     async with loopback(serve) as server:
         address = f"http://127.0.0.1:{server.port}"
         if which == "openai":
-            async with AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
-                answers = [await page["answer"](client, messages, text) for text in ("Which parts?", "Stock of 1500?")]
+            async with AsyncOpenAI(
+                base_url=f"{address}/v1", api_key="none", max_retries=0
+            ) as client:
+                answers = [
+                    await page["answer"](client, messages, text)
+                    for text in ("Which parts?", "Stock of 1500?")
+                ]
         else:
             async with AsyncAnthropic(base_url=address, api_key="none", max_retries=0) as other:
-                answers = [await page["ask"](other, messages, text) for text in ("Which parts?", "Stock of 1500?")]
+                answers = [
+                    await page["ask"](other, messages, text)
+                    for text in ("Which parts?", "Stock of 1500?")
+                ]
     assert answers == ["ask on", "10500"]
     assert all(len(json.dumps(body["messages"])) < 8_000 for body in sent)
     assert "no tool of that name" in newest(sent[3])

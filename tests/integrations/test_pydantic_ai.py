@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, BinaryContent, ImageUrl, ModelMessage, RunContext, ToolFailed, ToolReturn
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    ImageUrl,
+    ModelMessage,
+    RunContext,
+    ToolFailed,
+    ToolReturn,
+)
 from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
@@ -31,7 +39,9 @@ ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number
 
 
 def calls(*named: tuple[str, dict[str, Any]]) -> ModelResponse:
-    return ModelResponse([ToolCallPart(name, args, f"{name}-{n}") for n, (name, args) in enumerate(named)])
+    return ModelResponse(
+        [ToolCallPart(name, args, f"{name}-{n}") for n, (name, args) in enumerate(named)]
+    )
 
 
 def says(text: str) -> ModelResponse:
@@ -50,7 +60,11 @@ class Script:
     """Answers with the next step, and records what it was sent."""
 
     def __init__(self, *steps: Any) -> None:
-        self.steps, self.sent, self.offered = [*steps], list[list[ModelMessage]](), list[list[str]]()
+        self.steps, self.sent, self.offered = (
+            [*steps],
+            list[list[ModelMessage]](),
+            list[list[str]](),
+        )
         self.model = FunctionModel(self.answer)
 
     def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -66,7 +80,14 @@ def reads(path: str) -> Callable[[list[ModelMessage]], ModelResponse]:
 
     def step(messages: list[ModelMessage]) -> ModelResponse:
         return calls(
-            ("read_context", {"pointer_id": id_in(outputs(messages)[0]), "select": {"path": path}, "cursor": None})
+            (
+                "read_context",
+                {
+                    "pointer_id": id_in(outputs(messages)[0]),
+                    "select": {"path": path},
+                    "cursor": None,
+                },
+            )
         )
 
     return step
@@ -82,7 +103,9 @@ def get_weather(city: str) -> str:
     return f"{city}: sunny"
 
 
-async def run(agent: Agent[None, str], how: str, text: str, history: Any = None, **facts: Any) -> Any:
+async def run(
+    agent: Agent[None, str], how: str, text: str, history: Any = None, **facts: Any
+) -> Any:
     if how == "async":
         return await agent.run(text, message_history=history, **facts)
 
@@ -100,13 +123,21 @@ def how(request: pytest.FixtureRequest) -> str:
 
 
 async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn(how: str) -> None:
-    script = Script(calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500"))
-    agent = Agent(script.model, tools=[list_parts, get_weather], capabilities=[LLMCommonCapability()])
+    script = Script(
+        calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock"), says("10500")
+    )
+    agent = Agent(
+        script.model, tools=[list_parts, get_weather], capabilities=[LLMCommonCapability()]
+    )
     first = await run(agent, how, "Which parts are there? I need part 1234")
     [output] = outputs(first.all_messages())
     assert len(str(output.content)) < 3_000
     assert "part 1234" in str(output.content)
-    assert (output.metadata, output.outcome, output.tool_call_id) == ({"pages": 3}, "success", "list_parts-0")
+    assert (output.metadata, output.outcome, output.tool_call_id) == (
+        {"pages": 3},
+        "success",
+        "list_parts-0",
+    )
     second = await run(agent, how, "What is the stock of part 1500?", first.all_messages())
     assert "10500" in str(outputs(second.all_messages())[-1].content)
     assert second.output == "10500"
@@ -121,8 +152,12 @@ async def test_small_results_failures_and_files_stay(how: str) -> None:
     def draw() -> BinaryContent:
         return image
 
-    script = Script(calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done"))
-    agent = Agent(script.model, tools=[get_weather, fail_long, draw], capabilities=[LLMCommonCapability()])
+    script = Script(
+        calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")
+    )
+    agent = Agent(
+        script.model, tools=[get_weather, fail_long, draw], capabilities=[LLMCommonCapability()]
+    )
     given = outputs((await run(agent, how, "go")).all_messages())
     assert [(one.content, one.outcome) for one in given] == [
         ("Ulm: sunny", "success"),
@@ -136,9 +171,13 @@ async def test_a_session_cannot_read_what_another_stored(how: str, named: bool) 
     stored: list[str] = []
 
     def read(_: list[ModelMessage]) -> ModelResponse:
-        return calls(("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"}))
+        return calls(
+            ("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"})
+        )
 
-    script = Script(calls(("list_parts", {"kind": "all"})), says("done"), read, says("no"), read, says("yes"))
+    script = Script(
+        calls(("list_parts", {"kind": "all"})), says("done"), read, says("no"), read, says("yes")
+    )
     agent = Agent(script.model, tools=[list_parts], capabilities=[LLMCommonCapability()])
     mine, other = ({"conversation_id": name} if named else {} for name in "ab")
     first = await run(agent, how, "go", **mine)
@@ -147,7 +186,9 @@ async def test_a_session_cannot_read_what_another_stored(how: str, named: bool) 
     assert "no stored result of this session" in str(refused.content)
     assert refused.outcome == "failed"
     assert "Nothing" in str(nothing.content)
-    found = outputs((await run(agent, how, "read it", first.all_messages(), **mine)).all_messages())[-2:]
+    found = outputs(
+        (await run(agent, how, "read it", first.all_messages(), **mine)).all_messages()
+    )[-2:]
     assert all("part 1" in str(one.content) for one in found)
 
 
@@ -160,7 +201,9 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     for count in (1, 2, 4):
         script = Script(calls(*(("get_text", {"number": n}) for n in range(count))), says("done"))
         hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
-        agent = Agent(script.model, tools=[get_text], capabilities=[LLMCommonCapability(hooks=hooks)])
+        agent = Agent(
+            script.model, tools=[get_text], capabilities=[LLMCommonCapability(hooks=hooks)]
+        )
         given = outputs((await run(agent, how, "go")).all_messages())
         stay[count] = sum(str(one.content).startswith("word") for one in given)
     assert stay[1] == 1
@@ -187,11 +230,16 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     steps = [calls(("get_weather", {"city": "Ulm"})), says("noted " * 50)] * 12
     script = Script(*steps, calls(("search_history", {"query": "code of door 3"})), says("93"))
     agent = Agent(
-        script.model, system_prompt="Answer.", tools=[get_weather], capabilities=[LLMCommonCapability(hooks=hooks)]
+        script.model,
+        system_prompt="Answer.",
+        tools=[get_weather],
+        capabilities=[LLMCommonCapability(hooks=hooks)],
     )
     history: list[ModelMessage] = []
     for number in range(12):
-        done = await run(agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40, history)
+        done = await run(
+            agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40, history
+        )
         history = done.all_messages()
     messages = (await run(agent, how, "What is the code of door 3?", history)).all_messages()
     head = script.sent[-2][0].parts
@@ -199,7 +247,12 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     assert "Earlier messages are folded away" in str(getattr(head[1], "content", ""))
     assert len(script.sent[-2]) < 20 < len(messages)
     assert "93" in str(outputs(messages)[-1].content)
-    called = {call.tool_call_id for one in script.sent[-1] if isinstance(one, ModelResponse) for call in one.tool_calls}
+    called = {
+        call.tool_call_id
+        for one in script.sent[-1]
+        if isinstance(one, ModelResponse)
+        for call in one.tool_calls
+    }
     assert {one.tool_call_id for one in outputs(script.sent[-1])} == called
 
 
@@ -216,13 +269,18 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     agent.model = script.model
     first = await run(agent, how, "What is the weather in Ulm?")
     await run(agent, how, "xqzzt", first.all_messages())
-    assert [sorted(names) for names in script.offered] == [["get_weather", "read_context", "search_history"]] * 3
+    assert [sorted(names) for names in script.offered] == [
+        ["get_weather", "read_context", "search_history"]
+    ] * 3
 
 
 async def test_a_request_that_fits_is_sent_as_it_is() -> None:
     script = Script(says("yes"))
     agent = Agent(script.model, capabilities=[LLMCommonCapability()])
-    history: list[ModelMessage] = [ModelRequest([UserPromptPart("a"), UserPromptPart("b")]), says("c")]
+    history: list[ModelMessage] = [
+        ModelRequest([UserPromptPart("a"), UserPromptPart("b")]),
+        says("c"),
+    ]
     await agent.run("d", message_history=history)
     assert script.sent[0][:2] == history
 
@@ -232,7 +290,9 @@ def test_the_documentation_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     steps = [calls(("list_parts", {"kind": "all"})), says("ask on"), reads("/1500/stock")]
-    script = Script(*steps, lambda messages: says(str(outputs(messages)[-1].content).splitlines()[-2]))
+    script = Script(
+        *steps, lambda messages: says(str(outputs(messages)[-1].content).splitlines()[-2])
+    )
     with asyncio.Runner() as runner:
         asyncio.set_event_loop(runner.get_loop())
         run_page("pydantic_ai", model='"openai:gpt-5"', names={"model": script.model})

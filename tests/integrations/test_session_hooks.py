@@ -13,7 +13,13 @@ import pytest
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, ToolContextManager
 from llm_common.errors import ToolArgumentsError, ToolFailedError
 from llm_common.history import FoldPolicy
-from llm_common.integrations.responses_items import arguments_of, grouped, read_group, said, write_group
+from llm_common.integrations.responses_items import (
+    arguments_of,
+    grouped,
+    read_group,
+    said,
+    write_group,
+)
 from llm_common.integrations.session_hooks import (
     DEFAULT_TTL_S,
     SessionHooks,
@@ -47,18 +53,30 @@ def read(message: dict[str, Any]) -> Mapping[str, Any]:
 
 async def test_a_large_result_is_offloaded_and_read_back() -> None:
     hooks = SessionHooks()
-    shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION, query="part 1234")
+    shown = await hooks.offload(
+        ROWS, tool_name="list_parts", args={}, session_id=SESSION, query="part 1234"
+    )
     assert shown is not None
     assert "part 1234" in shown.preview
-    args = {"pointer_id": shown.pointer_id, "select": {"path": "/1500/stock", "filter": None}, "cursor": None}
+    args = {
+        "pointer_id": shown.pointer_id,
+        "select": {"path": "/1500/stock", "filter": None},
+        "cursor": None,
+    }
     assert "10500" in await hooks.read_back(hooks.reader_name, args, session_id=SESSION)
-    assert shown.pointer_id in await hooks.read_back("search_history", {"query": "part 1999"}, session_id=SESSION)
+    assert shown.pointer_id in await hooks.read_back(
+        "search_history", {"query": "part 1999"}, session_id=SESSION
+    )
 
 
 async def test_a_small_result_and_what_was_read_back_stay() -> None:
     hooks = SessionHooks()
-    assert await hooks.offload("sunny", tool_name="get_weather", args={}, session_id=SESSION) is None
-    assert await hooks.offload(ROWS, tool_name=hooks.reader_name, args={}, session_id=SESSION) is None
+    assert (
+        await hooks.offload("sunny", tool_name="get_weather", args={}, session_id=SESSION) is None
+    )
+    assert (
+        await hooks.offload(ROWS, tool_name=hooks.reader_name, args={}, session_id=SESSION) is None
+    )
     assert hooks.store.list(query_id=SESSION) == []
 
 
@@ -67,16 +85,24 @@ async def test_a_session_cannot_read_or_find_what_another_stored() -> None:
     shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION)
     assert shown is not None
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
-        await hooks.read_back(hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id="user:43")
-    assert "Nothing" in await hooks.read_back("search_history", {"query": "part 1999"}, session_id="user:43")
+        await hooks.read_back(
+            hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id="user:43"
+        )
+    assert "Nothing" in await hooks.read_back(
+        "search_history", {"query": "part 1999"}, session_id="user:43"
+    )
 
 
-@pytest.mark.parametrize(("turns", "stay"), [(("one", "one"), [True, False]), (("one", "two"), [True, True])])
+@pytest.mark.parametrize(
+    ("turns", "stay"), [(("one", "one"), [True, False]), (("one", "two"), [True, True])]
+)
 async def test_calls_of_one_turn_share_its_budget(turns: tuple[str, str], stay: list[bool]) -> None:
     hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_000))
     text = "word " * 500
     shown = [
-        await hooks.offload(text, tool_name="get_text", args={"turn": turn}, session_id=SESSION, turn_id=turn)
+        await hooks.offload(
+            text, tool_name="get_text", args={"turn": turn}, session_id=SESSION, turn_id=turn
+        )
         for turn in turns
     ]
     assert [one is None for one in shown] == stay
@@ -131,7 +157,11 @@ async def test_messages_that_fit_are_the_same_objects() -> None:
 async def test_a_long_history_is_folded_and_found_again() -> None:
     hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=600))
     messages = [
-        {"role": role, "content": f"{number} {role}: the code of door {number} is {number * 31}. " + "word " * 60}
+        {
+            "role": role,
+            "content": f"{number} {role}: the code of door {number} is {number * 31}. "
+            + "word " * 60,
+        }
         for number in range(20)
         for role in ("user", "assistant")
     ]
@@ -139,7 +169,9 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
     assert len(shown) < len(messages)
     assert shown[0]["content"].startswith("Earlier messages are folded away")
     assert shown[-1] is messages[-1]
-    assert "93" in await hooks.read_back("search_history", {"query": "code of door 3"}, session_id=SESSION)
+    assert "93" in await hooks.read_back(
+        "search_history", {"query": "code of door 3"}, session_id=SESSION
+    )
 
 
 async def test_a_text_beside_an_image_is_written_as_a_text() -> None:
@@ -196,14 +228,20 @@ async def test_a_manager_sees_what_is_offloaded(tmp_path: Path) -> None:
     assert [pointer.pointer_id for pointer in manager.get_all_pointers()] == [shown.pointer_id]
     again = SessionHooks(tmp_path)
     assert "10500" in await again.read_back(
-        again.reader_name, {"pointer_id": shown.pointer_id, "select": {"path": "/1500"}}, session_id=hooks.session()
+        again.reader_name,
+        {"pointer_id": shown.pointer_id, "select": {"path": "/1500"}},
+        session_id=hooks.session(),
     )
 
 
 @pytest.mark.parametrize("owned", [True, False])
-async def test_only_a_store_of_its_own_is_collected(owned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_a_store_of_its_own_is_collected(
+    owned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hooks = SessionHooks(None if owned else InMemoryContextPointerStore(ttl_s=DEFAULT_TTL_S))
-    await hooks.store.save(query_id="old", task_id=None, tool_name="tool", args={}, result=ROWS, ttl_s=1e-9)
+    await hooks.store.save(
+        query_id="old", task_id=None, tool_name="tool", args={}, result=ROWS, ttl_s=1e-9
+    )
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 7_200.0)
     await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION)
@@ -256,7 +294,11 @@ async def test_the_items_of_a_session_are_kept_in_order_and_out_of_reach_of_resu
 def test_what_the_model_answered_at_once_is_one_message() -> None:
     asked = {"role": "user", "content": "Go"}
     thought = {"type": "reasoning", "id": "r", "summary": []}
-    said_ = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look"}]}
+    said_ = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I look"}],
+    }
     call = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "1", "output": "x"}
     groups = grouped([asked, thought, said_, call, output, said_])
@@ -273,7 +315,12 @@ def test_what_the_model_answered_at_once_is_one_message() -> None:
 
 @pytest.mark.parametrize(
     ("text", "arguments"),
-    [("", {}), ('{"a": 1}', {"a": 1}), ("[1]", {"arguments": [1]}), ("{broken", {"arguments": "{broken"})],
+    [
+        ("", {}),
+        ('{"a": 1}', {"a": 1}),
+        ("[1]", {"arguments": [1]}),
+        ("{broken", {"arguments": "{broken"}),
+    ],
 )
 def test_arguments_that_are_no_object_are_kept(text: str, arguments: dict[str, Any]) -> None:
     assert arguments_of(text) == arguments
@@ -309,14 +356,18 @@ async def test_a_deep_copy_shares_the_store() -> None:
         ROWS, tool_name="list_parts", args={}, session_id=hooks.session_id
     )
     assert shown is not None
-    read = await hooks.read_back(hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id=hooks.session_id)
+    read = await hooks.read_back(
+        hooks.reader_name, {"pointer_id": shown.pointer_id}, session_id=hooks.session_id
+    )
     assert "part 0" in read
 
 
 async def test_what_two_writers_add_at_once_is_all_kept() -> None:
     hooks = SessionHooks()
     writers = [StoredItems(hooks, "a") for _ in range(8)]
-    await asyncio.gather(*(writer.add_items([number, -number]) for number, writer in enumerate(writers)))
+    await asyncio.gather(
+        *(writer.add_items([number, -number]) for number, writer in enumerate(writers))
+    )
     await writers[0].add_items(["last"])
     items = await writers[1].get_items()
     assert sorted(items[:-1]) == sorted([*range(8), *(-number for number in range(8))])

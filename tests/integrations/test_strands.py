@@ -44,7 +44,9 @@ class ScriptedModel(Model):
     def structured_output(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
-    async def stream(self, messages: Any, tool_specs: Any = None, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def stream(
+        self, messages: Any, tool_specs: Any = None, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[Any]:
         self.seen.append((messages, [spec["name"] for spec in tool_specs or []]))
         reply = self.replies.pop(0)
         reply = reply(messages) if callable(reply) else reply
@@ -62,7 +64,11 @@ def _text(reply: str) -> Iterator[Any]:
 
 def _calls(calls: list[Call], turn: int) -> Iterator[Any]:
     for number, (name, args) in enumerate(calls):
-        yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": f"call{turn}-{number}"}}}}
+        yield {
+            "contentBlockStart": {
+                "start": {"toolUse": {"name": name, "toolUseId": f"call{turn}-{number}"}}
+            }
+        }
         yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(args)}}}}
         yield {"contentBlockStop": {}}
 
@@ -74,7 +80,10 @@ def list_parts(warehouse: str) -> list[dict[str, Any]]:
     Args:
         warehouse: Its name.
     """
-    return [{"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7} for number in range(5_000)]
+    return [
+        {"id": number, "name": f"part {number} of {warehouse}", "stock": number * 7}
+        for number in range(5_000)
+    ]
 
 
 @tool
@@ -116,9 +125,14 @@ def many_tools(count: int) -> list[Any]:
 
 def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
     model = ScriptedModel(
-        [("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247 pieces.", "You are welcome."
+        [("list_parts", {"warehouse": "Oslo"})],
+        read_back("/4321/stock"),
+        "30,247 pieces.",
+        "You are welcome.",
     )
-    agent = Agent(model=model, tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None)
+    agent = Agent(
+        model=model, tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None
+    )
     assert str(agent("How many pieces of part 4321 are there?")).strip() == "30,247 pieces."
     preview, part = results(agent.messages)
     assert "part 4321 of Oslo" in preview
@@ -131,7 +145,12 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
     plugin = LLMCommonPlugin(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
-    agent = Agent(model=ScriptedModel(calls, "Done."), tools=[list_parts], plugins=[plugin], callback_handler=None)
+    agent = Agent(
+        model=ScriptedModel(calls, "Done."),
+        tools=[list_parts],
+        plugins=[plugin],
+        callback_handler=None,
+    )
     await agent.invoke_async("List them.")
     previews = results(agent.messages)
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
@@ -145,12 +164,17 @@ def answer_with_data(rows: int) -> dict[str, Any]:
     Args:
         rows: How many.
     """
-    return {"status": "success", "content": [{"json": {"text": "All rows.", "rows": [*range(rows)]}}]}
+    return {
+        "status": "success",
+        "content": [{"json": {"text": "All rows.", "rows": [*range(rows)]}}],
+    }
 
 
 def test_data_is_stored_whole() -> None:
     model = ScriptedModel([("answer_with_data", {"rows": 9_000})], read_back("/rows/8765"), "Done.")
-    agent = Agent(model=model, tools=[answer_with_data], plugins=[LLMCommonPlugin()], callback_handler=None)
+    agent = Agent(
+        model=model, tools=[answer_with_data], plugins=[LLMCommonPlugin()], callback_handler=None
+    )
     agent("Which number is in row 8765?")
     assert "8765" in results(agent.messages)[-1]
 
@@ -231,7 +255,12 @@ def test_a_session_that_is_resumed_reads_what_it_stored(tmp_path: Path) -> None:
 
 def test_tools_that_fit_are_shown_and_the_rest_stays_callable() -> None:
     model = ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done.", "And so on.")
-    agent = Agent(model=model, tools=[*many_tools(300), list_parts], plugins=[LLMCommonPlugin()], callback_handler=None)
+    agent = Agent(
+        model=model,
+        tools=[*many_tools(300), list_parts],
+        plugins=[LLMCommonPlugin()],
+        callback_handler=None,
+    )
     agent("List the parts of the warehouse in Oslo.")
     agent("Thank you.")
     names = [set(tools) for _, tools in model.seen]
@@ -273,7 +302,9 @@ def table(city: str) -> str:
 
 def test_earlier_results_are_folded_and_keep_their_calls() -> None:
     hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=4_000))
-    model = ScriptedModel(*(reply for n in range(12) for reply in ([("table", {"city": f"City {n}"})], "Noted.")))
+    model = ScriptedModel(
+        *(reply for n in range(12) for reply in ([("table", {"city": f"City {n}"})], "Noted."))
+    )
     agent = Agent(
         model=model,
         tools=[table],
@@ -285,7 +316,11 @@ def test_earlier_results_are_folded_and_keep_their_calls() -> None:
         agent(f"How is the weather in city {number}?")
     for messages, _ in model.seen[2:]:
         blocks = [block for message in messages for block in message["content"]]
-        assert sum("toolUse" in block for block in blocks) == sum("toolResult" in block for block in blocks) > 0
+        assert (
+            sum("toolUse" in block for block in blocks)
+            == sum("toolResult" in block for block in blocks)
+            > 0
+        )
         assert len(str(blocks)) < 30_000
     assert "not shown now" in str(model.seen)
     assert str(agent.messages).count("rain and sun") == 2_400
@@ -328,7 +363,9 @@ def test_the_plugin_of_strands_keeps_its_results_in_our_storage(tmp_path: Path) 
     agent = Agent(model=model, tools=[list_parts], plugins=[plugin], callback_handler=None)
     agent("How many?")
     assert "part 4321 of Oslo" in results(agent.messages)[-1]
-    assert [pointer.args["name"] for pointer in store.list(query_id="user:42")] == ["offloader/call1-0_0"]
+    assert [pointer.args["name"] for pointer in store.list(query_id="user:42")] == [
+        "offloader/call1-0_0"
+    ]
 
 
 def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
@@ -342,16 +379,25 @@ def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
 
 
 def test_a_call_of_the_application_gives_it_the_whole_result() -> None:
-    agent = Agent(model=ScriptedModel(), tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None)
+    agent = Agent(
+        model=ScriptedModel(),
+        tools=[list_parts],
+        plugins=[LLMCommonPlugin()],
+        callback_handler=None,
+    )
     given = agent.tool.list_parts(warehouse="Oslo")
     assert given["status"] == "success"
     assert len(json.loads(given["content"][0]["text"])) == 5_000
 
 
 @pytest.mark.parametrize("block", blocks_of("strands"))
-def test_the_documentation_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentation_runs(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    model = ScriptedModel(*[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247 pieces."] * 2)
+    model = ScriptedModel(
+        *[[("list_parts", {"warehouse": "Oslo"})], read_back("/4321/stock"), "30,247 pieces."] * 2
+    )
     names: dict[str, Any] = {"model": model}
     exec(block, names)
     assert str(names["answer"]).strip() == "30,247 pieces."

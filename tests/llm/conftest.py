@@ -10,8 +10,10 @@ import pytest
 from llm_common.core import LLMConfig, OpenAICompatibleClient
 
 ROOT = Path(__file__).parents[2]
-SERVER_PYTHON = ROOT / ".llm-venv" / "bin" / "python"  # its packages must not mix with the project's
-MODEL_FILE = os.environ.get("LLM_TEST_MODEL", "")  # a better one than the small one: `make test-llm MODEL=path`
+# its packages must not mix with the project's
+SERVER_PYTHON = ROOT / ".llm-venv" / "bin" / "python"
+# a better one than the small one: `make test-llm MODEL=path`
+MODEL_FILE = os.environ.get("LLM_TEST_MODEL", "")
 STARTUP_S = 120
 TIMEOUT_S = 120
 MAX_TOKENS = 150  # so small a model may go on for ever
@@ -19,10 +21,17 @@ MAX_TOKENS = 150  # so small a model may go on for ever
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
-    """Base URL of the served model; the server ends with the tests, since it reads its standard input to the end."""
+    """Base URL of the served model.
+
+    The server ends with the tests, since it reads its standard input to the end.
+    """
     assert SERVER_PYTHON.exists(), "the model server is not installed; run `make test-llm`"
     with subprocess.Popen(
-        [str(SERVER_PYTHON), str(Path(__file__).with_name("serve.py")), *([MODEL_FILE] if MODEL_FILE else [])],
+        [
+            str(SERVER_PYTHON),
+            str(Path(__file__).with_name("serve.py")),
+            *([MODEL_FILE] if MODEL_FILE else []),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -31,7 +40,9 @@ def endpoint() -> Iterator[str]:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().strip()
-            assert address.startswith("http://127.0.0.1:"), "the model server did not start; run `make test-llm`"
+            assert address.startswith("http://127.0.0.1:"), (
+                "the model server did not start; run `make test-llm`"
+            )
             yield f"{address}/v1"
         finally:
             server.terminate()
@@ -41,7 +52,11 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def config(endpoint: str) -> LLMConfig:
     return LLMConfig(
-        base_url=endpoint, default_model="smollm2", provider="local", timeout_s=TIMEOUT_S, max_tokens=MAX_TOKENS
+        base_url=endpoint,
+        default_model="smollm2",
+        provider="local",
+        timeout_s=TIMEOUT_S,
+        max_tokens=MAX_TOKENS,
     )
 
 

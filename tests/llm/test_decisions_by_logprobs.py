@@ -1,4 +1,7 @@
-"""`LogprobDecisions` over a real server: it proves the wire; how well the model judges is printed, not asserted."""
+"""`LogprobDecisions` over a real server: it proves the wire.
+
+How well the model judges is printed, not asserted.
+"""
 
 from itertools import product
 
@@ -47,19 +50,36 @@ def area_under_curve(right: list[float], wrong: list[float]) -> float:
 
 
 async def test_every_question_of_each_kind_is_answered(client: OpenAICompatibleClient) -> None:
-    cities = ["Lima", "Cairo", "Quito", "Perth", "Turin", "Accra", "Delhi", "Seoul", "Tunis", "Davao", "Bern"]
+    cities = [
+        "Lima",
+        "Cairo",
+        "Quito",
+        "Perth",
+        "Turin",
+        "Accra",
+        "Delhi",
+        "Seoul",
+        "Tunis",
+        "Davao",
+        "Bern",
+    ]
     options = {f"{city}, {part}": "" for part in ("north", "south") for city in cities} | {
         "Oslo": "",
         "none of these": "",
     }
-    questions: dict[str, Question] = {statement: Predicate(statement) for statement in [*TRUE, *FALSE]}
+    questions: dict[str, Question] = {
+        statement: Predicate(statement) for statement in [*TRUE, *FALSE]
+    }
     questions["team"] = Choice(
-        "Which team is this for?", {"refunds": "", "new orders": "", "job applications": "", "none of these": ""}
+        "Which team is this for?",
+        {"refunds": "", "new orders": "", "job applications": "", "none of these": ""},
     )
     questions["city"] = Choice("Where is the parcel?", options)
     questions["anger"] = Score("How angry is the customer?", ["calm", "annoyed", "furious"])
     async with client:
-        decisions = await LogprobDecisions(client, timeout_s=TIMEOUT_S, max_concurrency=1).decide(STATE, questions)
+        decisions = await LogprobDecisions(client, timeout_s=TIMEOUT_S, max_concurrency=1).decide(
+            STATE, questions
+        )
     right, wrong = ([decisions.yes(statement) for statement in group] for group in (TRUE, FALSE))
     shares = [decisions.options(name) for name in ("team", "city")]
     likeliest = [max(found, key=found.__getitem__) for found in shares]
@@ -75,7 +95,9 @@ async def test_every_question_of_each_kind_is_answered(client: OpenAICompatibleC
     )  # the city is asked in two groups, then once more
 
 
-async def test_a_selector_takes_its_probabilities_or_nothing(client: OpenAICompatibleClient) -> None:
+async def test_a_selector_takes_its_probabilities_or_nothing(
+    client: OpenAICompatibleClient,
+) -> None:
     pool = [
         ContextPointer(
             pointer_id=f"{number:012x}",

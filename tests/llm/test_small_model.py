@@ -34,7 +34,11 @@ pytestmark = pytest.mark.llm
 TIMEOUT_S = 120
 ROOT = Path(__file__).parents[2]
 KEY = "sk-local-0f1e2d3c4b5a69788796a5b4c3d2e1f0"
-WEATHER = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees", "Cairo": "Clear, 29 degrees"}
+WEATHER = {
+    "Oslo": "Snow all day, -3 degrees",
+    "Lima": "Fog, 18 degrees",
+    "Cairo": "Clear, 29 degrees",
+}
 
 
 def report(what: str, value: object) -> None:
@@ -46,16 +50,26 @@ async def test_the_relevance_selector_returns_candidates_or_nothing(
 ) -> None:
     store = FileContextPointerStore(tmp_path)
     for city, text in WEATHER.items():
-        await store.save(query_id="q", task_id=None, tool_name="weather", args={"query": city}, result=text)
+        await store.save(
+            query_id="q", task_id=None, tool_name="weather", args={"query": city}, result=text
+        )
     pointers = store.list(query_id="q")
     async with client:
         selector = ContextRelevanceSelector(client, timeout_s=TIMEOUT_S)
-        selection = await selector.select_detailed(query="Is it snowing in Oslo?", pointers=pointers)
+        selection = await selector.select_detailed(
+            query="Is it snowing in Oslo?", pointers=pointers
+        )
     report("relevance", selection)
-    assert set(selection.pointers) <= set(pointers) if selection.status == "ok" else selection.pointers == []
+    assert (
+        set(selection.pointers) <= set(pointers)
+        if selection.status == "ok"
+        else selection.pointers == []
+    )
 
 
-async def test_the_tool_selector_returns_valid_calls_or_nothing(client: OpenAICompatibleClient) -> None:
+async def test_the_tool_selector_returns_valid_calls_or_nothing(
+    client: OpenAICompatibleClient,
+) -> None:
     registry = ToolRegistry()
 
     @registry.tool
@@ -71,7 +85,8 @@ async def test_the_tool_selector_returns_valid_calls_or_nothing(client: OpenAICo
     async with client:
         selector = ToolSelector(client, ToolSelectionConfig(model="smollm2", timeout_s=TIMEOUT_S))
         selection = await selector.select_detailed(
-            task=PlannedTask(id=1, description="What is the weather in Oslo?"), tool_registry=registry
+            task=PlannedTask(id=1, description="What is the weather in Oslo?"),
+            tool_registry=registry,
         )
     report("tools", selection)
     assert len(selection.attempts) <= 2
@@ -89,7 +104,12 @@ async def test_a_reply_cut_by_max_tokens_is_recognised(config: LLMConfig) -> Non
         with pytest.raises(MalformedReplyError) as caught:
             await ask(
                 client,
-                [LLMMessage(role="user", content='List one hundred fruits as {"words": ["apple", "pear", ...]}.')],  # type: ignore[arg-type]
+                [
+                    LLMMessage(
+                        role="user",  # type: ignore[arg-type]
+                        content='List one hundred fruits as {"words": ["apple", "pear", ...]}.',
+                    )
+                ],
                 reply_model=Reply,
                 model=None,
                 timeout_s=TIMEOUT_S,
@@ -128,7 +148,9 @@ def demo(endpoint: str, *arguments: str | Path) -> subprocess.CompletedProcess[s
         *map(str, arguments),
         "--json",
     ]
-    run = subprocess.run(program, capture_output=True, text=True, check=False, env=settings | timeouts, cwd=ROOT)
+    run = subprocess.run(
+        program, capture_output=True, text=True, check=False, env=settings | timeouts, cwd=ROOT
+    )
     report("demo", run.stdout[-3000:])
     assert run.returncode in {0, 1}, run.stderr
     assert_no_leak(run.stdout, run.stderr)
@@ -151,13 +173,18 @@ def assert_inert_pages(folder: Path) -> None:
 
 
 def test_the_demo_runs_against_the_model_and_says_so(endpoint: str, tmp_path: Path) -> None:
-    for name, text in {"escape.py": "def escape(text): ...", "parse.py": "def parse(text): ..."}.items():
+    for name, text in {
+        "escape.py": "def escape(text): ...",
+        "parse.py": "def parse(text): ...",
+    }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     run = demo(endpoint, tmp_path, "--query", "How is text escaped?")
     assert json.loads(run.stdout)
 
 
-def test_the_demo_ends_each_of_its_questions_with_an_answer_or_a_reason(endpoint: str, tmp_path: Path) -> None:
+def test_the_demo_ends_each_of_its_questions_with_an_answer_or_a_reason(
+    endpoint: str, tmp_path: Path
+) -> None:
     document = json.loads(demo(endpoint, "--output", tmp_path).stdout)
     check("demo", document)
     assert [each["question"] for each in document["questions"]] == [each.text for each in QUESTIONS]
@@ -165,11 +192,17 @@ def test_the_demo_ends_each_of_its_questions_with_an_answer_or_a_reason(endpoint
     assert_inert_pages(tmp_path)
 
 
-async def test_the_model_reads_no_more_tokens_than_the_budget_shown(config: LLMConfig, tmp_path: Path) -> None:
+async def test_the_model_reads_no_more_tokens_than_the_budget_shown(
+    config: LLMConfig, tmp_path: Path
+) -> None:
     async with OpenAICompatibleClient(config) as client:
         agent = Agent(LexicalToolSelector(), client, "words choose, the model answers")
         asked = await ask_questions(
-            QUESTIONS, agent, folder=tmp_path / "pages", work_dir=tmp_path / "work", progress=lambda *_: None
+            QUESTIONS,
+            agent,
+            folder=tmp_path / "pages",
+            work_dir=tmp_path / "work",
+            progress=lambda *_: None,
         )
     sizes: list[int] = []
     for each in asked:

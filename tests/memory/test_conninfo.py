@@ -32,7 +32,12 @@ def test_what_is_no_conninfo_is_refused_at_once_u_1_7(conninfo: str, reason: str
 
 @pytest.mark.parametrize(
     "conninfo",
-    ["", "host=/run/postgresql", "postgresql://u:p%40q@a:1,b:2/name", "postgres://u@[::1]:5432/d?sslmode=disable"],
+    [
+        "",
+        "host=/run/postgresql",
+        "postgresql://u:p%40q@a:1,b:2/name",
+        "postgres://u@[::1]:5432/d?sslmode=disable",
+    ],
 )
 def test_what_libpq_reads_is_taken_u_1_7(conninfo: str) -> None:
     assert isinstance(PostgresMemory(conninfo), Memory)

@@ -31,7 +31,9 @@ def traces(path: Path) -> list[str]:
     found = []
     for file in sorted(path.parent.iterdir()):
         content = file.read_bytes()
-        found += [f"{secret} in {file.name}" for secret in SECRETS if secret[:-1].encode() in content]
+        found += [
+            f"{secret} in {file.name}" for secret in SECRETS if secret[:-1].encode() in content
+        ]
     return found
 
 
@@ -41,7 +43,9 @@ async def with_secrets(memory: SqliteMemory) -> str:
         await memory.append_event("s", Event(text=f"plain line {number} of the session"))
         await memory.append_event("s", Event(text=f"line {number} of a user"), user="someone")
     text = "the swordfish likes marzipan " + "and quixotic Jabberwocks " * 400
-    secret = await memory.append_event("umbrella", Event(text=text, metadata={"marzipan": "swordfish"}), key="umbrella")
+    secret = await memory.append_event(
+        "umbrella", Event(text=text, metadata={"marzipan": "swordfish"}), key="umbrella"
+    )
     for number in range(150, 300):
         await memory.append_event("s", Event(text=f"plain line {number} of the session"))
     return secret
@@ -68,7 +72,9 @@ async def test_an_erasure_leaves_no_byte_in_any_file_s3_05(
         assert len(await other.retrieve("plain", 999, HERE)) == 200
         assert len(await memory.recent("s", limit=999, user="someone")) == 150
         await other.append_event("s", Event(text="plain line after it"))
-        assert [hit.event.text for hit in await memory.retrieve("after", 1, HERE)] == ["plain line after it"]
+        assert [hit.event.text for hit in await memory.retrieve("after", 1, HERE)] == [
+            "plain line after it"
+        ]
     assert traces(path) == []
 
 
@@ -78,7 +84,9 @@ async def test_an_erased_user_leaves_no_byte_in_any_file_s3_05(tmp_path: Path) -
         mine = UserMemory(memory, "Jabberwock")
         for session_id in ("swordfish", "marzipan"):
             for number in range(50):
-                await mine.append_event(session_id, Event(text=f"umbrella {number}"), key="quixotic")
+                await mine.append_event(
+                    session_id, Event(text=f"umbrella {number}"), key="quixotic"
+                )
         await memory.append_event("s", Event(text="plain"))
         assert await memory.forget(user="Jabberwock") == 100
         assert traces(path) == []
@@ -89,9 +97,12 @@ async def test_bytes_that_were_deleted_before_go_too_s3_05(tmp_path: Path) -> No
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory:
         await with_secrets(memory)
-    with closing(sqlite3.connect(path)) as connection:  # as another program may, on a SQLite that leaves free pages be
+    # as another program may, on a SQLite that leaves free pages be
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA secure_delete = OFF")
-        connection.execute("CREATE TABLE gone AS SELECT text FROM events WHERE session_id = 'umbrella'")
+        connection.execute(
+            "CREATE TABLE gone AS SELECT text FROM events WHERE session_id = 'umbrella'"
+        )
         connection.execute("DROP TABLE gone")
         connection.commit()
     async with SqliteMemory(path) as memory:
@@ -103,9 +114,14 @@ async def test_words_that_were_split_otherwise_go_too_s3_05(tmp_path: Path) -> N
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory:
         await with_secrets(memory)
-    with closing(sqlite3.connect(path)) as connection:  # as an index of a version with other rules of splitting
-        [number] = connection.execute("SELECT id FROM events WHERE session_id = 'umbrella'").fetchone()
-        connection.execute("INSERT INTO lines (rowid, words) VALUES (?, 'jabberwockish')", (number,))
+    # as an index of a version with other rules of splitting
+    with closing(sqlite3.connect(path)) as connection:
+        [number] = connection.execute(
+            "SELECT id FROM events WHERE session_id = 'umbrella'"
+        ).fetchone()
+        connection.execute(
+            "INSERT INTO lines (rowid, words) VALUES (?, 'jabberwockish')", (number,)
+        )
         connection.execute("UPDATE events SET word_count = word_count + 1 WHERE id = ?", (number,))
         connection.commit()
     async with SqliteMemory(path) as memory:
@@ -132,7 +148,9 @@ async def test_an_erasure_behind_a_reader_says_so_and_is_finished_s3_05(tmp_path
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM events").fetchone()
-            with pytest.raises(LockTimeoutError, match=r"m\.db-wal may hold their bytes.*call forget again"):
+            with pytest.raises(
+                LockTimeoutError, match=r"m\.db-wal may hold their bytes.*call forget again"
+            ):
                 await memory.forget(session_id="umbrella")
             assert traces(path)
             assert await memory.recent("umbrella") == []
@@ -153,11 +171,17 @@ async def test_an_older_file_keeps_all_and_learns_the_rest_s3_05(old: Path) -> N
     async with SqliteMemory(old) as memory:
         texts = ["the zebra escaped", "call getUserName for swordfish", "the zebra is back"]
         assert [event.text for event in await memory.recent("s")] == texts
-        assert [event.text for event in await memory.recent("other")] == ["a zebra of another session"]
-        filters = MemoryFilters(session_id="s", role=MessageRole.USER, metadata={"n": 1, "flag": True})
+        assert [event.text for event in await memory.recent("other")] == [
+            "a zebra of another session"
+        ]
+        filters = MemoryFilters(
+            session_id="s", role=MessageRole.USER, metadata={"n": 1, "flag": True}
+        )
         [hit] = await memory.retrieve("zebra", 4, filters)
         assert hit.event.text == texts[0]
-        await memory.append_event("s", Event(text="the zebra sleeps"), key="zebra", supersedes=hit.id)
+        await memory.append_event(
+            "s", Event(text="the zebra sleeps"), key="zebra", supersedes=hit.id
+        )
         await memory.append_event("s", Event(text="a zebra of hers"), user="u")
         hits = await memory.retrieve("zebra", 4, HERE)
         assert {hit.event.text for hit in hits} == {"the zebra sleeps", texts[2]}

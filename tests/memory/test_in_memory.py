@@ -1,6 +1,13 @@
 import pytest
 
-from llm_common.memory import Event, FactMemory, InMemoryMemory, MemoryFilters, MemoryReader, MemoryWriter
+from llm_common.memory import (
+    Event,
+    FactMemory,
+    InMemoryMemory,
+    MemoryFilters,
+    MemoryReader,
+    MemoryWriter,
+)
 from llm_common.testing import FactMemoryContract
 
 

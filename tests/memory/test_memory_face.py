@@ -13,7 +13,10 @@ import llm_common.memory as memory
 
 def output_of(program: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT_THE_EXTRA + program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", WITHOUT_THE_EXTRA + program],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
 
 
@@ -24,7 +27,9 @@ try:
 except ConfigError as exc:
     print(exc)
 """
-    assert output_of(program) == "PostgresMemory needs an extra: pip install 'llm-common[postgres]'\n"
+    assert (
+        output_of(program) == "PostgresMemory needs an extra: pip install 'llm-common[postgres]'\n"
+    )
 
 
 def test_a_star_import_needs_no_extra_u_b8() -> None:

@@ -12,14 +12,21 @@ SECRET = "canary"
 async def test_memory_operations_have_the_conventions_names_and_no_text(
     kind: type[InMemoryMemory] | type[SqliteMemory], tmp_path: Path, exported: InMemorySpanExporter
 ) -> None:
-    memory: FactMemory = InMemoryMemory() if kind is InMemoryMemory else SqliteMemory(tmp_path / "memory.db")
+    memory: FactMemory = (
+        InMemoryMemory() if kind is InMemoryMemory else SqliteMemory(tmp_path / "memory.db")
+    )
     async with memory:
         await memory.append_event("s", Event(text=f"the {SECRET} sings"))
         await memory.append_event("s", Event(text=f"{SECRET} lives in Oslo"), key=SECRET)
         hits = await memory.retrieve(f"{SECRET}", 5, MemoryFilters(session_id="s"))
         await memory.forget(session_id="s")
     spans = exported.get_finished_spans()
-    assert [span.name for span in spans] == ["create_memory", "upsert_memory", "search_memory", "delete_memory"]
+    assert [span.name for span in spans] == [
+        "create_memory",
+        "upsert_memory",
+        "search_memory",
+        "delete_memory",
+    ]
     facts = [dict(span.attributes or {}) for span in spans]
     assert [each["gen_ai.operation.name"] for each in facts] == [span.name for span in spans]
     assert [each["gen_ai.memory.record.count"] for each in facts] == [1, 1, 2, 2]

@@ -78,14 +78,20 @@ def test_events_without_words_make_no_summary_s3_04() -> None:
 
 
 def test_the_newest_lines_win_when_not_all_fit_s3_04() -> None:
-    events = [Event(role=MessageRole.ASSISTANT, text=f"{number} {'word ' * 60}") for number in range(20)]
+    events = [
+        Event(role=MessageRole.ASSISTANT, text=f"{number} {'word ' * 60}") for number in range(20)
+    ]
     lines = (episode_summary(events) or "").splitlines()
     assert lines[-1].startswith("assistant: 19 ")
     assert len("\n".join(lines)) <= 1_200 < len("\n".join(lines)) + 170
 
 
-@pytest.mark.parametrize(("told", "summary"), [(" it went well \n", "it went well"), (" ", None), (None, None)])
-async def test_a_callers_summariser_is_used_s3_04(tmp_path: Path, told: str | None, summary: str | None) -> None:
+@pytest.mark.parametrize(
+    ("told", "summary"), [(" it went well \n", "it went well"), (" ", None), (None, None)]
+)
+async def test_a_callers_summariser_is_used_s3_04(
+    tmp_path: Path, told: str | None, summary: str | None
+) -> None:
     seen: list[list[str]] = []
 
     async def summariser(events: Sequence[Event]) -> str | None:

@@ -7,7 +7,10 @@ from llm_common.memory.recall import MAX_MATCHES, best_lines, shortlist
 
 def best(matches: list[list[int]], *, lines: int, k: int = 4) -> list[int]:
     weights = shortlist(matches, lines=lines, k=k)
-    return [position for position, _ in best_lines(weights, dict.fromkeys(weights, 10), lines=lines, k=k)]
+    return [
+        position
+        for position, _ in best_lines(weights, dict.fromkeys(weights, 10), lines=lines, k=k)
+    ]
 
 
 def test_a_rare_word_outweighs_a_common_one_s3_05() -> None:
@@ -19,12 +22,18 @@ def test_how_far_back_the_newest_matches_reach_tells_how_common_a_word_is_s3_05(
     scattered = list(range(10_000, 10_000 - 20 * MAX_MATCHES, -20))
     weights = shortlist([everywhere, [7]], lines=10_000, k=1_000)
     assert weights[7] > 100 * weights[10_000]
-    assert shortlist([scattered], lines=10_000, k=1)[10_000] > 100 * shortlist([everywhere], lines=10_000, k=1)[10_000]
+    assert (
+        shortlist([scattered], lines=10_000, k=1)[10_000]
+        > 100 * shortlist([everywhere], lines=10_000, k=1)[10_000]
+    )
 
 
 def test_a_short_line_outweighs_a_long_one_s3_05() -> None:
     weights = shortlist([[1, 50]], lines=100, k=2)
-    assert [position for position, _ in best_lines(weights, {1: 5, 50: 500}, lines=100, k=2)] == [1, 50]
+    assert [position for position, _ in best_lines(weights, {1: 5, 50: 500}, lines=100, k=2)] == [
+        1,
+        50,
+    ]
 
 
 def test_a_line_gains_from_its_neighbours_s3_05() -> None:
@@ -39,7 +48,9 @@ def test_a_line_that_is_gone_is_left_out_s3_05() -> None:
 
 
 @given(st.lists(st.sets(st.integers(1, 500), max_size=60), max_size=5), st.integers(1, 80))
-def test_order_of_words_never_matters_and_the_newest_of_equals_is_first_s3_05(words: list[set[int]], k: int) -> None:
+def test_order_of_words_never_matters_and_the_newest_of_equals_is_first_s3_05(
+    words: list[set[int]], k: int
+) -> None:
     matches = [sorted(positions, reverse=True) for positions in words]
     ranked = best(matches, lines=500, k=k)
     assert ranked == best(matches[::-1], lines=500, k=k)

@@ -61,14 +61,20 @@ async def test_english_is_stemmed_and_accents_do_not_count_s3_05(path: Path) -> 
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(8, marks=pytest.mark.torture)])
-async def test_processes_lose_nothing_and_mix_nothing_s3_05_f_145(path: Path, processes: int) -> None:
-    await asyncio.to_thread(write_together, partial(SqliteMemory, path, lock_timeout_s=60), processes=processes)
+async def test_processes_lose_nothing_and_mix_nothing_s3_05_f_145(
+    path: Path, processes: int
+) -> None:
+    await asyncio.to_thread(
+        write_together, partial(SqliteMemory, path, lock_timeout_s=60), processes=processes
+    )
     async with SqliteMemory(path) as memory:
         assert not await faults(memory, processes=processes)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
-async def test_a_killed_writer_leaves_every_acknowledged_event_s3_05(path: Path, kills: int) -> None:
+async def test_a_killed_writer_leaves_every_acknowledged_event_s3_05(
+    path: Path, kills: int
+) -> None:
     program = f"""
 import asyncio, itertools
 from llm_common.memory import Event, SqliteMemory
@@ -81,7 +87,9 @@ asyncio.run(work())
 """
     for _ in range(kills):
         process = await asyncio.to_thread(
-            lambda: subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+            lambda: subprocess.Popen(
+                [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+            )
         )
         assert process.stdout is not None
         acknowledged = [await asyncio.to_thread(process.stdout.readline) for _ in range(5)]
@@ -173,7 +181,9 @@ async def test_another_programs_database_is_left_alone_s3_05(path: Path) -> None
     assert await asyncio.to_thread(path.read_bytes) == before
 
 
-async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_05(path: Path) -> None:
+async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_05(
+    path: Path,
+) -> None:
     path.parent.mkdir()
     path.open("x").close()
     await written(path)
@@ -184,7 +194,9 @@ async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_
         await found(path)
 
 
-@pytest.mark.parametrize("bad", ["", "memory.db/inside", "."], ids=["a-folder", "under-a-file", "here"])
+@pytest.mark.parametrize(
+    "bad", ["", "memory.db/inside", "."], ids=["a-folder", "under-a-file", "here"]
+)
 async def test_a_path_that_cannot_be_a_file_is_a_typed_error_s3_05(path: Path, bad: str) -> None:
     await written(path)
     with pytest.raises(StoreError):
@@ -247,14 +259,18 @@ async def test_an_unclosed_memory_frees_its_file_s3_05(path: Path) -> None:
     assert descriptors_of(path) == 0
 
 
-async def test_the_event_loop_never_waits_for_the_disk_s3_05(path: Path, blockbuster: BlockBuster) -> None:
+async def test_the_event_loop_never_waits_for_the_disk_s3_05(
+    path: Path, blockbuster: BlockBuster
+) -> None:
     await written(path)
     assert await found(path) == ["zebra"]
 
 
 async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(path: Path) -> None:
     async with SqliteMemory(path) as memory:
-        appending = [asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)]
+        appending = [
+            asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)
+        ]
         await asyncio.sleep(0)
         for task in appending:
             task.cancel()
@@ -278,7 +294,10 @@ sys.stdin.read()
 def another_process_that_writes(path: Path) -> Iterator[None]:
     """A process that holds the file's write lock for the block."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with holder:
         assert holder.stdout is not None
@@ -291,23 +310,35 @@ def another_process_that_writes(path: Path) -> Iterator[None]:
             holder.wait()
 
 
-async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169_a_18(path: Path) -> None:
+async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169_a_18(
+    path: Path,
+) -> None:
     await written(path)
     async with SqliteMemory(path, lock_timeout_s=0.5) as memory:
         await memory.append_event("s", Event(text="zebra"))
         with another_process_that_writes(path):
             start = time.monotonic()
-            appends = [asyncio.create_task(memory.append_event("s", Event(text="late"))) for _ in range(6)]
+            appends = [
+                asyncio.create_task(memory.append_event("s", Event(text="late"))) for _ in range(6)
+            ]
             await asyncio.sleep(0)
             for _ in range(5):
-                assert len(await memory.recent("s")) == len(await memory.retrieve("zebra", 4, ZEBRA)) == 2
+                assert (
+                    len(await memory.recent("s"))
+                    == len(await memory.retrieve("zebra", 4, ZEBRA))
+                    == 2
+                )
             assert not any(append.done() for append in appends)
             errors = await asyncio.gather(*appends, return_exceptions=True)
             waited = time.monotonic() - start
         assert [type(error) for error in errors] == [LockTimeoutError] * 6
         assert 0.5 <= waited < 1.5  # one after the other they would take 3 s
         await memory.append_event("s", Event(text="zebra again"))
-        assert [event.text for event in await memory.recent("s")] == ["zebra", "zebra", "zebra again"]
+        assert [event.text for event in await memory.recent("s")] == [
+            "zebra",
+            "zebra",
+            "zebra again",
+        ]
 
 
 async def test_a_memory_opens_while_another_process_writes_s3_05_f_169(path: Path) -> None:
@@ -336,7 +367,9 @@ def move_the_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [remove, remove_all, replace, move_the_folder])
-async def test_a_file_gone_under_a_memory_is_noticed_f_175_a_29(path: Path, change: Callable[[Path], None]) -> None:
+async def test_a_file_gone_under_a_memory_is_noticed_f_175_a_29(
+    path: Path, change: Callable[[Path], None]
+) -> None:
     async with SqliteMemory(path) as memory:
         await memory.append_event("s", Event(text="zebra"))
         await asyncio.to_thread(change, path)

@@ -19,7 +19,9 @@ _CONTEXT.set_forkserver_preload(["tests.memory.writers", "llm_common.memory.post
 def write_together(make: Callable[[], Memory], *, processes: int = PROCESSES) -> None:
     """Starts processes that each open the memory and append to a private session and to a shared one."""
     start = _CONTEXT.Barrier(processes)
-    writers = [_CONTEXT.Process(target=_write, args=(make, number, start)) for number in range(processes)]
+    writers = [
+        _CONTEXT.Process(target=_write, args=(make, number, start)) for number in range(processes)
+    ]
     for process in writers:
         process.start()
     for process in writers:
@@ -27,7 +29,9 @@ def write_together(make: Callable[[], Memory], *, processes: int = PROCESSES) ->
         assert process.exitcode == 0
 
 
-def _write(make: Callable[[], Memory], process: int, start: "multiprocessing.synchronize.Barrier") -> None:
+def _write(
+    make: Callable[[], Memory], process: int, start: "multiprocessing.synchronize.Barrier"
+) -> None:
     start.wait(30)
     asyncio.run(_append(make(), process))
 
@@ -37,7 +41,9 @@ async def _append(memory: Memory, process: int) -> None:
         for number in range(EVENTS):
             for session_id in (f"own{process}", SHARED):
                 text = f"zebra of {session_id} by writer{process} number{number:03}"
-                await memory.append_event(session_id, Event(text=text, metadata={"process": process}))
+                await memory.append_event(
+                    session_id, Event(text=text, metadata={"process": process})
+                )
             hits = await memory.retrieve("zebra", 10, MemoryFilters(session_id=f"own{process}"))
             assert len(hits) == min(number + 1, 10)
             assert all(f"of own{process} " in hit.event.text for hit in hits)
@@ -50,8 +56,15 @@ async def faults(memory: Memory, *, processes: int = PROCESSES) -> Counter[str]:
     wrong["doubled"] = len(shared) - len(set(shared))
     for process in range(processes):
         own = [event.text for event in await memory.recent(f"own{process}", limit=10_000)]
-        wanted = [f"zebra of own{process} by writer{process} number{number:03}" for number in range(EVENTS)]
-        wrong["missing"] += len(set(wanted) - set(own)) + EVENTS - sum(f"writer{process} " in text for text in shared)
+        wanted = [
+            f"zebra of own{process} by writer{process} number{number:03}"
+            for number in range(EVENTS)
+        ]
+        wrong["missing"] += (
+            len(set(wanted) - set(own))
+            + EVENTS
+            - sum(f"writer{process} " in text for text in shared)
+        )
         wrong["of another session"] += len(set(own) - set(wanted))
         wrong["out of order"] += own != wanted
         filters = MemoryFilters(session_id=SHARED, metadata={"process": process})

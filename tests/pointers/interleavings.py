@@ -1,12 +1,14 @@
 """Every order in which several programs can use one object store, tried out.
 
-A program is a function of a store. It is run from its start again and again, each time with one more answer, and is
-stopped at the first request that has none yet; so what it does next is a function of the answers that it has had.
-Orders that lead to the same objects and the same answers are one state and are tried once. A program that is killed
-is one that takes no further step, so what holds in every state holds after every kill.
+A program is a function of a store. It is run from its start again and again, each time with one
+more answer, and is stopped at the first request that has none yet; so what it does next is a
+function of the answers that it has had. Orders that lead to the same objects and the same answers
+are one state and are tried once. A program that is killed is one that takes no further step, so
+what holds in every state holds after every kill.
 
-The store is a harsh one: versions are those of bytes, as on S3, so that one can come back; and a few times in each run
-the answer of a conditional put may be lost: asked again, the store says no, though the bytes were put.
+The store is a harsh one: versions are those of bytes, as on S3, so that one can come back; and a
+few times in each run the answer of a conditional put may be lost: asked again, the store says no,
+though the bytes were put.
 """
 
 import hashlib
@@ -62,7 +64,11 @@ class ModelStore(ObjectBlobStore):
             case "scan":
                 return tuple(one for one in self.objects if one[0].startswith(f"{key}/"))
             case "folders":
-                return tuple(sorted({one.partition("/")[0] for one in self._objects if not one.startswith(".")}))
+                return tuple(
+                    sorted(
+                        {one.partition("/")[0] for one in self._objects if not one.startswith(".")}
+                    )
+                )
         return None
 
     def check_conditions(self) -> None:
@@ -81,7 +87,9 @@ class ModelStore(ObjectBlobStore):
             raise PointerNotFoundError("Nothing is stored under this key")
         return data, version
 
-    def get_many(self, folder: str, names: list[str], *, max_bytes: int | None = None) -> Iterator[bytes | None]:
+    def get_many(
+        self, folder: str, names: list[str], *, max_bytes: int | None = None
+    ) -> Iterator[bytes | None]:
         for name in names:
             found: bytes | None = self.answer("get", f"{folder}/{name}")
             yield found
@@ -89,7 +97,10 @@ class ModelStore(ObjectBlobStore):
     def scan(self, folder: str) -> FolderScan:
         found: Objects = self.answer("scan", folder)
         return FolderScan(
-            {key.partition("/")[2]: BlobEntry(len(data), _version(data), time) for key, data, time in found}
+            {
+                key.partition("/")[2]: BlobEntry(len(data), _version(data), time)
+                for key, data, time in found
+            }
         )
 
     def folders(self) -> Iterator[str]:
@@ -122,7 +133,10 @@ class _Replay(ModelStore):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is stored, and what each program has been told so far; `outcomes` are of those that have ended."""
+    """What is stored, and what each program has been told so far.
+
+    `outcomes` are of those that have ended.
+    """
 
     objects: Objects
     told: tuple[Answers, ...]
@@ -146,7 +160,9 @@ class Explorer:
         losses: How many answers of conditional puts may be lost in one run.
     """
 
-    def __init__(self, programs: list[Program], *, objects: Objects, now_s: float, losses: int) -> None:
+    def __init__(
+        self, programs: list[Program], *, objects: Objects, now_s: float, losses: int
+    ) -> None:
         self._programs = programs
         self._now_s = now_s
         self._next: dict[tuple[int, Answers], tuple[tuple[Any, ...] | None, Hashable]] = {}
@@ -159,7 +175,9 @@ class Explorer:
             state = waiting.pop()
             yield state
             for number in range(len(self._programs)):
-                followers = [follower for follower in self._steps(state, number) if follower not in seen]
+                followers = [
+                    follower for follower in self._steps(state, number) if follower not in seen
+                ]
                 seen.update(followers)
                 waiting += followers
 
@@ -171,7 +189,9 @@ class Explorer:
         answer = store.answer(*request)
         yield self._step(replace(state, objects=store.objects), number, answer)
         if request[0] == "put_if" and answer is not None and state.losses:
-            yield self._step(replace(state, objects=store.objects, losses=state.losses - 1), number, None)
+            yield self._step(
+                replace(state, objects=store.objects, losses=state.losses - 1), number, None
+            )
 
     def _step(self, state: State, number: int, answer: Hashable) -> State:
         told = _replaced(state.told, number, (*state.told[number], answer))

@@ -23,7 +23,17 @@ SECRET = "outside-9f3a7c51"
 POINTER_ID = "0123456789ab"
 
 QUERY_IDS: tuple[Any, ...] = (
-    *("../outside", "../../outside", "../../../../../../../../etc", "..", ".", "./q", "q/..", "q/../../outside", "q/"),
+    *(
+        "../outside",
+        "../../outside",
+        "../../../../../../../../etc",
+        "..",
+        ".",
+        "./q",
+        "q/..",
+        "q/../../outside",
+        "q/",
+    ),
     *(
         "q/../r",
         "q/./r",
@@ -41,9 +51,49 @@ QUERY_IDS: tuple[Any, ...] = (
         "q  r",
         "q/ ",
     ),
-    *("/", "//", "/etc", "/outside", "//q", "q//", "..\\outside", "\\\\server\\share", "C:\\x", "C:", "q\\..\\r"),
-    *("", " ", "\t", "\n", "q\n", " q", "q ", "a\0b", "\0", "q\0/../outside", "a" * 201, "a" * 300, "a" * 100_000),
-    *("CON", "nul", "NUL.txt", "aux", "com1", "lpt9.json", ".", ".lock", ".git", ".tmp-1", "..lock", "...", "q."),
+    *(
+        "/",
+        "//",
+        "/etc",
+        "/outside",
+        "//q",
+        "q//",
+        "..\\outside",
+        "\\\\server\\share",
+        "C:\\x",
+        "C:",
+        "q\\..\\r",
+    ),
+    *(
+        "",
+        " ",
+        "\t",
+        "\n",
+        "q\n",
+        " q",
+        "q ",
+        "a\0b",
+        "\0",
+        "q\0/../outside",
+        "a" * 201,
+        "a" * 300,
+        "a" * 100_000,
+    ),
+    *(
+        "CON",
+        "nul",
+        "NUL.txt",
+        "aux",
+        "com1",
+        "lpt9.json",
+        ".",
+        ".lock",
+        ".git",
+        ".tmp-1",
+        "..lock",
+        "...",
+        "q.",
+    ),
     *(
         "~",
         "~root",
@@ -72,10 +122,31 @@ QUERY_IDS: tuple[Any, ...] = (
         "?",
         "|id",
     ),
-    *(None, 5, 1.5, True, b"q", ["q"], ("..", "outside"), {"q": 1}, Path("..") / "outside", frozenset()),
+    *(
+        None,
+        5,
+        1.5,
+        True,
+        b"q",
+        ["q"],
+        ("..", "outside"),
+        {"q": 1},
+        Path("..") / "outside",
+        frozenset(),
+    ),
 )
 POINTER_IDS: tuple[Any, ...] = (
-    *("../../outside/" + POINTER_ID, "../outside", "..", ".", "/etc/passwd", f"q/{POINTER_ID}", "", " ", "\0" * 12),
+    *(
+        "../../outside/" + POINTER_ID,
+        "../outside",
+        "..",
+        ".",
+        "/etc/passwd",
+        f"q/{POINTER_ID}",
+        "",
+        " ",
+        "\0" * 12,
+    ),
     *(
         POINTER_ID.upper(),
         POINTER_ID + "\n",
@@ -86,14 +157,23 @@ POINTER_IDS: tuple[Any, ...] = (
         "a" * 100_000,
         "ａ" * 12,
     ),
-    *(f"{POINTER_ID}.meta.json", f"{POINTER_ID}.result", "0123456789a/", "0123456789a\\", "*" * 12, "~", ".lock"),
+    *(
+        f"{POINTER_ID}.meta.json",
+        f"{POINTER_ID}.result",
+        "0123456789a/",
+        "0123456789a\\",
+        "*" * 12,
+        "~",
+        ".lock",
+    ),
 )
 
 
 class NaiveStore:
     """What a store is that trusts its ids and its folder: the control that every check here must fail.
 
-    Only the test's own folder is open to it, wherever an id leads: what would leave that is refused.
+    Only the test's own folder is open to it, wherever an id leads: what would leave that is
+    refused.
     """
 
     def __init__(self, base: Path, jail: Path) -> None:
@@ -144,14 +224,21 @@ class NaiveStore:
 
 def pointer_of(query_id: Any, pointer_id: Any) -> ContextPointer:
     return ContextPointer.model_construct(
-        pointer_id=pointer_id, query_id=query_id, tool_name="t", created_at="", summary="", result_path="/etc/passwd"
+        pointer_id=pointer_id,
+        query_id=query_id,
+        tool_name="t",
+        created_at="",
+        summary="",
+        result_path="/etc/passwd",
     )
 
 
 def entries(store: Any, query_id: Any, pointer_id: Any) -> dict[str, Callable[[], Any]]:
     """Every way into the store by these ids; what each returns may be awaitable."""
     return {
-        "save": lambda: store.save(query_id=query_id, task_id=None, tool_name="t", args={}, result="inside"),
+        "save": lambda: store.save(
+            query_id=query_id, task_id=None, tool_name="t", args={}, result="inside"
+        ),
         "list": lambda: store.list(query_id=query_id),
         "load": lambda: store.load_result(pointer=pointer_of(query_id, pointer_id)),
         "read": lambda: store.load_payload(pointer_id, query_id=query_id),
@@ -172,7 +259,10 @@ async def outcome(use: Callable[[], Any]) -> Any:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
-    """Every entry below a folder with its kind, its number of names and what it holds; no link is followed."""
+    """Every entry below a folder with its kind, its number of names and what it holds.
+
+    No link is followed.
+    """
     found: dict[str, tuple[int, int, bytes | str]] = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -192,7 +282,9 @@ def make_world(root: Path) -> tuple[FileContextPointerStore, ContextPointer]:
     asyncio.run(store.save(**call, result=SECRET))
     shutil.copytree(root / "base" / "q", root / "outside")
     for name in ("meta.json", "result.json"):
-        shutil.copy(next((root / "outside").glob(f"*.{name}")), root / "outside" / f"{POINTER_ID}.{name}")
+        shutil.copy(
+            next((root / "outside").glob(f"*.{name}")), root / "outside" / f"{POINTER_ID}.{name}"
+        )
     pointer = asyncio.run(store.save(**call, result="inside"))
     return store, pointer
 
@@ -230,7 +322,10 @@ def naive_outcomes(root: Path) -> list[bool]:
     """For some hostile ids and each way in, whether a naive store was harmless."""
     harmless = []
     for number, (query_id, pointer_id) in enumerate(
-        [*((query_id, POINTER_ID) for query_id in QUERY_IDS[:12]), *(("q", one) for one in POINTER_IDS[:4])]
+        [
+            *((query_id, POINTER_ID) for query_id in QUERY_IDS[:12]),
+            *(("q", one) for one in POINTER_IDS[:4]),
+        ]
     ):
         world = root / str(number) / "a" / "b" / "c"
         world.mkdir(parents=True)
@@ -305,14 +400,21 @@ def old_temporary(query: Path, outside: Path) -> None:
 
 
 def foreign_names(query: Path, outside: Path) -> None:
-    for name in ("x.result.json", "ABCDEF012345.result.json", "0123456789ab.result.json.bak", "notes.txt"):
+    for name in (
+        "x.result.json",
+        "ABCDEF012345.result.json",
+        "0123456789ab.result.json.bak",
+        "notes.txt",
+    ):
         link(query / name, outside / f"{POINTER_ID}.result.json")
 
 
 PLANTED: dict[str, Callable[[Path, Path, str], object]] = {
     "folder linked": lambda query, outside, _: whole_folder(query, outside),
     "folder linked by a relative path": lambda query, _, __: whole_folder(query, "../outside"),
-    "folder linked to a dangling path": lambda query, outside, _: whole_folder(query, outside / "new"),
+    "folder linked to a dangling path": lambda query, outside, _: whole_folder(
+        query, outside / "new"
+    ),
     "folder linked to itself": lambda query, _, __: whole_folder(query, "q"),
     "folder linked through a link": lambda query, outside, _: hop(query, outside),
     "lock linked": lambda query, outside, _: link(query / ".lock", outside / ".lock"),
@@ -322,8 +424,12 @@ PLANTED: dict[str, Callable[[Path, Path, str], object]] = {
     "lock a hard link": lambda query, outside, _: hard_link(query / ".lock", outside / ".lock"),
     "old temporary linked": lambda query, outside, _: old_temporary(query, outside),
     "foreign names linked": lambda query, outside, _: foreign_names(query, outside),
-    "query folder beside it linked": lambda query, outside, _: (query.parent / "r").symlink_to(outside),
-    "hidden folder beside it linked": lambda query, outside, _: (query.parent / ".hidden").symlink_to(outside),
+    "query folder beside it linked": lambda query, outside, _: (query.parent / "r").symlink_to(
+        outside
+    ),
+    "hidden folder beside it linked": lambda query, outside, _: (
+        query.parent / ".hidden"
+    ).symlink_to(outside),
     **{
         f"{kind} {name}": (
             lambda query, outside, pointer_id, kind=kind, plant=plant: plant(  # type: ignore[misc]
@@ -335,10 +441,14 @@ PLANTED: dict[str, Callable[[Path, Path, str], object]] = {
             "linked": lambda path, outside, kind: link(
                 path, outside / f"{POINTER_ID}.{kind.replace('next', 'meta.json')}"
             ),
-            "linked relatively": lambda path, _, kind: link(path, f"../../outside/{POINTER_ID}.result.json"),
+            "linked relatively": lambda path, _, kind: link(
+                path, f"../../outside/{POINTER_ID}.result.json"
+            ),
             "linked to a device": lambda path, _, __: link(path, "/dev/zero"),
             "linked to nothing": lambda path, outside, _: link(path, outside / "made"),
-            "hard-linked": lambda path, outside, kind: hard_link(path, outside / f"{POINTER_ID}.result.json"),
+            "hard-linked": lambda path, outside, kind: hard_link(
+                path, outside / f"{POINTER_ID}.result.json"
+            ),
             "a fifo": lambda path, _, __: fifo(path),
             "a device": lambda path, _, __: device(path),
             "a socket": lambda path, _, __: unix_socket(path),
@@ -357,19 +467,28 @@ def planted_outcome(root: Path, plant: Callable[[Path, Path, str], object], *, n
     uses = entries(store, "q", pointer.pointer_id)
     order = ("list", "load", "read", "pin", "unpin", "save", "delete one", "delete")
     told = [asyncio.run(outcome(uses[name])) for name in order[:6]]
-    told += [asyncio.run(outcome(use)) for use in (store.gc, store.verify, lambda: store.verify(repair=True))]
+    told += [
+        asyncio.run(outcome(use))
+        for use in (store.gc, store.verify, lambda: store.verify(repair=True))
+    ]
     told += [asyncio.run(outcome(uses[name])) for name in order[6:]]
     after = {name: (mode, held) for name, (mode, _, held) in snapshot(root / "outside").items()}
     return is_harmless(before, after, told)
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_is_planted_in_the_folder_leads_nowhere_f_016_f_017_f_019_f_020_f_021(tmp_path: Path, name: str) -> None:
+def test_what_is_planted_in_the_folder_leads_nowhere_f_016_f_017_f_019_f_020_f_021(
+    tmp_path: Path, name: str
+) -> None:
     assert planted_outcome(tmp_path, PLANTED[name], naive=False)
 
 
 def test_the_harness_fails_a_store_that_follows_links(tmp_path: Path) -> None:
-    links = [name for name in PLANTED if "linked" in name and not name.startswith(("lock", "old", "next", "hidden"))]
+    links = [
+        name
+        for name in PLANTED
+        if "linked" in name and not name.startswith(("lock", "old", "next", "hidden"))
+    ]
     failed = 0
     for number, name in enumerate(links):
         if "device" not in name:
@@ -438,7 +557,9 @@ async def use_generated(store: Any, query_ids: list[str]) -> tuple[int, list[Any
         taken += not isinstance(listed, InvalidIdError)
         told += [listed, await outcome(uses["load"])]
         told += [await outcome(uses["save"])] if number % 10 == 0 else []
-        told = [one for one in told if not isinstance(one, InvalidIdError | PointerNotFoundError)][-100:]
+        told = [one for one in told if not isinstance(one, InvalidIdError | PointerNotFoundError)][
+            -100:
+        ]
         assert SECRET not in str(told)
     return taken, told
 
@@ -506,7 +627,9 @@ def check_flips(root: Path, flips: int, *, what: str, naive: bool = False) -> bo
     store: Any = NaiveStore(made.base_dir, root) if naive else made
     query = root / "base" / "q"
     swapped = query if what == "folder" else query / f"{pointer.pointer_id}.{what}"
-    target = root / "outside" if what == "folder" else root / "outside" / f"{pointer.pointer_id}.{what}"
+    target = (
+        root / "outside" if what == "folder" else root / "outside" / f"{pointer.pointer_id}.{what}"
+    )
     planted = root / "planted"
     planted.symlink_to(target)
     before = snapshot(root / "outside")
@@ -529,7 +652,8 @@ def test_links_swapped_in_ten_thousand_times_lead_nowhere_f_018(tmp_path: Path, 
 
 
 def test_the_harness_fails_a_store_that_a_swap_deceives(tmp_path: Path) -> None:
-    roots = [tmp_path / str(number) for number in range(20)]  # a swap has to fall between two steps of the store
+    # a swap has to fall between two steps of the store
+    roots = [tmp_path / str(number) for number in range(20)]
     for root in roots:
         root.mkdir()
     assert not all(check_flips(root, 500, what="folder", naive=True) for root in roots)

@@ -10,7 +10,9 @@ from llm_common.pointers.pointer import MAX_DIGEST_CHARS, describe_result
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=9), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=9), inner, max_size=6)
+    ),
     max_leaves=40,
 )
 
@@ -20,7 +22,11 @@ class Colour(Enum):
 
 
 def test_tells_shape_numbers_and_first_words_s0_08() -> None:
-    result = {"company": "Apple Inc.", "rows": [{"year": 2024, "margin": 0.4617}], "note": "fiscal\nyear"}
+    result = {
+        "company": "Apple Inc.",
+        "rows": [{"year": 2024, "margin": 0.4617}],
+        "note": "fiscal\nyear",
+    }
     assert describe_result(result, size_bytes=1234) == (
         "object of 3: company rows note, 1,234 bytes; year 2024, margin 0.4617; Apple Inc. fiscal year"
     )
@@ -37,7 +43,10 @@ def test_tells_shape_numbers_and_first_words_s0_08() -> None:
         ("[not json", "text of 9 characters, 4 bytes; [not json"),
         ([{"a": 1}, {"a": 2}], "list of 2 objects: a, 4 bytes; a 1, a 2"),
         (({"c": Colour.RED},), "list of 1 objects: c, 4 bytes; red wine"),
-        ([deque(["one", 2]), range(2), b"bytes", {3}, "two"], "list of 5, 4 bytes; 2, 0, 1; one two"),
+        (
+            [deque(["one", 2]), range(2), b"bytes", {3}, "two"],
+            "list of 5, 4 bytes; 2, 0, 1; one two",
+        ),
     ],
 )
 def test_names_every_kind_of_result_s0_08(value: object, digest: str) -> None:
@@ -51,12 +60,18 @@ def test_holds_about_the_first_500_characters_of_text_s0_08() -> None:
 
 
 def test_the_order_of_the_document_is_kept_s0_08() -> None:
-    digest = describe_result({"b": "first", "a": [{"z": "second"}, "third"], "c": "fourth"}, size_bytes=1)
+    digest = describe_result(
+        {"b": "first", "a": [{"z": "second"}, "third"], "c": "fourth"}, size_bytes=1
+    )
     assert digest.endswith("; first second third fourth")
 
 
 def test_secrets_are_left_out_s0_08() -> None:
-    value = {"api_key": "CANARY", "inner": {"password": ["CANARY"]}, "text": "use token=CANARY-9f3a7c51 now"}
+    value = {
+        "api_key": "CANARY",
+        "inner": {"password": ["CANARY"]},
+        "text": "use token=CANARY-9f3a7c51 now",
+    }
     digest = describe_result(value, size_bytes=1)
     assert "CANARY" not in digest
     assert "use token=[redacted] now" in digest
@@ -81,7 +96,16 @@ def test_all_that_stands_under_a_secret_name_is_left_out_s0_08() -> None:
         {"body": json.dumps([["password", "CANARY-9f3a7c51"], *["after"] * 2_000])},
         json.dumps({"body": json.dumps({"password": "CANARY-9f3a7c51"})}),
     ],
-    ids=["named value", "pair", "command", "object", "row in a text", "text in a text", "long text", "text of a text"],
+    ids=[
+        "named value",
+        "pair",
+        "command",
+        "object",
+        "row in a text",
+        "text in a text",
+        "long text",
+        "text of a text",
+    ],
 )
 def test_a_secret_is_told_by_where_it_stands_s0_08(value: object) -> None:
     digest = describe_result(["before", value, {"after": 7}], size_bytes=9)
@@ -100,7 +124,10 @@ def test_is_one_bounded_line_s0_08(value: object) -> None:
 
 
 def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
-    value = {"rows": [{"text": "x" * 1000}] * 1_000_000, "more": {str(number): number for number in range(100_000)}}
+    value = {
+        "rows": [{"text": "x" * 1000}] * 1_000_000,
+        "more": {str(number): number for number in range(100_000)},
+    }
     start = time.thread_time()
     describe_result(value, size_bytes=1)
     assert time.thread_time() - start < 0.05

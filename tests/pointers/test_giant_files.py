@@ -29,7 +29,13 @@ def make_giant(path: Path) -> None:
 
 
 async def save(store: ContextPointerStore, name: str, **changes: Any) -> ContextPointer:
-    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {"name": name}, "result": name}
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": None,
+        "tool_name": "t",
+        "args": {"name": name},
+        "result": name,
+    }
     return await store.save(**(call | changes))
 
 
@@ -40,7 +46,9 @@ async def use_store(base: Path, kind: str) -> None:
     other = await save(store, "other", query_id="r")
     if kind == "tombstone":
         store.delete(query_id="q", pointer_ids=[hit.pointer_id])
-        [tombstone] = [path for path in (base / OWN_FOLDER).iterdir() if path.name.startswith("gone-")]
+        [tombstone] = [
+            path for path in (base / OWN_FOLDER).iterdir() if path.name.startswith("gone-")
+        ]
         make_giant(tombstone)
         hit = await save(store, "hit")
     else:
@@ -82,7 +90,9 @@ import pathlib, resource
 resource.setrlimit(resource.RLIMIT_AS, ({ADDRESS_SPACE_BYTES}, {ADDRESS_SPACE_BYTES}))
 pathlib.Path({str(tmp_path / "giant")!r}).read_bytes()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert "MemoryError" in done.stderr
 
 
@@ -90,9 +100,17 @@ pathlib.Path({str(tmp_path / "giant")!r}).read_bytes()
 @pytest.mark.parametrize("kind", ["meta.json", "result.json"])
 async def test_a_blob_over_the_size_of_its_kind_is_damaged_a_13(home: str, kind: str) -> None:
     memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
-    store = ContextPointerStore(LockedRecords(memory)) if home == "memory" else ObjectContextPointerStore(objects)
+    store = (
+        ContextPointerStore(LockedRecords(memory))
+        if home == "memory"
+        else ObjectContextPointerStore(objects)
+    )
     hit, well = await save(store, "hit"), await save(store, "well")
-    [key] = [f"q/{name}" for name in store.records.blobs.scan("q").blobs if hit.pointer_id in name and kind in name]
+    [key] = [
+        f"q/{name}"
+        for name in store.records.blobs.scan("q").blobs
+        if hit.pointer_id in name and kind in name
+    ]
     large = b" " * (MAX_RECORD_BYTES + 1) + store.records.blobs.get(key)
     store.records.blobs.put(key, large)
     assert store.list(query_id="q") == [well]
@@ -120,11 +138,15 @@ TOMBSTONES = {
 
 
 @pytest.mark.parametrize("data", TOMBSTONES.values(), ids=TOMBSTONES)
-async def test_a_damaged_tombstone_stops_no_erasing_a_12_f_166_s0_21(tmp_path: Path, data: bytes) -> None:
+async def test_a_damaged_tombstone_stops_no_erasing_a_12_f_166_s0_21(
+    tmp_path: Path, data: bytes
+) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
     first, second = await save(store, "first"), await save(store, "second")
     store.delete(query_id="q", pointer_ids=[first.pointer_id])
-    [tombstone] = [path for path in (tmp_path / OWN_FOLDER).iterdir() if path.name.startswith("gone-")]
+    [tombstone] = [
+        path for path in (tmp_path / OWN_FOLDER).iterdir() if path.name.startswith("gone-")
+    ]
     tombstone.write_bytes(data)
     with pytest.raises(PointerNotFoundError) as caught:
         store.load_result(pointer=first)

@@ -36,8 +36,12 @@ def store(tmp_path: Path) -> FileContextPointerStore:
     return FileContextPointerStore(tmp_path, durability="rename")
 
 
-async def save(store: FileContextPointerStore, number: int = 0, result: object = "x") -> ContextPointer:
-    return await store.save(query_id="q", task_id=None, tool_name="tool", args={"n": number}, result=result)
+async def save(
+    store: FileContextPointerStore, number: int = 0, result: object = "x"
+) -> ContextPointer:
+    return await store.save(
+        query_id="q", task_id=None, tool_name="tool", args={"n": number}, result=result
+    )
 
 
 def settle() -> None:
@@ -65,7 +69,9 @@ def many(folder: Path, pointer: ContextPointer, count: int) -> None:
         (folder / f"{pointer_id}.result.json").write_bytes(result)
 
 
-async def test_a_save_shows_at_once_however_fast_it_follows_s0_19(store: FileContextPointerStore) -> None:
+async def test_a_save_shows_at_once_however_fast_it_follows_s0_19(
+    store: FileContextPointerStore,
+) -> None:
     for number in range(50):
         pointer = await save(store, number % 3, result=number)
         listed = store.list(query_id="q")
@@ -82,7 +88,9 @@ async def test_a_save_by_another_process_shows_in_a_warm_listing_s0_19(
     assert "other" in {pointer.tool_name for pointer in store.list(query_id="q")}
 
 
-async def test_a_repeat_and_a_deletion_show_in_a_warm_listing_s0_05(store: FileContextPointerStore) -> None:
+async def test_a_repeat_and_a_deletion_show_in_a_warm_listing_s0_05(
+    store: FileContextPointerStore,
+) -> None:
     first = await save(store, result="old")
     assert warm(store) == [first]
     other = FileContextPointerStore(store.base_dir, durability="rename")
@@ -93,7 +101,9 @@ async def test_a_repeat_and_a_deletion_show_in_a_warm_listing_s0_05(store: FileC
     assert store.list(query_id="q") == []
 
 
-async def test_what_another_program_writes_shows_within_a_second_f_055(store: FileContextPointerStore) -> None:
+async def test_what_another_program_writes_shows_within_a_second_f_055(
+    store: FileContextPointerStore,
+) -> None:
     damaged, cut, edited = [await save(store, number, result="long enough") for number in range(3)]
     assert warm(store) == warm(store) == [damaged, cut, edited]
     folder = store.base_dir / "q"
@@ -102,7 +112,8 @@ async def test_what_another_program_writes_shows_within_a_second_f_055(store: Fi
     meta = folder / f"{edited.pointer_id}.meta.json"
     before = meta.stat()
     meta.write_text(meta.read_text().replace('"tool"', '"fool"'))
-    os.utime(meta, ns=(before.st_atime_ns, before.st_mtime_ns))  # a time that is set back hides no change
+    # a time that is set back hides no change
+    os.utime(meta, ns=(before.st_atime_ns, before.st_mtime_ns))
     await asyncio.sleep(SEEN_WITHIN_S)
     listing = store.list_detailed(query_id="q")
     assert ([listed.tool_name for listed in listing.pointers], listing.skipped) == (["fool"], 2)
@@ -152,13 +163,24 @@ ODD = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(["", "q", "3", "true", "0" * 12]),
     st.lists(st.one_of(st.text(max_size=2), st.integers(), st.none()), max_size=2),
-    st.dictionaries(st.text(max_size=2), st.integers(-(2**70), 2**70) | st.floats(allow_nan=False), max_size=2),
+    st.dictionaries(
+        st.text(max_size=2), st.integers(-(2**70), 2**70) | st.floats(allow_nan=False), max_size=2
+    ),
 )
 
 
-@given(st.dictionaries(st.sampled_from([*FIELDS, "new"]), ODD, max_size=3), st.sets(st.sampled_from([*FIELDS])))
-def test_a_record_is_read_as_validation_reads_it(changes: dict[str, Any], missing: set[str]) -> None:
-    fields = {name: value for name, value in (FIELDS | changes).items() if name not in missing or name in changes}
+@given(
+    st.dictionaries(st.sampled_from([*FIELDS, "new"]), ODD, max_size=3),
+    st.sets(st.sampled_from([*FIELDS])),
+)
+def test_a_record_is_read_as_validation_reads_it(
+    changes: dict[str, Any], missing: set[str]
+) -> None:
+    fields = {
+        name: value
+        for name, value in (FIELDS | changes).items()
+        if name not in missing or name in changes
+    }
     data = json.dumps(fields).encode()
     try:
         expected = ContextPointer.model_validate(json.loads(data))

@@ -1,4 +1,7 @@
-"""What `verify` finds where files were damaged, left by killed writers or put by others; and what it repairs."""
+"""What `verify` finds where files were damaged, left by killed writers or put by others.
+
+And what it repairs.
+"""
 
 import asyncio
 import errno
@@ -19,8 +22,15 @@ from llm_common.storage import MemoryBlobStore
 Damage = Callable[[Path, ContextPointer], object]
 
 
-def save(store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any) -> ContextPointer:
-    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "tool", "args": {"name": name}}
+def save(
+    store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any
+) -> ContextPointer:
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": None,
+        "tool_name": "tool",
+        "args": {"name": name},
+    }
     return asyncio.run(store.save(**(call | {"result": result} | options)))
 
 
@@ -54,19 +64,33 @@ def flip(path: Path) -> None:
 
 
 def pending(folder: Path, pointer: ContextPointer) -> None:
-    (folder / f"{pointer.pointer_id}.next").write_bytes(meta_bytes(pointer.model_copy(update={"created_at": "later"})))
+    (folder / f"{pointer.pointer_id}.next").write_bytes(
+        meta_bytes(pointer.model_copy(update={"created_at": "later"}))
+    )
 
 
 REPAIRABLE: dict[str, tuple[Damage, str, Callable[[ContextPointer], str], bool]] = {
-    "F-047": (lambda folder, one: (folder / meta(one)).write_bytes(b"nul"), "bad_meta", meta, False),
+    "F-047": (
+        lambda folder, one: (folder / meta(one)).write_bytes(b"nul"),
+        "bad_meta",
+        meta,
+        False,
+    ),
     "F-024": (
-        lambda folder, one: (folder / meta(one)).write_bytes((folder / meta(one)).read_bytes().replace(b'"q"', b'"r"')),
+        lambda folder, one: (folder / meta(one)).write_bytes(
+            (folder / meta(one)).read_bytes().replace(b'"q"', b'"r"')
+        ),
         "bad_meta",
         meta,
         False,
     ),
     "F-050": (lambda folder, one: (folder / result(one)).unlink(), "missing_result", result, False),
-    "F-050-meta": (lambda folder, one: (folder / meta(one)).unlink(), "orphan_result", result, False),
+    "F-050-meta": (
+        lambda folder, one: (folder / meta(one)).unlink(),
+        "orphan_result",
+        result,
+        False,
+    ),
     "F-051": (lambda folder, one: flip(folder / result(one)), "digest_mismatch", result, False),
     "F-053": (old_temporary, "stale_temporary", lambda _: ".tmp-1-old", True),
     "F-053-next": (
@@ -79,9 +103,15 @@ REPAIRABLE: dict[str, tuple[Damage, str, Callable[[ContextPointer], str], bool]]
 }
 
 
-@pytest.mark.parametrize(("damage", "kind", "name", "survives"), REPAIRABLE.values(), ids=REPAIRABLE)
+@pytest.mark.parametrize(
+    ("damage", "kind", "name", "survives"), REPAIRABLE.values(), ids=REPAIRABLE
+)
 def test_damage_is_named_then_repaired_s0_21(
-    store: FileContextPointerStore, damage: Damage, kind: str, name: Callable[[ContextPointer], str], survives: bool
+    store: FileContextPointerStore,
+    damage: Damage,
+    kind: str,
+    name: Callable[[ContextPointer], str],
+    survives: bool,
 ) -> None:
     whole, pointer = save(store, "whole", "a"), save(store, "some text", "b")
     damage(store.base_dir / "q", pointer)
@@ -111,7 +141,9 @@ def test_an_unfinished_save_is_rolled_forward_f_054_s0_21(store: FileContextPoin
     assert verified(store) == set()
 
 
-def test_what_others_put_there_is_named_and_never_touched_s0_21(store: FileContextPointerStore, tmp_path: Path) -> None:
+def test_what_others_put_there_is_named_and_never_touched_s0_21(
+    store: FileContextPointerStore, tmp_path: Path
+) -> None:
     pointer, linked = save(store, "x", "a"), save(store, "y", "b")
     folder = store.base_dir / "q"
     (folder / "notes.txt").write_text("mine")
@@ -141,7 +173,9 @@ def test_what_others_put_there_is_named_and_never_touched_s0_21(store: FileConte
     assert allowing.load_result(pointer=linked) == "y"
 
 
-def test_a_query_that_cannot_be_read_does_not_end_the_walk_s0_21(store: FileContextPointerStore) -> None:
+def test_a_query_that_cannot_be_read_does_not_end_the_walk_s0_21(
+    store: FileContextPointerStore,
+) -> None:
     save(store, "x", query_id="a")
     save(store, "x", query_id="z")
     (store.base_dir / "m").symlink_to(store.base_dir / "a")
@@ -160,7 +194,9 @@ def test_a_save_on_its_way_is_no_finding_s0_21(store: FileContextPointerStore) -
             number += 1
             call = {"query_id": "q", "task_id": None, "tool_name": "tool"}
             await store.save(**call, args={"n": number % 3}, result="x" * number)  # type: ignore[arg-type]
-            store.delete(query_id="q", pointer_ids=[one.pointer_id for one in store.list(query_id="q")[:1]])
+            store.delete(
+                query_id="q", pointer_ids=[one.pointer_id for one in store.list(query_id="q")[:1]]
+            )
 
     async def check() -> None:
         nonlocal stop
@@ -181,7 +217,9 @@ class FullBlobStore(MemoryBlobStore):
 
     def put(self, key: str, data: bytes) -> None:
         sizes = {
-            f"{one}/{name}": blob.size for one in ("q", "r", ".store") for name, blob in self.scan(one).blobs.items()
+            f"{one}/{name}": blob.size
+            for one in ("q", "r", ".store")
+            for name, blob in self.scan(one).blobs.items()
         }
         if sum(sizes.values()) - sizes.get(key, 0) + len(data) > self.room:
             raise StoreFullError("No room left in the store")
@@ -194,7 +232,8 @@ def test_a_full_store_is_clean_and_takes_saves_again_when_room_is_made_f_065_s0_
     fill(store, saved, size=200)
     assert len(saved) > 2
     assert verified(store) == set()
-    assert store.delete(query_id="q") == len(saved) - 1  # also where there is no room to note it first
+    # also where there is no room to note it first
+    assert store.delete(query_id="q") == len(saved) - 1
     assert verified(store) == set()
     with pytest.raises(PointerNotFoundError) as caught:
         store.load_result(pointer=saved[-1])
@@ -235,9 +274,12 @@ def test_a_full_disk_leaves_nothing_half_and_is_freed_by_deleting_f_058_f_065_s0
         assert verified(store) == set()
         assert len(store.list(query_id="q")) == len(saved)
         if pinned:
-            store.delete(query_id="q", pointer_ids=[saved.pop().pointer_id])  # a pin takes room, for a moment
+            # a pin takes room, for a moment
+            store.delete(query_id="q", pointer_ids=[saved.pop().pointer_id])
             store.pin(saved[0])
-        assert store.delete(query_id="q", pointer_ids=[one.pointer_id for one in saved]) == len(saved)
+        assert store.delete(query_id="q", pointer_ids=[one.pointer_id for one in saved]) == len(
+            saved
+        )
         with pytest.raises(PointerNotFoundError) as missing:
             store.load_result(pointer=saved[-1])
         assert missing.value.reason == "erased"

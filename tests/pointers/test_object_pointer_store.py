@@ -1,4 +1,7 @@
-"""The pointer store over every store of bytes; and, on a server process that speaks S3, many processes and kills."""
+"""The pointer store over every store of bytes.
+
+And, on a server process that speaks S3, many processes and kills.
+"""
 
 import asyncio
 import itertools
@@ -19,7 +22,11 @@ from blockbuster import BlockBuster
 from llm_common.agents import ObjectContextPointerStore, context_pointers as face
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from llm_common.testing import ContextPointerStoreContract
 from tests.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
 from tests.s3_server import make_bucket, s3_options
@@ -62,11 +69,17 @@ def new_bucket(endpoint: str) -> str:
 
 def s3_store(endpoint: str, bucket: str) -> ObjectContextPointerStore:
     url = f"s3://{bucket}/some/prefix"
-    return ObjectContextPointerStore.from_url(url, max_result_bytes=MAX_BYTES, **s3_options(endpoint))
+    return ObjectContextPointerStore.from_url(
+        url, max_result_bytes=MAX_BYTES, **s3_options(endpoint)
+    )
 
 
-async def save(store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any) -> ContextPointer:
-    return await store.save(query_id="q", task_id=None, tool_name="tool", args={"n": name}, result=result, **options)
+async def save(
+    store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any
+) -> ContextPointer:
+    return await store.save(
+        query_id="q", task_id=None, tool_name="tool", args={"n": name}, result=result, **options
+    )
 
 
 def test_the_store_is_part_of_the_public_faces() -> None:
@@ -98,12 +111,19 @@ async def test_saving_never_blocks_the_event_loop_s0_20(blockbuster: BlockBuster
 
 
 @pytest.mark.torture
-async def test_saving_on_s3_never_blocks_the_event_loop_s0_20(s3_endpoint: str, blockbuster: BlockBuster) -> None:
-    await assert_the_loop_runs_on(await asyncio.to_thread(lambda: s3_store(s3_endpoint, new_bucket(s3_endpoint))))
+async def test_saving_on_s3_never_blocks_the_event_loop_s0_20(
+    s3_endpoint: str, blockbuster: BlockBuster
+) -> None:
+    await assert_the_loop_runs_on(
+        await asyncio.to_thread(lambda: s3_store(s3_endpoint, new_bucket(s3_endpoint)))
+    )
 
 
 async def assert_the_loop_runs_on(store: ContextPointerStore) -> None:
-    """Checks that a save leaves the event loop to others; `blockbuster` fails it where it would wait."""
+    """Checks that a save leaves the event loop to others.
+
+    `blockbuster` fails it where it would wait.
+    """
     saving, turns = asyncio.ensure_future(save(store, "x" * 500_000)), 0
     while not saving.done():
         await asyncio.sleep(0)
@@ -123,7 +143,9 @@ def content(name: str, number: int) -> dict[str, Any]:
     return {"name": name, "n": number, "body": f"{name}-{number} " * (3_000 if number % 2 else 30)}
 
 
-def write(told: Connection, endpoint: str, bucket: str, name: str, numbers: range | None, *, same: bool) -> None:
+def write(
+    told: Connection, endpoint: str, bucket: str, name: str, numbers: range | None, *, same: bool
+) -> None:
     """Saves one result after another and tells the number of each when it is saved."""
 
     async def work() -> None:
@@ -163,7 +185,9 @@ def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, 
     store = s3_store(endpoint, bucket)
     with ExitStack() as stack:
         writers = [
-            stack.enter_context(writer(endpoint, bucket, f"w{number}", same=same, numbers=range(saves)))
+            stack.enter_context(
+                writer(endpoint, bucket, f"w{number}", same=same, numbers=range(saves))
+            )
             for number in range(processes)
         ]
         writers[0][1].recv()
@@ -185,7 +209,9 @@ def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("same", [False, True], ids=["different-calls", "one-call"])
-def test_eight_processes_of_fifty_saves_lose_and_tear_nothing_s0_05_s0_18_f_072(s3_endpoint: str, same: bool) -> None:
+def test_eight_processes_of_fifty_saves_lose_and_tear_nothing_s0_05_s0_18_f_072(
+    s3_endpoint: str, same: bool
+) -> None:
     assert_saves_at_once_are_kept(s3_endpoint, processes=8, saves=50, same=same)
 
 

@@ -59,7 +59,12 @@ def save(result: Any, number: int = 0, /, call: int = 0, *, keep_repeats: bool =
 
     def program(blobs: ObjectBlobStore) -> Hashable:
         saving = opened(blobs, number).save(
-            query_id="q", task_id=None, tool_name="tool", args={"n": call}, result=result, keep_repeats=keep_repeats
+            query_id="q",
+            task_id=None,
+            tool_name="tool",
+            args={"n": call},
+            result=result,
+            keep_repeats=keep_repeats,
         )
         return done(saving).pointer_id
 
@@ -97,7 +102,10 @@ def stored(*programs: Program, objects: Objects = (), hours_ago: float = 0) -> O
 
 
 class Visible:
-    """What a reader sees in one state: results and calls by pointer id; everything that is listed loads."""
+    """What a reader sees in one state: results and calls by pointer id.
+
+    Everything that is listed loads.
+    """
 
     def __init__(self, objects: Objects) -> None:
         store = opened(ModelStore(objects))
@@ -123,12 +131,15 @@ def explore(
 ) -> int:
     """How many states the programs can reach. In each `check` holds, and so does what must hold everywhere.
 
-    That is: everything that is listed loads, and there is nothing else but in states that may tear; an hour later what
-    the dead have left is collected, and nothing else; the program `afterwards`, a save of "next", works.
+    That is: everything that is listed loads, and there is nothing else but in states that may tear;
+    an hour later what the dead have left is collected, and nothing else; the program `afterwards`,
+    a save of "next", works.
     """
     known: dict[Objects, Visible] = {}
     states = 0
-    for state in Explorer(programs, objects=objects, now_s=START.timestamp(), losses=losses).states():
+    for state in Explorer(
+        programs, objects=objects, now_s=START.timestamp(), losses=losses
+    ).states():
         states += 1
         if state.objects not in known:
             visible = known[state.objects] = Visible(state.objects)
@@ -141,7 +152,9 @@ def explore(
     return states
 
 
-def one_of(results: tuple[str, ...], before: tuple[Program, ...]) -> Callable[[State, Visible], None]:
+def one_of(
+    results: tuple[str, ...], before: tuple[Program, ...]
+) -> Callable[[State, Visible], None]:
     """Checks that the old pair or a new one is visible, and a new one when one is acknowledged."""
 
     def check(state: State, visible: Visible) -> None:
@@ -152,7 +165,9 @@ def one_of(results: tuple[str, ...], before: tuple[Program, ...]) -> Callable[[S
             if state.has_ended(mine):
                 assert state.outcomes[mine] == ID
                 assert now in results, "saved and lost"
-                if not any(state.has_begun(other) for other in range(len(results)) if other != mine):
+                if not any(
+                    state.has_begun(other) for other in range(len(results)) if other != mine
+                ):
                     assert now == result
 
     return check
@@ -176,7 +191,9 @@ def test_writers_of_one_call_leave_one_whole_pair_s0_05_s0_18_f_054_f_066(
     assert explore(programs, one_of(results, before), objects=stored(*before), losses=losses) > 20
 
 
-@pytest.mark.parametrize("results", [("one", "two"), ("same", "same")], ids=["other-results", "the-same-result"])
+@pytest.mark.parametrize(
+    "results", [("one", "two"), ("same", "same")], ids=["other-results", "the-same-result"]
+)
 @pytest.mark.parametrize("before", [False, True], ids=["first", "later"])
 def test_two_calls_that_want_one_id_both_stay_s0_04(results: tuple[str, str], before: bool) -> None:
     def check(state: State, visible: Visible) -> None:
@@ -187,7 +204,10 @@ def test_two_calls_that_want_one_id_both_stay_s0_04(results: tuple[str, str], be
         if RUNNING not in state.outcomes:
             assert sorted(len(str(outcome)) for outcome in state.outcomes) == [12, 16]
 
-    programs = [save(result, n, call) for n, (call, result) in enumerate(zip(COLLIDING, results, strict=True))]
+    programs = [
+        save(result, n, call)
+        for n, (call, result) in enumerate(zip(COLLIDING, results, strict=True))
+    ]
     objects = stored(save("old", 8, COLLIDING[0])) if before else ()
     explore(programs, check, objects=objects, losses=2, afterwards=save("next", 9, COLLIDING[0]))
 
@@ -197,16 +217,25 @@ def test_a_call_whose_id_is_taken_keeps_its_longer_one_s0_04(order: tuple[int, i
     objects = stored(*(save(call, number, call) for number, call in enumerate((*order, *order))))
     visible = Visible(objects)
     assert visible.calls == visible.results
-    assert [(len(one), call) for one, call in visible.calls.items()] == [(12, order[0]), (16, order[1])]
+    assert [(len(one), call) for one, call in visible.calls.items()] == [
+        (12, order[0]),
+        (16, order[1]),
+    ]
 
 
 def test_repeats_saved_at_the_same_time_are_all_kept_s0_05() -> None:
     def check(state: State, visible: Visible) -> None:
-        saved = {result for result, outcome in zip(("one", "two"), state.outcomes, strict=True) if outcome != RUNNING}
+        saved = {
+            result
+            for result, outcome in zip(("one", "two"), state.outcomes, strict=True)
+            if outcome != RUNNING
+        }
         assert saved <= set(visible.results.values())
         assert visible.results[ID] == "old"
 
-    programs = [save(result, number, keep_repeats=True) for number, result in enumerate(("one", "two"))]
+    programs = [
+        save(result, number, keep_repeats=True) for number, result in enumerate(("one", "two"))
+    ]
     afterwards = save("next", 9, keep_repeats=True)
     explore(programs, check, objects=stored(OLD), losses=1, afterwards=afterwards)
 
@@ -227,8 +256,13 @@ def test_a_reader_beside_garbage_collection_sees_a_whole_pair_s0_05_s0_18() -> N
 
 @pytest.mark.parametrize("before", [(), (OLD,)], ids=["first", "later"])
 @pytest.mark.parametrize("result", ["one", "old"])
-def test_deletion_beside_a_writer_leaves_a_whole_pair_or_none_s0_18(before: tuple[Program, ...], result: str) -> None:
-    """A save in flight may go with what is deleted; its meta stays then, and the next save or deletion takes it."""
+def test_deletion_beside_a_writer_leaves_a_whole_pair_or_none_s0_18(
+    before: tuple[Program, ...], result: str
+) -> None:
+    """A save in flight may go with what is deleted.
+
+    Its meta stays then, and the next save or deletion takes it.
+    """
 
     def check(state: State, visible: Visible) -> None:
         assert set(visible.results.values()) <= {"old", result}
@@ -249,7 +283,9 @@ def test_deletion_beside_a_writer_leaves_a_whole_pair_or_none_s0_18(before: tupl
 
 @pytest.mark.parametrize("result", ["one", "abandoned", "old"])
 @pytest.mark.parametrize("before", [(), (OLD,)], ids=["first", "later"])
-def test_garbage_collection_beside_a_writer_takes_nothing_saved_s0_18(before: tuple[Program, ...], result: str) -> None:
+def test_garbage_collection_beside_a_writer_takes_nothing_saved_s0_18(
+    before: tuple[Program, ...], result: str
+) -> None:
     def check(state: State, visible: Visible) -> None:
         if state.has_ended(0):
             assert visible.results == {ID: result}
@@ -300,7 +336,9 @@ async def test_requests_of_first_saves_later_ones_and_loads() -> None:
     store = ObjectContextPointerStore(requests)
 
     async def saved(call: int, result: Any) -> ContextPointer:
-        return await store.save(query_id="q", task_id=None, tool_name="tool", args={"n": call}, result=result)
+        return await store.save(
+            query_id="q", task_id=None, tool_name="tool", args={"n": call}, result=result
+        )
 
     await saved(1, "first of all, which finds out whether the store keeps conditions")
     requests.asked.clear()
@@ -348,7 +386,8 @@ def pair_of_1_0_0(*, without_digests: bool = False) -> tuple[ModelStore, Context
         changes |= {"result_bytes": None, "result_sha256": None, "args_sha256": None}
     pointer = pointer.model_copy(update=changes)
     return ModelStore(
-        ((META, meta_bytes(pointer), 0.0), (f"q/{ID}.result.json", payload, 0.0)), now_s=START.timestamp()
+        ((META, meta_bytes(pointer), 0.0), (f"q/{ID}.result.json", payload, 0.0)),
+        now_s=START.timestamp(),
     ), pointer
 
 
@@ -459,7 +498,9 @@ def test_the_search_finds_a_save_with_a_step_done_wrong(
         if RUNNING not in state.outcomes:
             assert len(visible.results) == 1 + keep_repeats
 
-    programs = [save(result, number, keep_repeats=keep_repeats) for number, result in enumerate("ab")]
+    programs = [
+        save(result, number, keep_repeats=keep_repeats) for number, result in enumerate("ab")
+    ]
     explore(programs, check)
     with pytest.raises(found):
         explore([careless(program) for program in programs], check)

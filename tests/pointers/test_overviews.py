@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.pointers.object_records import ObjectContextPointerStore
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from llm_common.text.display import to_json
 
 MAKERS: dict[str, Callable[[Path], ContextPointerStore]] = {
@@ -30,9 +34,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore
         for number in range(5):
             ttl_s = 60.0 if number == 4 else None
             await made.save(
-                query_id="a", task_id=1, tool_name="prices", args={"page": number}, result={"rice": number}, ttl_s=ttl_s
+                query_id="a",
+                task_id=1,
+                tool_name="prices",
+                args={"page": number},
+                result={"rice": number},
+                ttl_s=ttl_s,
             )
-        await made.save(query_id="b", task_id=1, tool_name="weather", args={"city": "Oslo"}, result="Snow all day")
+        await made.save(
+            query_id="b",
+            task_id=1,
+            tool_name="weather",
+            args={"city": "Oslo"},
+            result="Snow all day",
+        )
 
     asyncio.run(fill())
     return made
@@ -68,12 +83,18 @@ def test_words_of_a_call_or_a_result_find_its_pointer(store: ContextPointerStore
     assert store.find(" ").matches == ()
 
 
-@pytest.mark.parametrize("words", ["xylophone", "CAFÉ", "cafe", "flute", "drum", "4711", "xylophones 4711"])
-def test_words_deep_in_a_result_are_found_when_asked_for(store: ContextPointerStore, words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["xylophone", "CAFÉ", "cafe", "flute", "drum", "4711", "xylophones 4711"]
+)
+def test_words_deep_in_a_result_are_found_when_asked_for(
+    store: ContextPointerStore, words: str
+) -> None:
     end = "a\nxylophone\tin the Cafe\u0301\ndrum C:\\flute"
     deep = {"text": ["filler " * 400, end, 4711, "14711"]}
     for result in (deep, to_json(deep), f"{'filler ' * 400}{end} 4711 14711"):
-        saved = asyncio.run(store.save(query_id="deep", task_id=1, tool_name="dump", args={}, result=result))
+        saved = asyncio.run(
+            store.save(query_id="deep", task_id=1, tool_name="dump", args={}, result=result)
+        )
         assert store.find(words, query_id="deep").matches == ()
         found = store.find(words, query_id="deep", in_results=True)
         assert [one.pointer for one in found.matches] == [saved]
@@ -88,7 +109,9 @@ def word(number: int) -> str:
 def large_store() -> ContextPointerStore:
     """A store with one result of 1 MB, whose words differ."""
     made = InMemoryContextPointerStore()
-    text = "".join(f"{word(number)}{'é,'[number % 1_000 :][:1] or ' '}" for number in range(130_000))
+    text = "".join(
+        f"{word(number)}{'é,'[number % 1_000 :][:1] or ' '}" for number in range(130_000)
+    )
     asyncio.run(made.save(query_id="q", task_id=1, tool_name="dump", args={}, result=text))
     return made
 
@@ -103,12 +126,27 @@ def test_a_word_is_found_wherever_it_stands_in_a_large_result(number: int) -> No
 def test_the_better_match_comes_first_and_the_same_each_time(store: ContextPointerStore) -> None:
     async def fill() -> None:
         for number in range(40):
-            await store.save(query_id="c", task_id=1, tool_name="mail", args={"q": f"order {number}"}, result="sent")
-        await store.save(query_id="c", task_id=1, tool_name="mail", args={"q": "refund of order 17"}, result="sent")
+            await store.save(
+                query_id="c",
+                task_id=1,
+                tool_name="mail",
+                args={"q": f"order {number}"},
+                result="sent",
+            )
+        await store.save(
+            query_id="c",
+            task_id=1,
+            tool_name="mail",
+            args={"q": "refund of order 17"},
+            result="sent",
+        )
 
     asyncio.run(fill())
     found = store.find("refund order 17", query_id="c")
-    assert [one.pointer.args["q"] for one in found.matches[:2]] == ["refund of order 17", "order 17"]
+    assert [one.pointer.args["q"] for one in found.matches[:2]] == [
+        "refund of order 17",
+        "order 17",
+    ]
     assert (found.matches[0].score, found.total) == (1.0, 41)
     assert store.find("refund order 17", query_id="c") == found
 

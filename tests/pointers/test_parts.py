@@ -13,7 +13,10 @@ from llm_common.errors import CorruptPointerError
 from llm_common.pointers.jmespath_filter import apply_filter
 from llm_common.pointers.parts import extract_part, value_at
 
-VALUE = {"log": "start\nerror 1\x07\u2028 here\nerror 2\nend", "rows": [{"id": 1, "ok": True}, {"id": 2, "ok": False}]}
+VALUE = {
+    "log": "start\nerror 1\x07\u2028 here\nerror 2\nend",
+    "rows": [{"id": 1, "ok": True}, {"id": 2, "ok": False}],
+}
 
 AROUND = "start error 1   here error 2 end"
 
@@ -23,16 +26,27 @@ AROUND = "start error 1   here error 2 end"
     [
         (
             {"path": "/log", "regex": r"error \d"},
-            "\n".join(["matches: 2", "chars 6-13 line 2: " + AROUND, "chars 21-28 line 3: " + AROUND]),
+            "\n".join(
+                ["matches: 2", "chars 6-13 line 2: " + AROUND, "chars 21-28 line 3: " + AROUND]
+            ),
         ),
-        ({"path": "/log", "regex": "^error", "lines": [3, 3]}, "matches: 1\nchars 21-26 line 3: error 2 "),
+        (
+            {"path": "/log", "regex": "^error", "lines": [3, 3]},
+            "matches: 1\nchars 21-26 line 3: error 2 ",
+        ),
         ({"filter": "rows[?ok].id"}, "[1]"),
-        ({"filter": "rows[1]", "keys": True}, '{"object":2,"members":{"id":"number","ok":"boolean"}}'),
+        (
+            {"filter": "rows[1]", "keys": True},
+            '{"object":2,"members":{"id":"number","ok":"boolean"}}',
+        ),
         ({"filter": "join(', ', rows[].to_string(id))", "chars": [0, 1]}, "1"),
         ({"filter": "sort_by(rows, &to_number(id))[-1].id"}, "2"),
         ({"path": "/log", "lines": [4, 10**12]}, "end"),
     ],
-    ids=[f"S4-08-{name}" for name in ("regex", "regex-in-lines", "filter", "keys", "text", "sort", "last-line")],
+    ids=[
+        f"S4-08-{name}"
+        for name in ("regex", "regex-in-lines", "filter", "keys", "text", "sort", "last-line")
+    ],
 )
 def test_a_part_is_extracted_as_text(part: dict[str, Any], expected: str) -> None:
     assert extract_part(json.dumps(VALUE).encode(), part).text == expected
@@ -44,13 +58,31 @@ def test_a_payload_that_is_not_json_is_corrupt_s4_08() -> None:
 
 
 # The examples of RFC 6901, section 5.
-RFC_6901 = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8}
+RFC_6901 = {
+    "foo": ["bar", "baz"],
+    "": 0,
+    "a/b": 1,
+    "c%d": 2,
+    "e^f": 3,
+    "g|h": 4,
+    "i\\j": 5,
+    'k"l': 6,
+    " ": 7,
+    "m~n": 8,
+}
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        *[("", RFC_6901), ("/foo", ["bar", "baz"]), ("/foo/0", "bar"), ("/", 0), ("/a~1b", 1), ("/c%d", 2)],
+        *[
+            ("", RFC_6901),
+            ("/foo", ["bar", "baz"]),
+            ("/foo/0", "bar"),
+            ("/", 0),
+            ("/a~1b", 1),
+            ("/c%d", 2),
+        ],
         *[("/e^f", 3), ("/g|h", 4), ("/i\\j", 5), ('/k"l', 6), ("/ ", 7), ("/m~0n", 8)],
     ],
 )
@@ -68,7 +100,9 @@ def test_a_path_beyond_a_list_leads_nowhere_s4_08(step: str) -> None:
         value_at(["a", "b"], f"/{step}")
 
 
-@pytest.mark.parametrize(("count", "told"), [(9_999, "9,999"), (10_000, "10,000"), (10_001, "over 10,000")])
+@pytest.mark.parametrize(
+    ("count", "told"), [(9_999, "9,999"), (10_000, "10,000"), (10_001, "over 10,000")]
+)
 def test_matches_are_counted_up_to_ten_thousand_s4_08(count: int, told: str) -> None:
     rows = extract_part(json.dumps("x" * count).encode(), {"regex": "x"}).text.split("\n")
     assert rows[0] == f"matches: {told}"
@@ -92,11 +126,14 @@ def test_embedded_json_of_many_levels_is_parsed_step_by_step_s4_08() -> None:
 
 
 SMALL: Any = {"a": 1, "s": "x" * 100, "o": {"b": "c"}}
-ROWS: Any = [{"id": n, "name": f"item {n}", "tags": ["a", "b"], "note": "x" * 30} for n in range(500)]
+ROWS: Any = [
+    {"id": n, "name": f"item {n}", "tags": ["a", "b"], "note": "x" * 30} for n in range(500)
+]
 TEXT: Any = "word " * 20_000
 LONG_NUMBERS: Any = [int("7" * 4_000) + n for n in range(50)]
 
-# Much more than any of them takes on an idle machine; without a limit they take minutes, or more memory than there is.
+# Much more than any of them takes on an idle machine; without a limit they take minutes, or more
+# memory than there is.
 MAX_CPU_S = 5.0
 MAX_REGEX_CPU_S = 2.0
 MAX_MEMORY_BYTES = 60_000_000
@@ -148,7 +185,10 @@ HOSTILE_FILTERS = [
 def rows(table: list[Any], *, every: int) -> list[Any]:
     """The rows of a table as parameters: each so-many-th in the default run, all of them in torture."""
     torture = pytest.mark.torture
-    return [pytest.param(*row, id=f"S4-08-{n}", marks=() if n % every == 0 else torture) for n, row in enumerate(table)]
+    return [
+        pytest.param(*row, id=f"S4-08-{n}", marks=() if n % every == 0 else torture)
+        for n, row in enumerate(table)
+    ]
 
 
 @pytest.mark.parametrize(("expression", "value"), rows(HOSTILE_FILTERS, every=9))
@@ -187,7 +227,23 @@ def test_a_hostile_filter_takes_bounded_memory(expression: str) -> None:
         tracemalloc.stop()
 
 
-LEAVES = ["a", "b", "@", "`1`", "`0`", "'a'", "`[]`", "`true`", "`null`", "*", "[*]", "[]", "[0]", "a.b", '`{"a":[1]}`']
+LEAVES = [
+    "a",
+    "b",
+    "@",
+    "`1`",
+    "`0`",
+    "'a'",
+    "`[]`",
+    "`true`",
+    "`null`",
+    "*",
+    "[*]",
+    "[]",
+    "[0]",
+    "a.b",
+    '`{"a":[1]}`',
+]
 CALLS = "length keys values to_string to_number to_array type sort reverse sum avg min max abs not_null merge"
 OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "|", "||", "&&"]
 
@@ -197,7 +253,9 @@ def larger_expressions(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     by = st.sampled_from(["sort_by", "max_by", "min_by"])
     return st.one_of(
         st.builds("{}.{}".format, inner, st.sampled_from(["a", "*", "[a,b]", "{x:a,y:@}"])),
-        st.builds("{}[{}]".format, inner, st.sampled_from(["", "*", "0", "-1", "1:", ":2", "::-1"])),
+        st.builds(
+            "{}[{}]".format, inner, st.sampled_from(["", "*", "0", "-1", "1:", ":2", "::-1"])
+        ),
         st.builds("({} {} {})".format, inner, st.sampled_from(OPERATORS), inner),
         st.builds("[{0},{1},{0}]".format, inner, inner),
         st.builds("{{x:{},y:{}}}".format, inner, inner),
@@ -214,7 +272,9 @@ def larger_expressions(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 EXPRESSIONS = st.recursive(st.sampled_from(LEAVES), larger_expressions, max_leaves=12)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "b", "12", 1.5]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 
@@ -234,9 +294,13 @@ def test_a_filter_gives_what_jmespath_gives_s4_08(expression: str, value: Any) -
 
 
 @given(EXPRESSIONS, st.integers(2, 12))
-def test_a_generated_filter_that_repeats_itself_stays_bounded_s4_08(expression: str, times: int) -> None:
+def test_a_generated_filter_that_repeats_itself_stays_bounded_s4_08(
+    expression: str, times: int
+) -> None:
     repeated = "|".join([f"[@,{expression}]"] * times)
-    assert_bounded(json.dumps({"a": ROWS[:50], "b": TEXT[:500]}).encode(), {"filter": repeated[:1_000]})
+    assert_bounded(
+        json.dumps({"a": ROWS[:50], "b": TEXT[:500]}).encode(), {"filter": repeated[:1_000]}
+    )
 
 
 HAN = "".join(chr(0x4E00 + 2 * number) for number in range(470))
@@ -293,9 +357,14 @@ def test_a_long_text_is_searched_across_its_windows_s4_08() -> None:
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.text("ab\n", max_size=60), st.sampled_from(["a+", "b*", "^a|b$", "a\nb", "(?<=a)b+", r"\bab?", "a(?=b)"]))
+@given(
+    st.text("ab\n", max_size=60),
+    st.sampled_from(["a+", "b*", "^a|b$", "a\nb", "(?<=a)b+", r"\bab?", "a(?=b)"]),
+)
 def test_every_match_of_a_repeated_text_is_found_s4_08(text: str, pattern: str) -> None:
     text = (text + "\n") * (1 + 25_000 // (len(text) + 1))
-    heads = extract_part(json.dumps(text).encode(), {"regex": pattern + "(?#" + "-" * 450 + ")"}).text.split("\n")
+    heads = extract_part(
+        json.dumps(text).encode(), {"regex": pattern + "(?#" + "-" * 450 + ")"}
+    ).text.split("\n")
     whole = extract_part(json.dumps(text).encode(), {"regex": pattern}).text.split("\n")
     assert heads == whole

@@ -20,9 +20,9 @@ def pointer_id(args: dict[Any, Any], task_id: Any = "t") -> str:
 
 def test_the_golden_id_never_changes_s0_01() -> None:
     assert pointer_id({"ticker": "AAPL", "limit": 5}) == "24248a36f5e3"
-    assert call_digest(tool_name="tool", args={"limit": 5, "ticker": "AAPL"}, query_id="q", task_id="t").startswith(
-        "24248a36f5e3"
-    )
+    assert call_digest(
+        tool_name="tool", args={"limit": 5, "ticker": "AAPL"}, query_id="q", task_id="t"
+    ).startswith("24248a36f5e3")
 
 
 def test_key_order_never_matters_s0_02() -> None:
@@ -76,7 +76,11 @@ def test_forged_ids_are_refused_f_023(forged: str, error: type[Exception]) -> No
     [
         ("web_search", {"query": "foo", "count": 3}, "web_search query=foo count=3"),
         ("web_search", {"count": 3, "query": "foo", "page": 9}, "web_search query=foo count=3"),
-        ("t", {"limit": 0, "query": "", "count": False, "ticker": None}, "t query= limit=0 count=False"),
+        (
+            "t",
+            {"limit": 0, "query": "", "count": False, "ticker": None},
+            "t query= limit=0 count=False",
+        ),
         ("t", {"d": 4, "b": 2, "a": 1, "c": 3}, "t a=1 b=2 c=3"),
         ("t", {"b": None, "a": 1, "c": 2, "d": 3}, "t a=1 c=2"),
         ("t", {"ticker": None, "a": 1}, "t a=1"),
@@ -85,12 +89,17 @@ def test_forged_ids_are_refused_f_023(forged: str, error: type[Exception]) -> No
         ("t", {2: "b", "a": 1.5}, "t 2=b a=1.5"),
     ],
 )
-def test_summary_names_the_key_arguments_s0_06(tool_name: str, args: dict[Any, Any], summary: str) -> None:
+def test_summary_names_the_key_arguments_s0_06(
+    tool_name: str, args: dict[Any, Any], summary: str
+) -> None:
     assert deterministic_summary(tool_name=tool_name, args=args) == summary
 
 
 def test_the_key_arguments_can_be_chosen_s0_06() -> None:
-    assert deterministic_summary(tool_name="t", args={"query": "x", "city": "Ulm"}, key_args=["city"]) == "t city=Ulm"
+    assert (
+        deterministic_summary(tool_name="t", args={"query": "x", "city": "Ulm"}, key_args=["city"])
+        == "t city=Ulm"
+    )
 
 
 def test_summary_is_one_short_line_s0_07_f_045() -> None:
@@ -111,12 +120,18 @@ def test_summary_is_one_short_line_s0_07_f_045() -> None:
 CANARY = "hunter2CANARY"
 
 
-@pytest.mark.parametrize("key", ["api_key", "Token", "secret", "password", "authorization", "X-Signature"])
+@pytest.mark.parametrize(
+    "key", ["api_key", "Token", "secret", "password", "authorization", "X-Signature"]
+)
 def test_summary_hides_secret_arguments_s0_07(key: str) -> None:
-    summary = deterministic_summary(tool_name="t", args={key: CANARY, "url": f"https://u:{CANARY}@h/?sig={CANARY}"})
+    summary = deterministic_summary(
+        tool_name="t", args={key: CANARY, "url": f"https://u:{CANARY}@h/?sig={CANARY}"}
+    )
     assert CANARY not in summary
     assert CANARY not in deterministic_summary(tool_name="t", args={key: CANARY})
-    assert CANARY not in deterministic_summary(tool_name="t", args={"query": f"Bearer {CANARY}", "q": {key: CANARY}})
+    assert CANARY not in deterministic_summary(
+        tool_name="t", args={"query": f"Bearer {CANARY}", "q": {key: CANARY}}
+    )
 
 
 def test_an_endless_integer_has_no_summary_f_044() -> None:
@@ -139,13 +154,21 @@ SPEC_FIELDS: dict[str, Any] = {
 
 def test_the_fields_of_the_spec_suffice_s0_09() -> None:
     pointer = ContextPointer(**SPEC_FIELDS)
-    assert (pointer.result_bytes, pointer.result_sha256, pointer.digest, pointer.args_sha256) == (None, None, "", None)
+    assert (pointer.result_bytes, pointer.result_sha256, pointer.digest, pointer.args_sha256) == (
+        None,
+        None,
+        "",
+        None,
+    )
     with pytest.raises(ValidationError):
         setattr(pointer, "summary", "other")  # noqa: B010 - the type checker knows that it is frozen
 
 
 def test_defaults_are_not_shared_s0_09() -> None:
-    required = {key: SPEC_FIELDS[key] for key in ("pointer_id", "query_id", "tool_name", "created_at", "summary")}
+    required = {
+        key: SPEC_FIELDS[key]
+        for key in ("pointer_id", "query_id", "tool_name", "created_at", "summary")
+    }
     first, second = (ContextPointer(**required, result_path="") for _ in range(2))
     assert first.args == {}
     assert all(one is not other for one, other in itertools.pairwise([first.args, second.args]))

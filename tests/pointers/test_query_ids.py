@@ -10,14 +10,28 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from llm_common.agents import ObjectContextPointerStore, ToolContextManager
 from llm_common.errors import InvalidIdError, PointerNotFoundError
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from llm_common.storage import folder_of
 from tests.storage.test_blob import IDS
 
-USED = ("user:42:session", "2024/01", "a b", "me@host+x=1,2", "https://host/p", "x" * 200, "plain-1.2")
+USED = (
+    "user:42:session",
+    "2024/01",
+    "a b",
+    "me@host+x=1,2",
+    "https://host/p",
+    "x" * 200,
+    "plain-1.2",
+)
 
 
-async def save(store: ContextPointerStore, query_id: str, result: Any = "result", **changes: Any) -> ContextPointer:
+async def save(
+    store: ContextPointerStore, query_id: str, result: Any = "result", **changes: Any
+) -> ContextPointer:
     call: dict[str, Any] = {"task_id": None, "tool_name": "t", "args": {}, "result": result}
     return await store.save(query_id=query_id, **(call | changes))
 
@@ -43,7 +57,9 @@ async def test_every_use_of_a_store_takes_the_id_s0_11(store: ContextPointerStor
     for query_id in USED:
         pointer = await save(store, query_id)
         assert pointer.query_id == query_id
-        assert pointer.pointer_id == compute_pointer_id(tool_name="t", args={}, query_id=query_id, task_id=None)
+        assert pointer.pointer_id == compute_pointer_id(
+            tool_name="t", args={}, query_id=query_id, task_id=None
+        )
         assert folder_of(query_id) in pointer.result_path
         assert store.list(query_id=query_id) == [pointer]
         assert store.load_result(pointer=pointer) == "result"
@@ -51,7 +67,10 @@ async def test_every_use_of_a_store_takes_the_id_s0_11(store: ContextPointerStor
         assert store.is_stored(query_id=query_id, pointer_id=pointer.pointer_id)
         assert store.unpin(store.pin(pointer)) == pointer
         again = await save(store, query_id, "again")
-        assert (again.pointer_id, store.load_result(pointer=pointer)) == (pointer.pointer_id, "again")
+        assert (again.pointer_id, store.load_result(pointer=pointer)) == (
+            pointer.pointer_id,
+            "again",
+        )
     report = await store.verify()
     assert (report.queries, report.pointers, report.findings) == (len(USED), len(USED), ())
     assert (await store.gc()).queries == len(USED)
@@ -84,9 +103,9 @@ async def test_like_ids_share_nothing_s0_11(store: ContextPointerStore) -> None:
     like = ("a/b", "a:b", "a b", "a_b", "a-b", "a.b", "ab", "a=b", "a/b/c", "a@b")
     for query_id in like:
         await save(store, query_id, query_id)
-    assert {query_id: store.load_result(pointer=store.list(query_id=query_id)[0]) for query_id in like} == {
-        query_id: query_id for query_id in like
-    }
+    assert {
+        query_id: store.load_result(pointer=store.list(query_id=query_id)[0]) for query_id in like
+    } == {query_id: query_id for query_id in like}
     for gone in like[:3]:
         store.delete(query_id=gone)
     assert [bool(store.list(query_id=query_id)) for query_id in like] == [False] * 3 + [True] * 7
@@ -111,8 +130,12 @@ async def test_a_session_takes_the_id_too_s0_11(tmp_path: Path) -> None:
 
 
 @given(st.lists(IDS, min_size=1, max_size=3, unique=True))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_any_ids_are_kept_apart_below_the_base_s0_11(tmp_path: Path, query_ids: list[str]) -> None:
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+async def test_any_ids_are_kept_apart_below_the_base_s0_11(
+    tmp_path: Path, query_ids: list[str]
+) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="rename")
     pointers = [await save(store, query_id, query_id) for query_id in query_ids]
     assert [store.load_result(pointer=pointer) for pointer in pointers] == query_ids

@@ -1,4 +1,7 @@
-"""How long results stay: time to live, limits, pins, erasing, and clearing up; in every home, and after kills."""
+"""How long results stay: time to live, limits, pins, erasing, and clearing up.
+
+In every home, and after kills.
+"""
 
 import asyncio
 import hashlib
@@ -20,7 +23,13 @@ from typing import Any
 import obstore.store
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from llm_common.agents import ObjectContextPointerStore, ReadBackTool, ToolContextManager
 from llm_common.errors import (
@@ -82,8 +91,15 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
     return opener(request.param, tmp_path / "base", clock)
 
 
-async def save(store: ContextPointerStore, name: Any, result: Any = None, **options: Any) -> ContextPointer:
-    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "tool", "args": {"name": name}}
+async def save(
+    store: ContextPointerStore, name: Any, result: Any = None, **options: Any
+) -> ContextPointer:
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": None,
+        "tool_name": "tool",
+        "args": {"name": name},
+    }
     return await store.save(**(call | {"result": name if result is None else result} | options))
 
 
@@ -120,7 +136,9 @@ async def test_time_to_live_is_enforced_on_every_read_s0_21(open_store: Open, cl
     assert store.list(query_id="q") == [long, ever]
 
 
-async def test_what_is_gone_is_not_stored_any_more_f_160_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_what_is_gone_is_not_stored_any_more_f_160_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
     store, other = open_store(max_bytes_per_query=1_000), open_store()
     brief = await save(store, "brief", ttl_s=60)
     erased, kept = await save(store, "erased"), await save(store, "kept", "x" * 600)
@@ -153,7 +171,9 @@ async def test_saving_again_begins_a_new_time_s0_21(open_store: Open, clock: Clo
     assert store.list(query_id="q") == [again]
 
 
-async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(open_store: Open, clock: Clock) -> None:
+async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(
+    open_store: Open, clock: Clock
+) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "first")
     clock.move(61)
@@ -168,7 +188,9 @@ async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(op
     assert reason(open_store(), pointer) == "expired"  # also for those who have seen no other time
 
 
-async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
     store, other = open_store(ttl_s=60), open_store(ttl_s=60)
     before = await save(other, "before")
     clock.move(365 * 24 * HOUR)
@@ -186,7 +208,8 @@ async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(open
     clock.move(1)
     store.list(query_id="q")
     clock.move(-3)
-    assert (await store.gc()).expired == 0  # by the clock itself, not by the time that was seen last
+    # by the clock itself, not by the time that was seen last
+    assert (await store.gc()).expired == 0
     clock.move(3)
     assert (await store.gc()).expired == 1
 
@@ -204,7 +227,9 @@ async def test_a_clock_that_was_half_a_minute_ahead_is_believed_again_f_168_s0_2
     assert reason(store, brief) == "expired"
 
 
-async def test_a_result_expires_at_the_very_instant_m_m18_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_a_result_expires_at_the_very_instant_m_m18_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "x")
     clock.moment = datetime.fromisoformat(pointer.expires_at or "") - timedelta(microseconds=1)
@@ -239,7 +264,9 @@ async def test_tombstones_are_salted_m_n18_s0_21(tmp_path: Path) -> None:
         store = FileContextPointerStore(tmp_path / str(number), durability="rename")
         pointer = await save(store, "x")
         store.delete(query_id="q")
-        [path] = [one for one in (tmp_path / str(number) / OWN_FOLDER).iterdir() if one.name != ".lock"]
+        [path] = [
+            one for one in (tmp_path / str(number) / OWN_FOLDER).iterdir() if one.name != ".lock"
+        ]
         text = path.read_text()
         assert pointer.pointer_id not in text
         tags += json.loads(text)["gone"]
@@ -257,7 +284,9 @@ def put_record(store: ContextPointerStore, pointer: ContextPointer) -> None:
     store.records.change(pointer.query_id, put)
 
 
-async def test_pointers_of_older_versions_and_odd_times_never_expire_s0_09_s0_21(open_store: Open) -> None:
+async def test_pointers_of_older_versions_and_odd_times_never_expire_s0_09_s0_21(
+    open_store: Open,
+) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "old")
     for old in ({"expires_at": None}, {"expires_at": "soon"}, {"expires_at": "9999-99-99"}):
@@ -266,14 +295,22 @@ async def test_pointers_of_older_versions_and_odd_times_never_expire_s0_09_s0_21
         assert reason(store, pointer) is None
 
 
-async def test_the_oldest_give_way_when_a_query_is_full_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_the_oldest_give_way_when_a_query_is_full_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
     store = open_store(max_bytes_per_query=1_000)
     saved = []
     for number in range(5):
         saved.append(await save(store, number, "x" * 298))  # 300 bytes each
         clock.move(1)
     assert store.list(query_id="q") == saved[2:]
-    assert [reason(open_store(), pointer) for pointer in saved] == ["erased", "erased", None, None, None]
+    assert [reason(open_store(), pointer) for pointer in saved] == [
+        "erased",
+        "erased",
+        None,
+        None,
+        None,
+    ]
     await save(store, "other", "x" * 900, query_id="r")
     again = await save(store, 3, "x" * 398)  # its own old bytes do not count
     assert store.list(query_id="q") == [saved[2], saved[4], again]
@@ -293,7 +330,9 @@ async def test_expired_results_give_way_first_s0_21(open_store: Open, clock: Clo
     assert reason(open_store(), brief) == "expired"
 
 
-async def test_what_does_not_fit_is_refused_and_costs_nothing_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_what_does_not_fit_is_refused_and_costs_nothing_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
     store = open_store(max_bytes_per_query=1_000)
     pinned, free = await save(store, "pinned", "x" * 498), await save(store, "free", "x" * 298)
     store.pin(pinned)
@@ -307,7 +346,10 @@ async def test_what_does_not_fit_is_refused_and_costs_nothing_s0_21(open_store: 
     assert store.list(query_id="q") == before
     assert reason(store, free) is None
     new = await save(store, "new", "x" * 498)
-    assert [pointer.pointer_id for pointer in store.list(query_id="q")] == [pinned.pointer_id, new.pointer_id]
+    assert [pointer.pointer_id for pointer in store.list(query_id="q")] == [
+        pinned.pointer_id,
+        new.pointer_id,
+    ]
     assert reason(store, free) == "erased"
 
 
@@ -335,7 +377,9 @@ async def test_a_deleted_query_leaves_no_byte_s0_21(tmp_path: Path, clock: Clock
         assert trace.encode() not in everything
     assert (tmp_path / "elsewhere").read_text() == "canary of another"
     again = FileContextPointerStore(base, clock=clock)
-    assert [reason(again, pointer) for pointer in (*pointers, expired)] == ["erased"] * 3 + ["expired"]
+    assert [reason(again, pointer) for pointer in (*pointers, expired)] == ["erased"] * 3 + [
+        "expired"
+    ]
     assert reason(again, pointers[0].model_copy(update={"pointer_id": "0" * 12})) == "unknown"
 
 
@@ -345,7 +389,10 @@ async def test_foreign_files_outlive_a_deleted_query_s0_21(tmp_path: Path) -> No
     (tmp_path / "q" / "notes.txt").write_text("mine")
     (tmp_path / "q" / f"{'a' * 12}.meta.json").mkdir()
     store.delete(query_id="q", remember=False)
-    assert {path.name for path in (tmp_path / "q").iterdir()} == {"notes.txt", f"{'a' * 12}.meta.json"}
+    assert {path.name for path in (tmp_path / "q").iterdir()} == {
+        "notes.txt",
+        f"{'a' * 12}.meta.json",
+    }
     assert not (tmp_path / OWN_FOLDER).exists()
 
 
@@ -378,7 +425,9 @@ def test_tombstones_are_bounded_and_pruned_after_a_month_s0_21() -> None:
     assert [tombstones.reason("q", one) for one in (ids[-2], ids[-1])] == ["unknown", "expired"]
 
 
-async def test_garbage_is_collected_from_every_query_and_nothing_else_s0_21_f_053(tmp_path: Path, clock: Clock) -> None:
+async def test_garbage_is_collected_from_every_query_and_nothing_else_s0_21_f_053(
+    tmp_path: Path, clock: Clock
+) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename", clock=clock)
     for number in range(20):
         await save(store, "brief", query_id=f"brief-{number}", ttl_s=10)
@@ -419,7 +468,9 @@ async def test_garbage_is_collected_from_every_query_and_nothing_else_s0_21_f_05
     assert (await store.gc(now=START + timedelta(days=60))).forgotten == 20
 
 
-async def test_garbage_collection_passes_over_a_query_that_is_held_s0_21(tmp_path: Path, clock: Clock) -> None:
+async def test_garbage_collection_passes_over_a_query_that_is_held_s0_21(
+    tmp_path: Path, clock: Clock
+) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename", lock_timeout_s=0.05, clock=clock)
     held = await save(store, "x", query_id="held", ttl_s=1)
     await save(store, "x", ttl_s=1)
@@ -431,7 +482,9 @@ async def test_garbage_collection_passes_over_a_query_that_is_held_s0_21(tmp_pat
     assert (await store.gc()).expired == 1
 
 
-async def test_a_cancelled_collection_ends_at_the_next_query_s0_21(tmp_path: Path, clock: Clock) -> None:
+async def test_a_cancelled_collection_ends_at_the_next_query_s0_21(
+    tmp_path: Path, clock: Clock
+) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename", clock=clock)
     for number in range(300):
         (tmp_path / f"q{number}").mkdir()
@@ -452,7 +505,10 @@ async def test_what_killed_writers_left_on_an_object_store_goes_after_an_hour_s0
     objects = obstore.store.MemoryStore()
     store = ObjectContextPointerStore(objects)
     pointer = await save(store, "x")
-    for name in (f"{pointer.pointer_id}.{'0' * 12}.result.json", f"{pointer.pointer_id}.{'0' * 16}.next"):
+    for name in (
+        f"{pointer.pointer_id}.{'0' * 12}.result.json",
+        f"{pointer.pointer_id}.{'0' * 16}.next",
+    ):
         objects.put(f"q/{name}", b"1")
     assert (await store.verify()).is_clean  # a writer may be on its way
     for minutes in (0, 58):
@@ -463,7 +519,9 @@ async def test_what_killed_writers_left_on_an_object_store_goes_after_an_hour_s0
     assert len(store.records.blobs.scan("q").blobs) == 2
 
 
-async def test_a_session_reads_back_nothing_whose_time_is_over_s0_21_s4_08(tmp_path: Path, clock: Clock) -> None:
+async def test_a_session_reads_back_nothing_whose_time_is_over_s0_21_s4_08(
+    tmp_path: Path, clock: Clock
+) -> None:
     store = FileContextPointerStore(tmp_path, ttl_s=60, clock=clock)
     manager = ToolContextManager(pointer_store=store)
     pointer = await manager.save_context("tool", {"a": 1}, "small", query_id="q")
@@ -473,7 +531,9 @@ async def test_a_session_reads_back_nothing_whose_time_is_over_s0_21_s4_08(tmp_p
     with pytest.raises(ToolFailedError, match="is gone \\(expired\\); go on without it"):
         await tool.run({"pointer_id": pointer.pointer_id})
     assert await manager.load_contexts([pointer]) == []
-    assert "unavailable (expired)" in manager.load_relevant_contexts("q") or not manager.list_pointers("q")
+    assert "unavailable (expired)" in manager.load_relevant_contexts(
+        "q"
+    ) or not manager.list_pointers("q")
 
 
 # --- the law, against a model
@@ -522,14 +582,20 @@ class Retaining(RuleBasedStateMachine):
     def save(self, name: int, ttl_s: float | None, keep: bool) -> None:
         version = next(self.versions)
         others = {one: value for one, value in self.results.items() if one[:12] != self.id_of(name)}
-        free = None if self.limit is None else self.limit - sum(100 for value in others.values() if value[2])
+        free = (
+            None
+            if self.limit is None
+            else self.limit - sum(100 for value in others.values() if value[2])
+        )
         if keep and any(one[:12] == self.id_of(name) for one in self.results):
             return  # ids of repeats are the contract's
         if free is not None and free < 100:
             with pytest.raises(StoreFullError):
                 self.runner.run(save(self.store, name, f"{version:098}", ttl_s=ttl_s))
             return
-        pointer = self.runner.run(save(self.store, name, f"{version:098}", ttl_s=ttl_s, keep_repeats=keep))
+        pointer = self.runner.run(
+            save(self.store, name, f"{version:098}", ttl_s=ttl_s, keep_repeats=keep)
+        )
         pinned = self.results.get(pointer.pointer_id, (0, None, False))[2]
         self.evict(pointer.pointer_id)
         expires = None if ttl_s == math.inf else self.now + (50 if ttl_s is None else ttl_s)
@@ -539,7 +605,11 @@ class Retaining(RuleBasedStateMachine):
         assert pointer.pinned == pinned
 
     def id_of(self, name: int) -> str:
-        known = [pointer.pointer_id for pointer in self.pointers.values() if pointer.args == {"name": name}]
+        known = [
+            pointer.pointer_id
+            for pointer in self.pointers.values()
+            if pointer.args == {"name": name}
+        ]
         return known[0] if known else ""
 
     def evict(self, saved: str) -> None:
@@ -690,7 +760,9 @@ class CarelessStore(FileContextPointerStore):
 
 def churn(base: Path, work: str, told: Connection, *, careless: bool) -> None:
     """Pins, collects or deletes without end, beside its own saves."""
-    store = (CarelessStore if careless else FileContextPointerStore)(base, durability="rename", lock_timeout_s=60)
+    store = (CarelessStore if careless else FileContextPointerStore)(
+        base, durability="rename", lock_timeout_s=60
+    )
 
     async def run() -> None:
         kept = await save(store, "kept", "whole")
@@ -704,7 +776,9 @@ def churn(base: Path, work: str, told: Connection, *, careless: bool) -> None:
                 await store.gc()
             else:
                 pointer = await save(store, number, "x" * 1_000, query_id="gone")
-                store.delete(query_id="gone", pointer_ids=None if number % 2 else [pointer.pointer_id])
+                store.delete(
+                    query_id="gone", pointer_ids=None if number % 2 else [pointer.pointer_id]
+                )
             told.send(number)
 
     asyncio.run(run())
@@ -716,7 +790,9 @@ def faults_after_kills(base: Path, work: str, *, kills: int, careless: bool = Fa
     store = FileContextPointerStore(base, durability="rename")
     for _ in range(kills):
         heard, told = PROCESSES.Pipe(duplex=False)
-        process = PROCESSES.Process(target=churn, args=(base, work, told), kwargs={"careless": careless})
+        process = PROCESSES.Process(
+            target=churn, args=(base, work, told), kwargs={"careless": careless}
+        )
         process.start()
         told.close()
         heard.recv()
@@ -727,10 +803,16 @@ def faults_after_kills(base: Path, work: str, *, kills: int, careless: bool = Fa
         kept = [pointer for pointer in store.list(query_id="q") if pointer.args == {"name": "kept"}]
         wrong += ["kept is gone"] * (len(kept) != 1)
         with suppress(StoreError):
-            wrong += [f"loads {pointer}" for pointer in kept if store.load_result(pointer=pointer) != "whole"]
+            wrong += [
+                f"loads {pointer}"
+                for pointer in kept
+                if store.load_result(pointer=pointer) != "whole"
+            ]
         found = asyncio.run(store.verify(repair=True)).findings
         allowed = {"leftover_next", "orphan_result"}
-        wrong += [f"{finding.kind} {finding.name}" for finding in found if finding.kind not in allowed]
+        wrong += [
+            f"{finding.kind} {finding.name}" for finding in found if finding.kind not in allowed
+        ]
         wrong += [f"left {finding}" for finding in asyncio.run(store.verify()).findings]
     return wrong
 
@@ -742,7 +824,9 @@ def test_killed_upkeep_leaves_nothing_torn_s0_21_f_066(tmp_path: Path, work: str
 
 @pytest.mark.torture
 @pytest.mark.parametrize("work", ["pin", "gc", "delete"])
-def test_upkeep_killed_a_thousand_times_leaves_nothing_torn_s0_21_f_066(tmp_path: Path, work: str) -> None:
+def test_upkeep_killed_a_thousand_times_leaves_nothing_torn_s0_21_f_066(
+    tmp_path: Path, work: str
+) -> None:
     assert not faults_after_kills(tmp_path, work, kills=1_000)
 
 
@@ -755,13 +839,22 @@ def descriptors() -> int:
 
 
 async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
-    """What saves with a collection now and then leave of temporaries; checks that they leave nothing else behind."""
+    """What saves with a collection now and then leave of temporaries.
+
+    Checks that they leave nothing else behind.
+    """
     store = FileContextPointerStore(base, durability="rename", max_bytes_per_query=20_000)
     await save(store, "first")
     before = descriptors()
     every = max(saves // 20, 100)
     for number in range(saves):
-        await save(store, number % 50, number, query_id=f"q{number % 7}", ttl_s=None if number % 3 else 1e-6)
+        await save(
+            store,
+            number % 50,
+            number,
+            query_id=f"q{number % 7}",
+            ttl_s=None if number % 3 else 1e-6,
+        )
         if number % every == 0:
             report = await store.gc()
             assert report.passed_over == 0
@@ -774,10 +867,17 @@ async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
     return [name for name in names if name.startswith(".tmp")]
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them"
+)
 @pytest.mark.parametrize(
     "saves",
-    [pytest.param(250, id="L20-short"), pytest.param(1_000_000, id="L20", marks=pytest.mark.torture)],
+    [
+        pytest.param(250, id="L20-short"),
+        pytest.param(1_000_000, id="L20", marks=pytest.mark.torture),
+    ],
 )
-async def test_saves_with_collections_leave_nothing_behind_s0_21(tmp_path: Path, saves: int) -> None:
+async def test_saves_with_collections_leave_nothing_behind_s0_21(
+    tmp_path: Path, saves: int
+) -> None:
     assert not await temporaries_after_collections(tmp_path, saves)

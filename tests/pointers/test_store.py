@@ -35,7 +35,11 @@ from llm_common.pointers.format import format_selected_contexts
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, digest_of
 from llm_common.pointers.reading import ResultPart, read_payload
 from llm_common.pointers.records import LockedRecords
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from llm_common.storage import FileBlobStore, MemoryBlobStore
 from llm_common.text.canonical import json_text
 from tests.pointers.names import meta_key, result_key
@@ -46,13 +50,22 @@ def store(tmp_path: Path) -> FileContextPointerStore:
     return FileContextPointerStore(tmp_path / "base", durability="rename")
 
 
-async def save(store: ContextPointerStore, result: Any = "result", /, **changes: Any) -> ContextPointer:
-    call: dict[str, Any] = {"query_id": "q", "task_id": "t", "tool_name": "tool", "args": {"query": "x"}}
+async def save(
+    store: ContextPointerStore, result: Any = "result", /, **changes: Any
+) -> ContextPointer:
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": "t",
+        "tool_name": "tool",
+        "args": {"query": "x"},
+    }
     return await store.save(**(call | {"result": result} | changes))
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
 
 
 def stored(pointer: ContextPointer) -> bytes:
@@ -60,7 +73,9 @@ def stored(pointer: ContextPointer) -> bytes:
 
 
 async def test_a_saved_result_is_listed_and_loaded(store: FileContextPointerStore) -> None:
-    pointer = await save(store, {"rows": [1, 2.5, None]}, args={"query": "x", "when": date(2025, 1, 2)})
+    pointer = await save(
+        store, {"rows": [1, 2.5, None]}, args={"query": "x", "when": date(2025, 1, 2)}
+    )
     assert store.list(query_id="q") == [pointer]
     assert store.load_result(pointer=pointer) == {"rows": [1, 2.5, None]}
     assert pointer.pointer_id == compute_pointer_id(
@@ -78,13 +93,20 @@ async def test_layout_on_disk_s0_10(store: FileContextPointerStore) -> None:
         f"{pointer.pointer_id}.meta.json",
         f"{pointer.pointer_id}.result.json",
     ]
-    assert pointer.result_path == str(store.base_dir / "_pointers" / f"{pointer.pointer_id}.result.json")
+    assert pointer.result_path == str(
+        store.base_dir / "_pointers" / f"{pointer.pointer_id}.result.json"
+    )
     assert stored(pointer) == b'"result"'
 
 
 @pytest.mark.parametrize(
     ("variable", "expected"),
-    [(None, ".llm-common/context"), ("", ".llm-common/context"), ("  ", ".llm-common/context"), ("else", "else")],
+    [
+        (None, ".llm-common/context"),
+        ("", ".llm-common/context"),
+        ("  ", ".llm-common/context"),
+        ("else", "else"),
+    ],
 )
 def test_the_base_comes_from_the_environment_s0_10(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, expected: str
@@ -105,7 +127,9 @@ def test_home_is_expanded_s0_10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert FileContextPointerStore("~/b").base_dir == tmp_path / "b"
 
 
-@pytest.mark.parametrize("query_id", ["../../x", "/abs/x", "..\\x", "", "..", "a\0b", "a" * 300, None, "nul", ".lock"])
+@pytest.mark.parametrize(
+    "query_id", ["../../x", "/abs/x", "..\\x", "", "..", "a\0b", "a" * 300, None, "nul", ".lock"]
+)
 async def test_every_entry_point_checks_the_query_id_s0_11(
     store: FileContextPointerStore, tmp_path: Path, query_id: Any
 ) -> None:
@@ -122,13 +146,17 @@ async def test_every_entry_point_checks_the_query_id_s0_11(
 
 
 @pytest.mark.parametrize("pointer_id", ["../x", "A" * 12, "a" * 300, "../../q/24248a36f5e3"])
-async def test_forged_pointer_ids_reach_nothing_f_023(store: FileContextPointerStore, pointer_id: str) -> None:
+async def test_forged_pointer_ids_reach_nothing_f_023(
+    store: FileContextPointerStore, pointer_id: str
+) -> None:
     pointer = await save(store)
     with pytest.raises((UnsafePathError, PointerNotFoundError)):
         store.load_result(pointer=pointer.model_copy(update={"pointer_id": pointer_id}))
 
 
-async def test_the_result_path_is_information_only_f_022_f_015(store: FileContextPointerStore, tmp_path: Path) -> None:
+async def test_the_result_path_is_information_only_f_022_f_015(
+    store: FileContextPointerStore, tmp_path: Path
+) -> None:
     evil = tmp_path / "base-evil" / "x"
     evil.parent.mkdir()
     evil.write_text('"outside"')
@@ -137,10 +165,14 @@ async def test_the_result_path_is_information_only_f_022_f_015(store: FileContex
         meta = store.base_dir / "q" / f"{pointer.pointer_id}.meta.json"
         meta.write_text(json.dumps(pointer.model_dump() | {"result_path": path}))
         assert store.load_result(pointer=store.list(query_id="q")[0]) == "result"
-        assert store.load_result(pointer=pointer.model_copy(update={"result_path": path})) == "result"
+        assert (
+            store.load_result(pointer=pointer.model_copy(update={"result_path": path})) == "result"
+        )
 
 
-def test_linked_results_are_refused_f_017_f_019(store: FileContextPointerStore, tmp_path: Path) -> None:
+def test_linked_results_are_refused_f_017_f_019(
+    store: FileContextPointerStore, tmp_path: Path
+) -> None:
     pointer = asyncio.run(save(store))
     result, outside = Path(pointer.result_path), tmp_path / "outside"
     result.rename(outside)
@@ -179,7 +211,11 @@ async def test_a_moved_store_still_loads_s0_12_f_029(
     monkeypatch.chdir(tmp_path)
     moved = FileContextPointerStore("moved")
     monkeypatch.chdir("/")
-    assert moved.load_result(pointer=pointer) == moved.load_result(pointer=moved.list(query_id="q")[0]) == "result"
+    assert (
+        moved.load_result(pointer=pointer)
+        == moved.load_result(pointer=moved.list(query_id="q")[0])
+        == "result"
+    )
 
 
 class Colour(Enum):
@@ -198,9 +234,23 @@ class Output:
     source_urls: list[str]
 
 
-async def test_objects_are_stored_as_structure_with_their_sources_s0_13_f_038(store: FileContextPointerStore) -> None:
-    data = {"day": date(2025, 1, 2), "tags": {"b", "a"}, "colour": Colour.RED, "path": Path("a"), "raw": b"x"}
-    plain = {"day": "2025-01-02", "tags": ["a", "b"], "colour": "red", "path": "a", "raw": {"base64": "eA=="}}
+async def test_objects_are_stored_as_structure_with_their_sources_s0_13_f_038(
+    store: FileContextPointerStore,
+) -> None:
+    data = {
+        "day": date(2025, 1, 2),
+        "tags": {"b", "a"},
+        "colour": Colour.RED,
+        "path": Path("a"),
+        "raw": b"x",
+    }
+    plain = {
+        "day": "2025-01-02",
+        "tags": ["a", "b"],
+        "colour": "red",
+        "path": "a",
+        "raw": {"base64": "eA=="},
+    }
     for kind in (ToolResult, Output):
         pointer = await save(store, kind(data=data, source_urls=["https://example.com/1"]))
         assert store.load_result(pointer=pointer)["data"] == plain
@@ -223,8 +273,14 @@ async def test_nothing_on_disk_is_revived_s0_13_f_042_f_043(
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 
@@ -237,8 +293,18 @@ def test_loads_what_json_gives_s0_14(result: Any, args: dict[str, Any]) -> None:
     assert store.list(query_id="q") == [pointer]
 
 
-async def test_large_and_odd_results_survive_s0_14_f_032_f_033_f_044(store: FileContextPointerStore) -> None:
-    for result in (None, "x" * 10_000_000, "\u2028é😀", 2**200, 10**4000, {"\ud800": 1}, [[0]] * 6_000):
+async def test_large_and_odd_results_survive_s0_14_f_032_f_033_f_044(
+    store: FileContextPointerStore,
+) -> None:
+    for result in (
+        None,
+        "x" * 10_000_000,
+        "\u2028é😀",
+        2**200,
+        10**4000,
+        {"\ud800": 1},
+        [[0]] * 6_000,
+    ):
         pointer = await save(store, result)
         assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
     pointer = await save(store, {"n": math.nan, "d": date(2025, 1, 2)})
@@ -268,7 +334,9 @@ class Raises:
         pytest.param(10**5000, id="F-044"),
     ],
 )
-async def test_what_cannot_be_stored_leaves_no_trace(store: FileContextPointerStore, value: Any) -> None:
+async def test_what_cannot_be_stored_leaves_no_trace(
+    store: FileContextPointerStore, value: Any
+) -> None:
     with pytest.raises(UnserialisableError):
         await save(store, value)
     with pytest.raises(UnserialisableError):
@@ -283,7 +351,9 @@ async def test_a_result_over_the_limit_leaves_no_trace_f_040(tmp_path: Path) -> 
     assert not store.base_dir.exists()
 
 
-async def test_a_result_changed_meanwhile_is_stored_as_it_was_f_041(store: FileContextPointerStore) -> None:
+async def test_a_result_changed_meanwhile_is_stored_as_it_was_f_041(
+    store: FileContextPointerStore,
+) -> None:
     result = {"rows": [0] * 100}
     saving = asyncio.create_task(save(store, result))
     await asyncio.sleep(0)
@@ -291,7 +361,9 @@ async def test_a_result_changed_meanwhile_is_stored_as_it_was_f_041(store: FileC
     assert store.load_result(pointer=await saving) == {"rows": [0] * 100}
 
 
-async def test_a_large_result_changed_meanwhile_is_old_or_new_f_041(store: FileContextPointerStore) -> None:
+async def test_a_large_result_changed_meanwhile_is_old_or_new_f_041(
+    store: FileContextPointerStore,
+) -> None:
     old, new = [0] * 50_000, [1] * 50_000
     for _ in range(10):
         result = {"rows": list(old)}
@@ -310,7 +382,9 @@ async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
     try:
         for number in range(8):
             rows: dict[str, object] = {str(row): "x" * 3_000 for row in range(100)}
-            saving = asyncio.create_task(save(store, {"rows": rows} if inner else rows, args={"number": number}))
+            saving = asyncio.create_task(
+                save(store, {"rows": rows} if inner else rows, args={"number": number})
+            )
             await asyncio.sleep(0)
             while not saving.done():
                 for _ in range(50):
@@ -321,12 +395,29 @@ async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
     finally:
         sys.setswitchinterval(before)
     assert {type(outcome) for outcome in outcomes} <= {ContextPointer, UnserialisableError}
-    assert [store.load_result(pointer=each) for each in outcomes if isinstance(each, ContextPointer)]
+    assert [
+        store.load_result(pointer=each) for each in outcomes if isinstance(each, ContextPointer)
+    ]
 
 
 async def test_sources_are_web_addresses_each_once_s0_15(store: FileContextPointerStore) -> None:
-    given_urls = ["https://a.example/1", "ftp://x", "javascript:alert(1)", "https://a.example/1", "HTTP://B.example", 5]
-    result = {"source_urls": ["https://c.example", "https://a.example/1", "file:///etc/passwd", None, "https://a b"]}
+    given_urls = [
+        "https://a.example/1",
+        "ftp://x",
+        "javascript:alert(1)",
+        "https://a.example/1",
+        "HTTP://B.example",
+        5,
+    ]
+    result = {
+        "source_urls": [
+            "https://c.example",
+            "https://a.example/1",
+            "file:///etc/passwd",
+            None,
+            "https://a b",
+        ]
+    }
     pointer = await save(store, result, source_urls=given_urls)
     assert pointer.source_urls == ["https://a.example/1", "HTTP://B.example", "https://c.example"]
     many = await save(store, source_urls=[f"https://example.com/{number}" for number in range(80)])
@@ -339,7 +430,9 @@ async def test_meta_never_holds_the_result_s0_16(store: FileContextPointerStore)
     assert (store.base_dir / meta_key("q", pointer.pointer_id)).stat().st_size < 8_192
 
 
-async def test_large_arguments_are_cut_and_keep_their_digest_s0_16(store: FileContextPointerStore) -> None:
+async def test_large_arguments_are_cut_and_keep_their_digest_s0_16(
+    store: FileContextPointerStore,
+) -> None:
     args = {"text": "x" * 9_000, "n": 5, **{f"key{number}": "y" * 900 for number in range(100)}}
     pointer = await save(store, args=args)
     assert (store.base_dir / meta_key("q", pointer.pointer_id)).stat().st_size < 8_192
@@ -353,7 +446,9 @@ async def test_large_arguments_are_cut_and_keep_their_digest_s0_16(store: FileCo
 
 
 @pytest.mark.parametrize("size", [8_192, 8_193, 20_000, 79_000])
-async def test_arguments_are_cut_from_8_kilobytes_on_m_m08_s0_16(store: FileContextPointerStore, size: int) -> None:
+async def test_arguments_are_cut_from_8_kilobytes_on_m_m08_s0_16(
+    store: FileContextPointerStore, size: int
+) -> None:
     args = {"text": "x" * (size - len('{"text":""}'))}
     pointer = await save(store, args=args)
     assert (pointer.args == args) == (size == 8_192)
@@ -365,19 +460,29 @@ async def test_calls_that_differ_in_their_task_alone_both_stay_m_m27_s0_04() -> 
     store = ContextPointerStore(LockedRecords(blobs))
     pointer = await save(store, "mine")
     for other in ({"task_id": "other"}, {"task_id": None}, {"tool_name": "other"}):
-        blobs.put(meta_key("q", pointer.pointer_id), pointer.model_copy(update=other).model_dump_json().encode())
+        blobs.put(
+            meta_key("q", pointer.pointer_id),
+            pointer.model_copy(update=other).model_dump_json().encode(),
+        )
         longer = await save(store, "mine again")
         assert len(longer.pointer_id) == 16
 
 
-SECRET_NAMES = {"tool_name": "fetch api_key=hunter2CANARY9f3a", "task_id": "t Bearer hunter2CANARY9f3aABCDEF0123456789"}
+SECRET_NAMES = {
+    "tool_name": "fetch api_key=hunter2CANARY9f3a",
+    "task_id": "t Bearer hunter2CANARY9f3aABCDEF0123456789",
+}
 
 
-async def test_names_are_stored_without_their_secrets_a_27_f_046(store: FileContextPointerStore) -> None:
+async def test_names_are_stored_without_their_secrets_a_27_f_046(
+    store: FileContextPointerStore,
+) -> None:
     pointer = await save(store, "first", **SECRET_NAMES)
     assert "hunter2CANARY" not in str(pointer) + str(tree(store.base_dir))
     assert pointer.tool_name.startswith("fetch api_key=")
-    assert pointer.pointer_id == compute_pointer_id(args={"query": "x"}, query_id="q", **SECRET_NAMES)
+    assert pointer.pointer_id == compute_pointer_id(
+        args={"query": "x"}, query_id="q", **SECRET_NAMES
+    )
     assert store.list(query_id="q") == [pointer]
     again = await save(store, "second", **SECRET_NAMES)
     assert (again.pointer_id, again.tool_name) == (pointer.pointer_id, pointer.tool_name)
@@ -385,15 +490,21 @@ async def test_names_are_stored_without_their_secrets_a_27_f_046(store: FileCont
     kept = await save(store, "third", keep_repeats=True, **SECRET_NAMES)
     assert kept.pointer_id == pointer.pointer_id + "0001"
     assert store.pin(again).pinned
-    other = await save(store, "other", **(SECRET_NAMES | {"tool_name": "fetch api_key=hunter3CANARY9f3a"}))
+    other = await save(
+        store, "other", **(SECRET_NAMES | {"tool_name": "fetch api_key=hunter3CANARY9f3a"})
+    )
     assert other.tool_name == pointer.tool_name
     assert len(store.list(query_id="q")) == 3
 
 
-async def test_a_call_stored_with_its_secrets_is_recognised_a_27_s0_04(store: FileContextPointerStore) -> None:
+async def test_a_call_stored_with_its_secrets_is_recognised_a_27_s0_04(
+    store: FileContextPointerStore,
+) -> None:
     pointer = await save(store, "first", **SECRET_NAMES)
     old = pointer.model_copy(update=SECRET_NAMES)  # as version 1.0.0 stored it
-    (store.base_dir / meta_key("q", pointer.pointer_id)).write_text(old.model_dump_json(), encoding="utf-8")
+    (store.base_dir / meta_key("q", pointer.pointer_id)).write_text(
+        old.model_dump_json(), encoding="utf-8"
+    )
     again = await save(store, "second", **SECRET_NAMES)
     assert again.pointer_id == pointer.pointer_id
     assert store.list(query_id="q") == [again]
@@ -407,11 +518,19 @@ WRONG_KINDS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"task_id": True}, InvalidIdError, "task_id must be text .* not bool"),
     ({"task_id": 1.5}, InvalidIdError, "task_id must be text .* not float"),
     ({"query_id": None}, InvalidIdError, "of type NoneType"),
-    ({"query_id": "What is AAPL revenue?"}, InvalidIdError, "'What is AAPL revenue\\?'.*hash_query"),
+    (
+        {"query_id": "What is AAPL revenue?"},
+        InvalidIdError,
+        "'What is AAPL revenue\\?'.*hash_query",
+    ),
     ({"args": None}, UnserialisableError, "args must be a mapping .* not NoneType"),
     ({"args": "x"}, UnserialisableError, "args must be a mapping .* not str"),
     ({"source_urls": 5}, UnserialisableError, "source_urls must be a list .* not int"),
-    ({"source_urls": "https://x.org"}, UnserialisableError, "source_urls must be a list .* not str"),
+    (
+        {"source_urls": "https://x.org"},
+        UnserialisableError,
+        "source_urls must be a list .* not str",
+    ),
     ({"ttl_s": 0}, ValueError, "ttl_s is -?[0-9.]*; pass more than 0"),
 ]
 
@@ -437,7 +556,9 @@ def test_an_id_in_the_place_of_a_pointer_is_named_a_28(store: FileContextPointer
 
 @pytest.mark.parametrize("options", [{}, {"redact_results": True}], ids=["plain", "redacted"])
 @pytest.mark.parametrize("depth", [300, 490, 990])
-async def test_deep_results_are_stored_and_read_s0_14(tmp_path: Path, depth: int, options: dict[str, Any]) -> None:
+async def test_deep_results_are_stored_and_read_s0_14(
+    tmp_path: Path, depth: int, options: dict[str, Any]
+) -> None:
     result: Any = "leaf" if options else ["1" * 30, 2**70]
     for number in range(depth - 1):
         result = [result] if number % 2 else {"a": result}
@@ -459,7 +580,9 @@ async def test_deep_results_are_stored_and_read_s0_14(tmp_path: Path, depth: int
     assert (await store.verify()).is_clean
 
 
-async def test_deep_arguments_are_cut_as_long_ones_are_s0_03(store: FileContextPointerStore) -> None:
+async def test_deep_arguments_are_cut_as_long_ones_are_s0_03(
+    store: FileContextPointerStore,
+) -> None:
     for depth in (99, 100, 101, 990):
         args: Any = "leaf"
         for _ in range(depth):
@@ -482,7 +605,10 @@ async def test_errors_of_the_base_name_its_path_u_b9(tmp_path: Path) -> None:
 
 def test_windows_is_told_its_ways_out_u_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(StoreError, match=r"needs a POSIX .* InMemoryContextPointerStore or ObjectContextPointerStore"):
+    with pytest.raises(
+        StoreError,
+        match=r"needs a POSIX .* InMemoryContextPointerStore or ObjectContextPointerStore",
+    ):
         FileContextPointerStore()
     InMemoryContextPointerStore()
 
@@ -494,8 +620,16 @@ async def test_secrets_stay_in_the_result_f_046(
     store: FileContextPointerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    args = {"api_key": CANARY, "query": f"Bearer {CANARY}", "url": f"https://u:{CANARY}@h.example/?token={CANARY}"}
-    result = {"password": CANARY, "text": f"api_key={CANARY}", "source_urls": [f"https://h.example/?sig={CANARY}"]}
+    args = {
+        "api_key": CANARY,
+        "query": f"Bearer {CANARY}",
+        "url": f"https://u:{CANARY}@h.example/?token={CANARY}",
+    }
+    result = {
+        "password": CANARY,
+        "text": f"api_key={CANARY}",
+        "source_urls": [f"https://h.example/?sig={CANARY}"],
+    }
     pointer = await save(store, result, args=args)
     store.list(query_id="q")
     assert CANARY not in pointer.model_dump_json()
@@ -503,7 +637,9 @@ async def test_secrets_stay_in_the_result_f_046(
     assert [name for name, data in tree(store.base_dir).items() if CANARY.encode() in data] == [
         f"q/{pointer.pointer_id}.result.json"
     ]
-    assert pointer.pointer_id == compute_pointer_id(tool_name="tool", args=args, query_id="q", task_id="t")
+    assert pointer.pointer_id == compute_pointer_id(
+        tool_name="tool", args=args, query_id="q", task_id="t"
+    )
     assert await save(store, "other", args=args | {"api_key": "another"}) != pointer
     assert len(store.list(query_id="q")) == 2
 
@@ -524,7 +660,12 @@ async def test_repeats_are_kept_on_request_s0_05(store: FileContextPointerStore)
         short,
         *(short + ordinal for ordinal in ("0001", "0001", "0002", "0003")),
     ]
-    assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == ["a", "b", "a", "c"]
+    assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == [
+        "a",
+        "b",
+        "a",
+        "c",
+    ]
     for number in range(20):
         await save(store, number, keep_repeats=True)
     assert len(store.list(query_id="q")) == 24
@@ -540,16 +681,22 @@ async def test_a_different_call_is_never_replaced_s0_04() -> None:
     longer = await save(store, "mine again")
     assert len(longer.pointer_id) == 16
     assert longer.pointer_id.startswith(pointer.pointer_id)
-    assert [store.load_result(pointer=one) for one in store.list(query_id="q")] == ["mine", "mine again"]
+    assert [store.load_result(pointer=one) for one in store.list(query_id="q")] == [
+        "mine",
+        "mine again",
+    ]
     assert (await save(store, "and again", keep_repeats=True)).pointer_id == longer.pointer_id
     blobs.put(
-        meta_key("q", longer.pointer_id), longer.model_copy(update={"args_sha256": "0" * 64}).model_dump_json().encode()
+        meta_key("q", longer.pointer_id),
+        longer.model_copy(update={"args_sha256": "0" * 64}).model_dump_json().encode(),
     )
     with pytest.raises(StoreError, match="Two other calls"):
         await save(store, "no room")
 
 
-async def test_a_legacy_call_is_recognised_by_its_arguments_s0_04(store: FileContextPointerStore) -> None:
+async def test_a_legacy_call_is_recognised_by_its_arguments_s0_04(
+    store: FileContextPointerStore,
+) -> None:
     write_legacy(store.base_dir, "24248a36f5e3", args={"ticker": "AAPL", "limit": 5})
     pointer = await save(store, "new", args={"limit": 5, "ticker": "AAPL"})
     assert pointer.pointer_id == "24248a36f5e3"
@@ -586,12 +733,18 @@ def test_files_of_an_older_version_load_unverified_with_a_warning_f_049(
     assert "no digest to verify" in caplog.text
 
 
-@pytest.mark.parametrize("result", [[2**64 - 1, -(2**63), 1e300], [2**64], {"n": -(2**63) - 1}, [-(10**40)]])
-async def test_integers_of_any_length_load_s0_14(store: FileContextPointerStore, result: Any) -> None:
+@pytest.mark.parametrize(
+    "result", [[2**64 - 1, -(2**63), 1e300], [2**64], {"n": -(2**63) - 1}, [-(10**40)]]
+)
+async def test_integers_of_any_length_load_s0_14(
+    store: FileContextPointerStore, result: Any
+) -> None:
     assert repr(store.load_result(pointer=await save(store, result=result))) == repr(result)
 
 
-async def test_unknown_fields_of_a_newer_version_are_accepted_f_048(store: FileContextPointerStore) -> None:
+async def test_unknown_fields_of_a_newer_version_are_accepted_f_048(
+    store: FileContextPointerStore,
+) -> None:
     pointer = await save(store)
     meta = store.base_dir / meta_key("q", pointer.pointer_id)
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"ttl_s": 5, "new": {"a": 1}}))
@@ -615,7 +768,14 @@ def test_order_is_by_time_then_id_s0_19_f_057(store: FileContextPointerStore) ->
     }
     for pointer_id, moment in times.items():
         write_legacy(store.base_dir, pointer_id, created_at=moment)
-    assert [pointer.pointer_id[-1] for pointer in store.list(query_id="q")] == ["5", "2", "3", "4", "1", "6"]
+    assert [pointer.pointer_id[-1] for pointer in store.list(query_id="q")] == [
+        "5",
+        "2",
+        "3",
+        "4",
+        "1",
+        "6",
+    ]
 
 
 async def test_created_at_is_utc_in_microseconds_s0_19(store: FileContextPointerStore) -> None:
@@ -657,7 +817,9 @@ def held(store: FileContextPointerStore) -> Iterator[None]:
         holder.join()
 
 
-async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(store: FileContextPointerStore) -> None:
+async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(
+    store: FileContextPointerStore,
+) -> None:
     with held(store):
         saving = asyncio.create_task(save(store))
         for _ in range(20):
@@ -671,7 +833,8 @@ async def test_a_save_that_is_cancelled_while_it_waits_stores_nothing_f_068_s0_2
 ) -> None:
     for _ in range(3):
         with held(store):
-            saves = [asyncio.create_task(save(store, n, args={"n": n})) for n in range(4)]  # all threads of the store
+            # all threads of the store
+            saves = [asyncio.create_task(save(store, n, args={"n": n})) for n in range(4)]
             await asyncio.sleep(0.05)
             for saving in saves:
                 saving.cancel()
@@ -683,7 +846,9 @@ async def test_a_save_that_is_cancelled_while_it_waits_stores_nothing_f_068_s0_2
     assert {pointer.pointer_id for pointer in store.list(query_id="q")} == {later.pointer_id}
 
 
-def test_a_forked_child_saves_with_threads_of_its_own_f_158_s0_20(store: FileContextPointerStore) -> None:
+def test_a_forked_child_saves_with_threads_of_its_own_f_158_s0_20(
+    store: FileContextPointerStore,
+) -> None:
     """Not those of its parent, which it has not: a save that waits for one never ends."""
 
     async def save_several() -> None:
@@ -704,7 +869,8 @@ def test_a_forked_child_saves_with_threads_of_its_own_f_158_s0_20(store: FileCon
 def fork_and_run(program: Callable[[], object]) -> int:
     """The process id of a child that calls the program and ends with 0 if it returns."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: of forks beside threads
+        # from Python 3.12 on: of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid:
         return pid
@@ -715,14 +881,18 @@ def fork_and_run(program: Callable[[], object]) -> int:
     os._exit(status)
 
 
-def test_listing_and_loading_are_synchronous_and_by_keyword_s0_20(store: FileContextPointerStore) -> None:
+def test_listing_and_loading_are_synchronous_and_by_keyword_s0_20(
+    store: FileContextPointerStore,
+) -> None:
     with pytest.raises(TypeError):
         store.list("q")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         store.load_result(None)  # type: ignore[call-arg, arg-type]
 
 
-async def test_threads_with_loops_of_their_own_share_a_store_f_072(store: FileContextPointerStore) -> None:
+async def test_threads_with_loops_of_their_own_share_a_store_f_072(
+    store: FileContextPointerStore,
+) -> None:
     def work(name: str) -> None:
         async def several() -> None:
             await asyncio.gather(*(save(store, n, args={"name": name, "n": n}) for n in range(20)))
@@ -735,8 +905,17 @@ async def test_threads_with_loops_of_their_own_share_a_store_f_072(store: FileCo
 
 async def test_a_pointer_made_of_its_ids_loads_s0_09(store: FileContextPointerStore) -> None:
     saved = await save(store)
-    ids = {"pointer_id": saved.pointer_id, "query_id": "q", "tool_name": "", "created_at": "", "summary": ""}
-    assert store.load_result(pointer=ContextPointer.model_validate(ids | {"result_path": ""})) == "result"
+    ids = {
+        "pointer_id": saved.pointer_id,
+        "query_id": "q",
+        "tool_name": "",
+        "created_at": "",
+        "summary": "",
+    }
+    assert (
+        store.load_result(pointer=ContextPointer.model_validate(ids | {"result_path": ""}))
+        == "result"
+    )
 
 
 async def test_a_pointer_of_another_query_is_not_found() -> None:

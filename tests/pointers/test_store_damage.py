@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
+from llm_common.errors import (
+    CorruptPointerError,
+    LockTimeoutError,
+    PointerNotFoundError,
+    StoreError,
+    StoreFullError,
+)
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import LockedRecords
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
@@ -24,9 +30,18 @@ def store(tmp_path: Path) -> FileContextPointerStore:
     return FileContextPointerStore(tmp_path / "base", durability="rename", lock_timeout_s=0.2)
 
 
-def save(store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any) -> ContextPointer:
+def save(
+    store: ContextPointerStore, result: Any, name: str = "call", /, **options: Any
+) -> ContextPointer:
     return asyncio.run(
-        store.save(query_id="q", task_id=None, tool_name="tool", args={"name": name}, result=result, **options)
+        store.save(
+            query_id="q",
+            task_id=None,
+            tool_name="tool",
+            args={"name": name},
+            result=result,
+            **options,
+        )
     )
 
 
@@ -45,12 +60,16 @@ def file_of(store: FileContextPointerStore, key: Key, pointer: ContextPointer) -
         pytest.param(lambda data: b"[" + data + b"]", id="F-047-list"),
         pytest.param(lambda data: b"[" * 100_000, id="F-047-deep"),
         pytest.param(lambda data: b"1" * 5_000, id="F-044-in-list"),
-        pytest.param(lambda data: data.replace(b'"tool_name":', b'"tool":'), id="F-047-field-missing"),
+        pytest.param(
+            lambda data: data.replace(b'"tool_name":', b'"tool":'), id="F-047-field-missing"
+        ),
         pytest.param(lambda data: data.replace(b'"query_id":"q"', b'"query_id":"r"'), id="F-024"),
     ],
 )
 def test_a_damaged_record_is_passed_over_and_counted(
-    store: FileContextPointerStore, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
+    store: FileContextPointerStore,
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[bytes], bytes],
 ) -> None:
     broken, whole = save(store, "broken", "a"), save(store, "whole", "b")
     meta = file_of(store, meta_key, broken)
@@ -84,7 +103,9 @@ def test_a_missing_result_is_not_listed_f_050_s0_18(store: FileContextPointerSto
     assert caught.value.reason == "unknown"
 
 
-def test_a_result_of_another_length_is_not_listed_f_051_s0_18(store: FileContextPointerStore) -> None:
+def test_a_result_of_another_length_is_not_listed_f_051_s0_18(
+    store: FileContextPointerStore,
+) -> None:
     pointer = save(store, "some text")
     path = file_of(store, result_key, pointer)
     for data in (path.read_bytes()[:-1], b"", path.read_bytes() + b" "):
@@ -162,7 +183,9 @@ def test_a_first_save_that_dies_is_invisible_s0_18_f_066_f_067(changes: int) -> 
 
 @pytest.mark.parametrize("then", ["read", "save"])
 @pytest.mark.parametrize("changes", range(4))
-def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(changes: int, then: str) -> None:
+def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(
+    changes: int, then: str
+) -> None:
     blobs = DyingBlobStore()
     old = save(ContextPointerStore(LockedRecords(blobs)), "old")
     blobs.changes_left = changes
@@ -231,7 +254,9 @@ def test_a_first_save_without_room_leaves_nothing_f_058_f_061(ending: str) -> No
 
 
 @pytest.mark.parametrize("ending", [".meta.json", ".result.json", ".next"])
-def test_a_second_save_without_room_leaves_one_version_and_the_next_succeeds_f_058_f_065(ending: str) -> None:
+def test_a_second_save_without_room_leaves_one_version_and_the_next_succeeds_f_058_f_065(
+    ending: str,
+) -> None:
     blobs = FullBlobStore()
     store = ContextPointerStore(LockedRecords(blobs))
     old = save(store, "old")
@@ -259,7 +284,9 @@ def test_a_writer_that_hangs_is_a_typed_error_f_070(store: FileContextPointerSto
     assert store.load_result(pointer=save(store, "y")) == "y"
 
 
-def test_records_are_plain_json_with_the_fields_of_a_pointer_s0_18(store: FileContextPointerStore) -> None:
+def test_records_are_plain_json_with_the_fields_of_a_pointer_s0_18(
+    store: FileContextPointerStore,
+) -> None:
     pointer = save(store, {"a": 1})
     record = json.loads(file_of(store, meta_key, pointer).read_text())
     assert record == pointer.model_dump()

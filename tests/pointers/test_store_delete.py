@@ -8,21 +8,36 @@ import pytest
 
 from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from tests.pointers.names import next_key
 
 
 async def save(store: ContextPointerStore, result: Any, **changes: Any) -> ContextPointer:
-    call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "tool", "args": {"query": result}}
+    call: dict[str, Any] = {
+        "query_id": "q",
+        "task_id": None,
+        "tool_name": "tool",
+        "args": {"query": result},
+    }
     return await store.save(**(call | {"result": result} | changes))
 
 
 @pytest.fixture(params=["files", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
-    return FileContextPointerStore(tmp_path) if request.param == "files" else InMemoryContextPointerStore()
+    return (
+        FileContextPointerStore(tmp_path)
+        if request.param == "files"
+        else InMemoryContextPointerStore()
+    )
 
 
-async def test_all_pointers_of_a_query_go_and_those_of_others_stay_s4_06(store: ContextPointerStore) -> None:
+async def test_all_pointers_of_a_query_go_and_those_of_others_stay_s4_06(
+    store: ContextPointerStore,
+) -> None:
     pointers = [await save(store, number) for number in range(3)]
     other = await save(store, "other", query_id="q2")
     assert store.delete(query_id="q") == 3
@@ -40,7 +55,9 @@ async def test_named_pointers_go_s4_06(store: ContextPointerStore) -> None:
     assert store.list(query_id="q") == [second]
 
 
-async def test_what_a_killed_writer_left_goes_too_and_does_not_come_back_s4_06(store: ContextPointerStore) -> None:
+async def test_what_a_killed_writer_left_goes_too_and_does_not_come_back_s4_06(
+    store: ContextPointerStore,
+) -> None:
     pointer = await save(store, 1)
     keys = (pointer.query_id, pointer.pointer_id)
     store.records.blobs.put(next_key(*keys), pointer.model_dump_json().encode())
@@ -51,7 +68,9 @@ async def test_what_a_killed_writer_left_goes_too_and_does_not_come_back_s4_06(s
 
 
 @pytest.mark.parametrize("query_id", ["../x", "", "/abs"])
-def test_an_id_outside_the_rules_deletes_nothing_s4_06(store: ContextPointerStore, query_id: str) -> None:
+def test_an_id_outside_the_rules_deletes_nothing_s4_06(
+    store: ContextPointerStore, query_id: str
+) -> None:
     with pytest.raises(InvalidIdError):
         store.delete(query_id=query_id)
 

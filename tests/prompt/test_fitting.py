@@ -59,13 +59,19 @@ def turns(number: int, text: str = "some words of a turn") -> list[LLMMessage]:
 def random_bundle(seed: int) -> PromptBundle:
     chance = random.Random(seed)
     size = chance.choice((1, 5, 40, 300))
-    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": text_of(chance, 5)}}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "t", "arguments": text_of(chance, 5)},
+    }
     messages = [
         LLMMessage(role=MessageRole.USER, content=text_of(chance, size)),
         LLMMessage(role=MessageRole.ASSISTANT, content=None, tool_calls=[call]),
         LLMMessage(role=MessageRole.TOOL, content=text_of(chance, size), tool_call_id="c"),
         LLMMessage(role=MessageRole.ASSISTANT, content=text_of(chance, size)),
-        LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": text_of(chance, 5)}], name="n"),
+        LLMMessage(
+            role=MessageRole.USER, content=[{"type": "text", "text": text_of(chance, 5)}], name="n"
+        ),
     ]
     return PromptBundle(
         system=text_of(chance, min(size, 40)),
@@ -82,21 +88,31 @@ def sent_tokens(bundle: PromptBundle, counter: TokenCounter, *, include_tools: b
     """What the texts alone take, counted apart from the library's own meter."""
     texts = [message.content for message in bundle.to_messages(include_tools=include_tools)]
     beside = bundle.tools_json_schema or "" if not include_tools else ""
-    return sum(counter.count(text) for text in texts if isinstance(text, str)) + counter.count(beside)
+    return sum(counter.count(text) for text in texts if isinstance(text, str)) + counter.count(
+        beside
+    )
 
 
 def question_of(bundle: PromptBundle) -> list[LLMMessage]:
     """The messages that hold the user's question where no instructions do."""
     rest = list(bundle.history)
-    while not bundle.instructions.strip() and rest and MessageRole.USER in [message.role for message in rest[1:]]:
+    while (
+        not bundle.instructions.strip()
+        and rest
+        and MessageRole.USER in [message.role for message in rest[1:]]
+    ):
         rest.pop(0)
-    return [] if bundle.instructions.strip() or not rest or rest[0].role != MessageRole.USER else rest
+    return (
+        [] if bundle.instructions.strip() or not rest or rest[0].role != MessageRole.USER else rest
+    )
 
 
 def assert_never_over(seed: int, counter: TokenCounter) -> None:
     bundle = random_bundle(seed)
     limit = bundle.budget.max_input_tokens
-    uncut = bundle.model_copy(update={"history": question_of(bundle), "context_docs": [], "background": ""})
+    uncut = bundle.model_copy(
+        update={"history": question_of(bundle), "context_docs": [], "background": ""}
+    )
     needed = count_prompt_tokens(uncut, counter)
     if needed > limit:
         with pytest.raises(TokenBudgetError) as caught:
@@ -105,7 +121,10 @@ def assert_never_over(seed: int, counter: TokenCounter) -> None:
         bundle = bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=needed)})
         limit = needed
     fitted = fit_detailed(bundle, counter)
-    assert (fitted.bundle.system, fitted.bundle.instructions) == (bundle.system, bundle.instructions)
+    assert (fitted.bundle.system, fitted.bundle.instructions) == (
+        bundle.system,
+        bundle.instructions,
+    )
     assert count_prompt_tokens(fitted.bundle, counter) == fitted.tokens <= limit
     for include_tools in (False, True):
         assert sent_tokens(fitted.bundle, counter, include_tools=include_tools) <= limit
@@ -122,7 +141,9 @@ def test_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCoun
 
 
 @pytest.mark.torture
-def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
+def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(
+    exact: TokenCounter,
+) -> None:
     for seed in range(10_000):
         assert_never_over(seed, exact)
 
@@ -152,13 +173,18 @@ def test_a_tiny_budget_and_any_text_f_148(limit: int, texts: tuple[str, ...]) ->
 
 
 def test_a_prompt_that_fits_is_not_changed_s3_03() -> None:
-    bundle = PromptBundle(system="s", instructions="i", context_docs=["d"], history=turns(4), background="b")
+    bundle = PromptBundle(
+        system="s", instructions="i", context_docs=["d"], history=turns(4), background="b"
+    )
     assert fit_detailed(bundle).bundle == bundle
     assert fit_detailed(bundle).shortened == ()
 
 
 def test_parts_are_cut_in_their_order_s3_03() -> None:
-    """With ever less room, history goes first, then the documents from the last; then nothing is sent."""
+    """With ever less room, history goes first, then the documents from the last.
+
+    Then nothing is sent.
+    """
     bundle = PromptBundle(
         system="system " * 40,
         instructions="instructions " * 40,
@@ -195,9 +221,12 @@ LONG = "rule " * 600
 
 
 @pytest.mark.parametrize(
-    ("system", "instructions"), [(LONG, "Which one?"), ("Rules.", LONG), ("rule " * 300, "why " * 300), (LONG, "")]
+    ("system", "instructions"),
+    [(LONG, "Which one?"), ("Rules.", LONG), ("rule " * 300, "why " * 300), (LONG, "")],
 )
-def test_question_or_system_over_the_budget_is_an_error_f_180_u_b1(system: str, instructions: str) -> None:
+def test_question_or_system_over_the_budget_is_an_error_f_180_u_b1(
+    system: str, instructions: str
+) -> None:
     bundle = PromptBundle(
         system=system,
         instructions=instructions,
@@ -205,15 +234,21 @@ def test_question_or_system_over_the_budget_is_an_error_f_180_u_b1(system: str, 
         background="b",
         budget=TokenBudget(max_input_tokens=500),
     )
-    with pytest.raises(TokenBudgetError, match=r"never cut, take 6.. tokens of 500; shorten them, or raise") as caught:
+    with pytest.raises(
+        TokenBudgetError, match=r"never cut, take 6.. tokens of 500; shorten them, or raise"
+    ) as caught:
         fit(bundle)
-    enough = bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)})
+    enough = bundle.model_copy(
+        update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)}
+    )
     fitted = fit(enough)
     assert (fitted.system, fitted.instructions) == (system, instructions)
     assert caught.value.limit_tokens == 500
 
 
-async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180_u_b1(tmp_path: Path) -> None:
+async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180_u_b1(
+    tmp_path: Path,
+) -> None:
     client = ScriptedClient([])
     answering = Answering(system=LONG, budget=TokenBudget(max_input_tokens=500))
     executor = AgenticExecutor(client, ToolRegistry(), ToolContextManager(tmp_path))
@@ -235,14 +270,21 @@ def test_a_counter_that_returns_no_whole_number_is_named_a_28(count: Any) -> Non
 
 @settings(max_examples=25)
 @given(st.text(), st.text(), st.integers(0, 300), st.integers(0, 6))
-def test_a_question_is_sent_whole_or_nothing_is_u_b1(question: str, system: str, limit: int, earlier: int) -> None:
+def test_a_question_is_sent_whole_or_nothing_is_u_b1(
+    question: str, system: str, limit: int, earlier: int
+) -> None:
     """Wherever it stands: as instructions, or as the last message of the user."""
     message = LLMMessage(role=MessageRole.USER, content=question)
-    places: list[dict[str, Any]] = [{"instructions": question}, {"history": [*turns(2 * earlier), message]}]
+    places: list[dict[str, Any]] = [
+        {"instructions": question},
+        {"history": [*turns(2 * earlier), message]},
+    ]
     for place in places:
         fields = {"history": turns(2 * earlier)} | place
         budget = TokenBudget(max_input_tokens=limit)
-        bundle = PromptBundle(system=system, context_docs=["d" * 500], background="b" * 500, budget=budget, **fields)
+        bundle = PromptBundle(
+            system=system, context_docs=["d" * 500], background="b" * 500, budget=budget, **fields
+        )
         try:
             fitted = fit(bundle, FourCharacters())
         except TokenBudgetError as error:
@@ -303,7 +345,9 @@ def test_a_history_that_was_cut_begins_with_the_user_s3_06() -> None:
         LLMMessage(role=MessageRole.ASSISTANT, content="so " * 20),
     ]
     for limit in range(20, 500, 13):
-        bundle = PromptBundle(instructions="go on", history=turn * 6, budget=TokenBudget(max_input_tokens=limit))
+        bundle = PromptBundle(
+            instructions="go on", history=turn * 6, budget=TokenBudget(max_input_tokens=limit)
+        )
         fitted = fit_detailed(bundle)
         assert not fitted.bundle.history or fitted.bundle.history[0].role == "user"
         assert fitted.dropped_messages % 4 == 0
@@ -316,22 +360,37 @@ def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
         for limit in (100, 200, 400):
             history = [rules, *turns(30, "some words of a turn " * 4)]
             budget = TokenBudget(max_input_tokens=limit)
-            fitted = fit_detailed(PromptBundle(instructions=instructions, history=history, budget=budget))
+            fitted = fit_detailed(
+                PromptBundle(instructions=instructions, history=history, budget=budget)
+            )
             first, *rest = fitted.bundle.history
             assert (first, rest) == (rules, history[fitted.dropped_messages + 1 :])
             assert fitted.tokens <= limit
     with pytest.raises(TokenBudgetError):
-        fit(PromptBundle(instructions="go on", history=[rules] * 40, budget=TokenBudget(max_input_tokens=100)))
+        fit(
+            PromptBundle(
+                instructions="go on", history=[rules] * 40, budget=TokenBudget(max_input_tokens=100)
+            )
+        )
 
 
 def test_tool_schemas_alone_over_the_budget_are_an_error_s3_03() -> None:
-    bundle = PromptBundle(system="s", tools_json_schema='["tool"]' * 40, budget=TokenBudget(max_input_tokens=50))
+    bundle = PromptBundle(
+        system="s", tools_json_schema='["tool"]' * 40, budget=TokenBudget(max_input_tokens=50)
+    )
     with pytest.raises(TokenBudgetError) as caught:
         fit(bundle)
     assert caught.value.limit_tokens == 50
     assert caught.value.needed_tokens == count_prompt_tokens(bundle)
     assert "give fewer tools" in str(caught.value)
-    assert fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)})) != bundle
+    assert (
+        fit(
+            bundle.model_copy(
+                update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)}
+            )
+        )
+        != bundle
+    )
     assert fit(bundle.model_copy(update={"tools_json_schema": None})).system == "s"
 
 
@@ -339,7 +398,9 @@ def test_tool_schemas_take_their_room_s3_03() -> None:
     schema = '[{"name":"tool","description":"of some length"}]'
     budget = TokenBudget(max_input_tokens=100)
     without = fit(PromptBundle(background="word " * 200, budget=budget)).background
-    beside = fit(PromptBundle(background="word " * 200, budget=budget, tools_json_schema=schema)).background
+    beside = fit(
+        PromptBundle(background="word " * 200, budget=budget, tools_json_schema=schema)
+    ).background
     assert len(without) - len(beside) > 40
 
 
@@ -353,18 +414,34 @@ def test_a_large_text_is_cut_quickly_and_close_to_the_limit_s3_03() -> None:
 def replay(budget: TokenBudget) -> list[str]:
     """The prompts of sixty turns of a conversation, each as the bytes that are sent."""
     chance, history, prompts = random.Random(5), list[LLMMessage](), []
-    vocabulary = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda"]
+    vocabulary = [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+    ]
     for turn in range(60):
         question = f"{turn}: {' '.join(chance.choices(vocabulary, k=30))}"
         bundle = PromptBundle(
             system="You help. " * 60,
             instructions=question,
             background="## Files\n" + "import this\n" * 150,
-            context_docs=[f"Retrieved context\n- user: {' '.join(chance.choices(vocabulary, k=15))}"],
+            context_docs=[
+                f"Retrieved context\n- user: {' '.join(chance.choices(vocabulary, k=15))}"
+            ],
             history=history,
             budget=budget,
         )
-        prompts.append("\n".join(message.model_dump_json() for message in fit(bundle).to_messages()))
+        prompts.append(
+            "\n".join(message.model_dump_json() for message in fit(bundle).to_messages())
+        )
         answer = " ".join(chance.choices(vocabulary, k=120))
         history += [
             LLMMessage(role=MessageRole.USER, content=question),
@@ -374,7 +451,9 @@ def replay(budget: TokenBudget) -> list[str]:
 
 
 def same_start(one: str, other: str) -> int:
-    return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one)
+    )
 
 
 @pytest.mark.parametrize("limit", [100_000, 8_000], ids=["all-fits", "half-fits"])

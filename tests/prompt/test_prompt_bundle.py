@@ -67,7 +67,10 @@ def test_schemas_given_as_data_become_canonical_json_s3_06() -> None:
     registry.register(lambda: None, name="t", description="d")
     bundle = PromptBundle.model_validate({"tools_json_schema": [{"name": "t", "description": "d"}]})
     assert bundle.tools_json_schema == '[{"description":"d","name":"t"}]'
-    assert PromptBundle(tools_json_schema=registry.get_tools_schema()).tools_json_schema == registry.get_tools_schema()
+    assert (
+        PromptBundle(tools_json_schema=registry.get_tools_schema()).tools_json_schema
+        == registry.get_tools_schema()
+    )
 
 
 def test_history_keeps_its_roles_and_a_plain_text_is_the_users_s3_06() -> None:
@@ -86,14 +89,18 @@ def test_history_keeps_its_roles_and_a_plain_text_is_the_users_s3_06() -> None:
 
 def test_neighbouring_texts_of_the_user_become_one_message_s3_06() -> None:
     pictured = LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": "x"}])
-    bundle = PromptBundle(history=[said(MessageRole.USER, "a"), said(MessageRole.USER, "b")], instructions="c")
+    bundle = PromptBundle(
+        history=[said(MessageRole.USER, "a"), said(MessageRole.USER, "b")], instructions="c"
+    )
     assert bundle.to_messages() == [said(MessageRole.USER, "a\n\nb\n\nc")]
     assert len(PromptBundle(history=[pictured], instructions="c").to_messages()) == 2
 
 
 def test_a_message_with_a_name_stays_apart_s3_06() -> None:
     named = LLMMessage(role=MessageRole.USER, content="Rain.", name="ann")
-    assert PromptBundle(history=[said(MessageRole.USER, "Wind."), named], instructions="Go on.").to_messages() == [
+    assert PromptBundle(
+        history=[said(MessageRole.USER, "Wind."), named], instructions="Go on."
+    ).to_messages() == [
         said(MessageRole.USER, "Wind."),
         named,
         said(MessageRole.USER, "Go on."),
@@ -124,7 +131,9 @@ def test_texts_from_outside_cannot_close_their_fence_or_forge_a_section_f_147(wh
 
 
 def test_lone_surrogates_become_escapes_f_148() -> None:
-    bundle = PromptBundle(system="a\ud83d", instructions="b\ude00", context_docs=["\ud800"], background="\udfff")
+    bundle = PromptBundle(
+        system="a\ud83d", instructions="b\ude00", context_docs=["\ud800"], background="\udfff"
+    )
     sent = "\n".join(str(message.content) for message in bundle.to_messages())
     assert all(escape in sent for escape in (r"a\ud83d", r"b\ude00", r"\ud800", r"\udfff"))
     assert sent == sent.encode().decode()

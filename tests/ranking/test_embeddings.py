@@ -12,7 +12,9 @@ from llm_common.errors import ConfigError
 from llm_common.ranking import embeddings
 from llm_common.ranking.embeddings import Embedder, StaticVectors, prominence
 
-installed = pytest.mark.skipif(find_spec("wordllama") is None, reason="the extra `embeddings` is not installed")
+installed = pytest.mark.skipif(
+    find_spec("wordllama") is None, reason="the extra `embeddings` is not installed"
+)
 
 
 def test_only_what_lies_clearly_above_the_others_counts() -> None:
@@ -39,7 +41,9 @@ def vectors() -> StaticVectors:
 
 @installed
 def test_meaning_is_found_without_a_shared_word(vectors: StaticVectors) -> None:
-    near, far = vectors.similarities("automobile repair", ["my car is at the mechanic", "a recipe for onion soup"])
+    near, far = vectors.similarities(
+        "automobile repair", ["my car is at the mechanic", "a recipe for onion soup"]
+    )
     assert near > far + 0.1
 
 
@@ -71,7 +75,9 @@ from llm_common.ranking.embeddings import StaticVectors
 StaticVectors().similarities("a", ["b"])
 print(sorted({"wordllama", "requests", "huggingface_hub"} & set(sys.modules)))
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 

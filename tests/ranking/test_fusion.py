@@ -10,7 +10,10 @@ KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 
 
 def test_scores_are_the_sums_of_the_papers_formula() -> None:
-    assert reciprocal_rank_fusion([["a", "b"], ["b"]]) == [Hit("b", 1 / 62 + 1 / 61), Hit("a", 1 / 61)]
+    assert reciprocal_rank_fusion([["a", "b"], ["b"]]) == [
+        Hit("b", 1 / 62 + 1 / 61),
+        Hit("a", 1 / 61),
+    ]
 
 
 def test_a_key_that_two_rankings_hold_beats_the_best_of_one() -> None:
@@ -40,7 +43,8 @@ def test_refuses_weights_that_do_not_match_and_a_negative_k() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(KEYS, max_size=4))
-@example([list("abcdghef")] * 2 + [list("abcdefgh")] * 2)  # sums that plain addition rounds by their order
+# sums that plain addition rounds by their order
+@example([list("abcdghef")] * 2 + [list("abcdefgh")] * 2)
 def test_the_order_of_the_rankings_never_matters(rankings: list[list[str]]) -> None:
     fused = reciprocal_rank_fusion(rankings)
     assert [hit.key for hit in reciprocal_rank_fusion(rankings[::-1])] == [hit.key for hit in fused]
@@ -53,7 +57,11 @@ def test_weighted_sum_adds_what_each_part_says_about_a_key() -> None:
 
 
 def test_ties_stand_in_the_order_of_their_keys() -> None:
-    assert [hit.key for hit in weighted_sum([(1.0, {"c": 1.0, "a": 1.0, "b": 1.0})])] == ["a", "b", "c"]
+    assert [hit.key for hit in weighted_sum([(1.0, {"c": 1.0, "a": 1.0, "b": 1.0})])] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_max_normalisation_keeps_zero_and_the_proportions() -> None:

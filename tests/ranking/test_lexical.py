@@ -2,7 +2,12 @@
 
 import pytest
 
-from llm_common.ranking.lexical import MAX_QUERY_TERMS, query_terms, split_identifiers, split_request
+from llm_common.ranking.lexical import (
+    MAX_QUERY_TERMS,
+    query_terms,
+    split_identifiers,
+    split_request,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,10 @@ def test_only_the_first_distinct_words_of_a_long_query_count() -> None:
             "How large is my kitchen? Which magazine does it look like?",
             ("How large is my kitchen?", "Which magazine does it look like?"),
         ),
-        ("Refactor the request router and then update its tests", ("Refactor the request router", "update its tests")),
+        (
+            "Refactor the request router and then update its tests",
+            ("Refactor the request router", "update its tests"),
+        ),
         (
             "- fix the failing parser\n- document the new option\n- release version two",
             ("- fix the failing parser", "- document the new option", "- release version two"),
@@ -66,5 +74,6 @@ def test_prose_is_not_a_list_of_wishes() -> None:
 
 @pytest.mark.parametrize("space", [" ", "\t", "\n ", " \r\n"])
 def test_any_amount_of_white_space_stands_between_parts(space: str) -> None:
-    request = f"find the price{space * 50_000}and then send an email"  # 10 s, if each space began a search
+    # 10 s, if each space began a search
+    request = f"find the price{space * 50_000}and then send an email"
     assert split_request(request) == ("find the price", "send an email")

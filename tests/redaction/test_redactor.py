@@ -46,16 +46,24 @@ def test_data_loses_the_secrets_that_each_text_loses() -> None:
 def test_secrets_of_known_shape_are_redacted_s0_07() -> None:
     def once_for_all(sample: Sample) -> bool:
         redacted = redact_text(sample.text)
-        return not leaks(redact_text, sample) and REDACTED in redacted and redact_text(redacted) == redacted
+        return (
+            not leaks(redact_text, sample)
+            and REDACTED in redacted
+            and redact_text(redacted) == redacted
+        )
 
     assert all_do(once_for_all)
 
 
 @pytest.mark.parametrize(
-    "place", ["before {} after", "/{}/", '"{}"', "a,{},b", "\n{}\n", "{}{}", "é{}", "({})", "<{}>", "*{}*"]
+    "place",
+    ["before {} after", "/{}/", '"{}"', "a,{},b", "\n{}\n", "{}{}", "é{}", "({})", "<{}>", "*{}*"],
 )
 def test_a_shape_is_recognised_anywhere_in_a_text(place: str) -> None:
-    assert all_do(lambda sample: not leaks(lambda text: redact_text(place.replace("{}", text)), sample), TOKENS)
+    assert all_do(
+        lambda sample: not leaks(lambda text: redact_text(place.replace("{}", text)), sample),
+        TOKENS,
+    )
 
 
 def test_the_lists_are_long_and_nearly_all_is_known_f_176_f_177() -> None:
@@ -66,7 +74,8 @@ def test_the_lists_are_long_and_nearly_all_is_known_f_176_f_177() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(197, id="a_16"), pytest.param(1, id="a_16_all", marks=pytest.mark.torture)]
+    "step",
+    [pytest.param(197, id="a_16"), pytest.param(1, id="a_16_all", marks=pytest.mark.torture)],
 )
 def test_redacted_source_code_still_parses(step: int) -> None:
     folder = Path(sysconfig.get_path("stdlib"))
@@ -116,7 +125,9 @@ def test_every_shape_has_a_source_and_a_sample() -> None:
     assert len({sample.name for sample in SAMPLES}) == len(SAMPLES)
     for shape in TOKEN_SHAPES:
         assert "." in shape.source
-        assert any(prefix in sample.text for prefix in shape.prefixes for sample in TOKENS), shape.name
+        assert any(prefix in sample.text for prefix in shape.prefixes for sample in TOKENS), (
+            shape.name
+        )
 
 
 def test_ordinary_text_is_unchanged() -> None:
@@ -140,12 +151,61 @@ def test_the_samples_fail_a_naive_and_a_greedy_redactor() -> None:
 
 def test_recognises_the_names_of_secrets() -> None:
     names = [
-        *((key, True) for key in ("api_key", "apikey", "X-API-Key", "apiKey", "access_token", "refreshToken", "token")),
-        *((key, True) for key in ("client.secret", "PASSWORD", "passwd", "Authorization", "signature", "sig")),
-        *((key, True) for key in ("aws_credential", "Set-Cookie", "private_key", "password_hash", "SECRET ACCESS KEY")),
-        *((key, True) for key in ("auth", "password2", "api_keys", "otp", "x" * 500 + "_token", "--api-key")),
-        *((key, False) for key in ("max_tokens", "token_type", "secretary", "design", "keyword", "ticker", "", "key")),
-        *((key, False) for key in ("author", "compass", "passage", "monkey", "sha256", "authority", "auth_mode")),
+        *(
+            (key, True)
+            for key in (
+                "api_key",
+                "apikey",
+                "X-API-Key",
+                "apiKey",
+                "access_token",
+                "refreshToken",
+                "token",
+            )
+        ),
+        *(
+            (key, True)
+            for key in ("client.secret", "PASSWORD", "passwd", "Authorization", "signature", "sig")
+        ),
+        *(
+            (key, True)
+            for key in (
+                "aws_credential",
+                "Set-Cookie",
+                "private_key",
+                "password_hash",
+                "SECRET ACCESS KEY",
+            )
+        ),
+        *(
+            (key, True)
+            for key in ("auth", "password2", "api_keys", "otp", "x" * 500 + "_token", "--api-key")
+        ),
+        *(
+            (key, False)
+            for key in (
+                "max_tokens",
+                "token_type",
+                "secretary",
+                "design",
+                "keyword",
+                "ticker",
+                "",
+                "key",
+            )
+        ),
+        *(
+            (key, False)
+            for key in (
+                "author",
+                "compass",
+                "passage",
+                "monkey",
+                "sha256",
+                "authority",
+                "auth_mode",
+            )
+        ),
     ]
     assert [(key, secret) for key, secret in names if is_secret_key(key) is not secret] == []
 
@@ -191,7 +251,9 @@ def test_keys_that_are_redacted_alike_stay_distinct() -> None:
 
 
 def test_json_text_stays_json_with_its_keys() -> None:
-    inner = json.dumps({"rows": [{"password": CANARY, "n": 1}], "text": f"api_key={CANARY}", "big": 10**30})
+    inner = json.dumps(
+        {"rows": [{"password": CANARY, "n": 1}], "text": f"api_key={CANARY}", "big": 10**30}
+    )
     outer = json.dumps({"body": inner, "status": 200})
     redacted = json.loads(redact_text(outer))
     assert redacted["status"] == 200
@@ -203,7 +265,12 @@ def test_json_text_stays_json_with_its_keys() -> None:
 
 
 def test_json_in_a_line_stays_json() -> None:
-    line = json.dumps({"a": {"token": 12, "secrets": {"x": [CANARY, "}"]}, "password": f'{CANARY} "q" \\'}, "b": 1})
+    line = json.dumps(
+        {
+            "a": {"token": 12, "secrets": {"x": [CANARY, "}"]}, "password": f'{CANARY} "q" \\'},
+            "b": 1,
+        }
+    )
     redacted = redact_text(f"12:00 {line}")
     assert json.loads(redacted.removeprefix("12:00 ")) == {
         "a": {"token": 12, "secrets": {"x": [REDACTED, "}"]}, "password": REDACTED},
@@ -218,12 +285,15 @@ def test_data_without_secrets_is_not_copied() -> None:
 
 def test_callers_can_add_patterns_and_names() -> None:
     redactor = Redactor(
-        extra_patterns=(r"EMP-\d{6}", re.compile(r"badge (?P<secret>\w+)")), extra_keys=("internal_pin", "Losung")
+        extra_patterns=(r"EMP-\d{6}", re.compile(r"badge (?P<secret>\w+)")),
+        extra_keys=("internal_pin", "Losung"),
     )
     assert redactor.text("EMP-123456, badge x9, internalPin=77, the losung: auf, pin=1") == (
         f"{REDACTED}, badge {REDACTED}, internalPin={REDACTED}, the losung: {REDACTED}, pin=1"
     )
-    assert redactor.args({"user": {"INTERNAL-PIN": 77, "pin": 1}}) == {"user": {"INTERNAL-PIN": REDACTED, "pin": 1}}
+    assert redactor.args({"user": {"INTERNAL-PIN": 77, "pin": 1}}) == {
+        "user": {"INTERNAL-PIN": REDACTED, "pin": 1}
+    }
     assert redactor.text(f"token={CANARY}") == f"token={REDACTED}"
     assert hash(redactor) != hash(DEFAULT_REDACTOR)
     assert Redactor(extra_patterns=("x",)) == Redactor(extra_patterns=("x",))
@@ -235,7 +305,9 @@ def test_a_cut_secret_is_not_shown(cut: int) -> None:
     shown = DEFAULT_REDACTOR.beginning(text, max_chars=100 + cut)
     assert "aB3" not in shown
     assert len(shown) <= 100 + cut
-    assert "aB3" not in DEFAULT_REDACTOR.beginning(f"{'password=' + 'x' * 300 + ' '}ghp_{'aB3' * 200}", max_chars=290)
+    assert "aB3" not in DEFAULT_REDACTOR.beginning(
+        f"{'password=' + 'x' * 300 + ' '}ghp_{'aB3' * 200}", max_chars=290
+    )
 
 
 @pytest.mark.parametrize("size", [100, 300, 500, 600])
@@ -246,7 +318,9 @@ def test_a_beginning_is_no_longer_for_what_is_redacted_in_it_f_177(size: int) ->
     assert "aB3" not in shown
     end = f"token={'aB3x7' * 120} {'word ' * 39}sk-{'cD4z8' * 40}"
     for chars in range(4, 30):  # so many of the last secret are read: too few to tell what they are
-        assert "cD4" not in DEFAULT_REDACTOR.beginning(end, max_chars=end.index("sk-") + chars - 512)
+        assert "cD4" not in DEFAULT_REDACTOR.beginning(
+            end, max_chars=end.index("sk-") + chars - 512
+        )
 
 
 def test_an_escaped_letter_hides_no_name_f_177() -> None:
@@ -262,14 +336,18 @@ def test_an_escaped_letter_hides_no_name_f_177() -> None:
         *[("passwords", 1234, False), ("password", 1234, True), ("password", "Zx7q", True)],
     ],
 )
-def test_pins_and_short_passwords_are_told_from_counts_s0_07(name: str, value: object, secret: bool) -> None:
+def test_pins_and_short_passwords_are_told_from_counts_s0_07(
+    name: str, value: object, secret: bool
+) -> None:
     assert DEFAULT_REDACTOR.is_secret(name, value) is secret
     assert DEFAULT_REDACTOR.args({name: value}) == {name: REDACTED if secret else value}
 
 
 @pytest.mark.parametrize("name", ["Cookie", "Set-Cookie", "cookie2"])
 def test_the_cookies_of_a_header_are_redacted_whatever_they_say_f_177(name: str) -> None:
-    assert redact_text(f"{name}: theme=dark-blue\nAccept: json") == f"{name}: {REDACTED}\nAccept: json"
+    assert (
+        redact_text(f"{name}: theme=dark-blue\nAccept: json") == f"{name}: {REDACTED}\nAccept: json"
+    )
 
 
 def test_a_few_characters_before_the_end_of_a_private_key_are_redacted_a_17() -> None:
@@ -279,7 +357,9 @@ def test_a_few_characters_before_the_end_of_a_private_key_are_redacted_a_17() ->
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.sampled_from(ORDINARY),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -315,7 +395,10 @@ def test_no_secret_survives_at_any_depth_l16(value: Any, sample: Sample, levels:
     assert not surviving_secrets(value, sample, levels)
 
 
-@given(st.text(st.sampled_from("abk=@:/?&\"'\\ -ey.J\n"), max_size=60), st.sampled_from(["token=", "password: "]))
+@given(
+    st.text(st.sampled_from("abk=@:/?&\"'\\ -ey.J\n"), max_size=60),
+    st.sampled_from(["token=", "password: "]),
+)
 def test_a_named_secret_is_redacted_after_any_noise(noise: str, name: str) -> None:
     assert CANARY not in redact_text(f"{noise} {name}{CANARY}")
 
@@ -329,7 +412,12 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 def test_a_secret_is_found_anywhere_in_a_long_text() -> None:
     filler = "lorem ipsum dolor sit amet, " * 21_000
     for place in (0, 262_130, 327_670, len(filler)):
-        for sample in (TOKENS[0], FORMS[0], FORMS[5], next(one for one in TOKENS if one.name.startswith("PEM"))):
+        for sample in (
+            TOKENS[0],
+            FORMS[0],
+            FORMS[5],
+            next(one for one in TOKENS if one.name.startswith("PEM")),
+        ):
             text = f"{filler[:place]}\n{sample.text}\n{filler[place:]}"
             assert leaks(redact_text, Sample("", text, sample.secrets)) == []
     key = f"-----BEGIN RSA PRIVATE KEY-----{'aB3 ' * 100_000}"
@@ -350,7 +438,10 @@ def test_names_in_values_of_their_own_are_counted_anew() -> None:
 
 
 def test_a_long_secret_in_a_percent_encoded_form_is_redacted_whole() -> None:
-    assert redact_text(f"a=1&b=password%3D{'aB3x9Qz7' * 100}&c=1") == f"a=1&b=password%3D{REDACTED}&c=1"
+    assert (
+        redact_text(f"a=1&b=password%3D{'aB3x9Qz7' * 100}&c=1")
+        == f"a=1&b=password%3D{REDACTED}&c=1"
+    )
 
 
 def test_the_colours_of_a_terminal_hide_no_secret() -> None:
@@ -364,7 +455,20 @@ def test_an_escaped_quote_below_a_secret_name_opens_no_string() -> None:
 
 
 HOSTILE = (
-    *("eyJ", "-eyJ", "eyJaaaaaaaa.", "://", "://a:", "://a:b@", "://a@", "Basic ", "bearer a1", "sk-", "sk-a", "\\"),
+    *(
+        "eyJ",
+        "-eyJ",
+        "eyJaaaaaaaa.",
+        "://",
+        "://a:",
+        "://a:b@",
+        "://a@",
+        "Basic ",
+        "bearer a1",
+        "sk-",
+        "sk-a",
+        "\\",
+    ),
     *(
         'token:"',
         "token:'",
@@ -377,9 +481,35 @@ HOSTILE = (
         "token:[",
         "key ",
     ),
-    *('"token": str = ', "password:\n  ", 'password:{"', "authorization:", "'authorization: ", "cookie: a\n", "--a-"),
-    *("--token ", '--token "', "login ", "login a password ", "-----BEGIN PRIVATE KEY-----", "Private-Lines: 1\n"),
-    *("-----BEGIN PRIVATE KEY-----\n-----END ", "1234567890:AA", "MTIz", "Ma.", "?key=", "&key=a", "=", "a", "a.", "{"),
+    *(
+        '"token": str = ',
+        "password:\n  ",
+        'password:{"',
+        "authorization:",
+        "'authorization: ",
+        "cookie: a\n",
+        "--a-",
+    ),
+    *(
+        "--token ",
+        '--token "',
+        "login ",
+        "login a password ",
+        "-----BEGIN PRIVATE KEY-----",
+        "Private-Lines: 1\n",
+    ),
+    *(
+        "-----BEGIN PRIVATE KEY-----\n-----END ",
+        "1234567890:AA",
+        "MTIz",
+        "Ma.",
+        "?key=",
+        "&key=a",
+        "=",
+        "a",
+        "a.",
+        "{",
+    ),
     *(
         "<password>",
         '"token","',
@@ -395,8 +525,24 @@ HOSTILE = (
         "token%3D:a:a",
         'token: [{"' + '\\"' * 500,
     ),
-    *("-----END PRIVATE KEY-----", "secrets: [", "password:{a1B2c3D4e5", "password=a(b", "sshpass ", "requirepass "),
-    *("-us1", "0123456789abcdef", "-u a:", '["', '{"token":', "\\u0041 token=", "token" + " " * 50, "x" * 95 + "="),
+    *(
+        "-----END PRIVATE KEY-----",
+        "secrets: [",
+        "password:{a1B2c3D4e5",
+        "password=a(b",
+        "sshpass ",
+        "requirepass ",
+    ),
+    *(
+        "-us1",
+        "0123456789abcdef",
+        "-u a:",
+        '["',
+        '{"token":',
+        "\\u0041 token=",
+        "token" + " " * 50,
+        "x" * 95 + "=",
+    ),
     *(shape.prefixes[0] for shape in TOKEN_SHAPES[::8]),
 )
 HOSTILE_BEGINNINGS = [shape.prefixes[0] for shape in TOKEN_SHAPES]

@@ -23,7 +23,8 @@ class Outcome(NamedTuple):
     attempts: tuple[Attempt, ...]
 
 
-# What one question to a client leads to, given limits in seconds and a second model, where there are such.
+# What one question to a client leads to, given limits in seconds and a second model, where there
+# are such.
 Chooser = Callable[..., Awaitable[Outcome]]
 
 
@@ -39,7 +40,14 @@ def search_web(query: str) -> str:
 
 _REGISTRY = ToolRegistry([get_weather, search_web])
 _CANDIDATES = [
-    ContextPointer(pointer_id=each, query_id="q", tool_name="t", created_at="now", summary="t k=1", result_path="x")
+    ContextPointer(
+        pointer_id=each,
+        query_id="q",
+        tool_name="t",
+        created_at="now",
+        summary="t k=1",
+        result_path="x",
+    )
     for each in (SOUND_ID, OTHER)
 ]
 
@@ -53,10 +61,15 @@ async def choose_tools(
     query: str = "weather in Ulm",
 ) -> Outcome:
     config = ToolSelectionConfig(
-        model="test-model", timeout_s=timeout_s, deadline_s=deadline_s, fallback_model=fallback_model
+        model="test-model",
+        timeout_s=timeout_s,
+        deadline_s=deadline_s,
+        fallback_model=fallback_model,
     )
     task = PlannedTask(id=1, description="Compare the weather")
-    selection = await ToolSelector(client, config).select_detailed(task=task, tool_registry=_REGISTRY, query=query)
+    selection = await ToolSelector(client, config).select_detailed(
+        task=task, tool_registry=_REGISTRY, query=query
+    )
     chosen = [{"tool": call.tool, "args": call.args} for call in selection.calls]
     return Outcome(chosen, selection.status, selection.attempts)
 
@@ -70,10 +83,16 @@ async def choose_pointers(
     query: str = "weather in Ulm",
 ) -> Outcome:
     selector = ContextRelevanceSelector(
-        client, "test-model", timeout_s=timeout_s, deadline_s=deadline_s, fallback_model=fallback_model
+        client,
+        "test-model",
+        timeout_s=timeout_s,
+        deadline_s=deadline_s,
+        fallback_model=fallback_model,
     )
     selection = await selector.select_detailed(query=query, pointers=_CANDIDATES)
-    return Outcome([pointer.pointer_id for pointer in selection.pointers], selection.status, selection.attempts)
+    return Outcome(
+        [pointer.pointer_id for pointer in selection.pointers], selection.status, selection.attempts
+    )
 
 
 CHOOSERS: dict[str, Chooser] = {"pointers": choose_pointers, "tools": choose_tools}

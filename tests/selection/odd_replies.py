@@ -1,7 +1,7 @@
 """What models write instead of a plain answer, each under the id of its row.
 
-One text answers both selectors, since each reads its own key and leaves the other: `SOUND` names one candidate and one
-call.
+One text answers both selectors, since each reads its own key and leaves the other: `SOUND` names
+one candidate and one call.
 """
 
 import json
@@ -25,7 +25,10 @@ ANOTHER = _answer([OTHER], [{"tool": "search_web", "args": {"query": "x"}}])
 
 @dataclass(frozen=True)
 class OddReply:
-    """The message of a reply and how it finished; `read_by` are the selectors that find the sound choice in it."""
+    """The message of a reply and how it finished.
+
+    `read_by` are the selectors that find the sound choice in it.
+    """
 
     content: Any = None
     read_by: frozenset[str] = frozenset()
@@ -46,7 +49,13 @@ class OddReply:
 
 def _native(arguments: str) -> dict[str, Any]:
     return {
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}]
+        "tool_calls": [
+            {
+                "id": "c",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": arguments},
+            }
+        ]
     }
 
 
@@ -118,20 +127,36 @@ def _readable() -> dict[str, OddReply]:
         "F-096": json.dumps(SOUND),
         "F-098-mixed": _answer(
             ["zz", f" {SOUND_ID.upper()} ", SOUND_ID, 7, [SOUND_ID], None, True, {"id": OTHER}],
-            [{"tool": "zz", "args": {}}, {**SOUND_CALL, "tool": " Get_Weather "}, SOUND_CALL, 7, [SOUND_CALL], None],
+            [
+                {"tool": "zz", "args": {}},
+                {**SOUND_CALL, "tool": " Get_Weather "},
+                SOUND_CALL,
+                7,
+                [SOUND_CALL],
+                None,
+            ],
         ),
-        "F-098-many": _answer([*(f"{number:012x}" for number in range(10_000)), SOUND_ID], [SOUND_CALL]),
-        "F-099-beside": _answer(["cccccccccccc", SOUND_ID], [{"tool": "delete_everything", "args": {}}, SOUND_CALL]),
+        "F-098-many": _answer(
+            [*(f"{number:012x}" for number in range(10_000)), SOUND_ID], [SOUND_CALL]
+        ),
+        "F-099-beside": _answer(
+            ["cccccccccccc", SOUND_ID], [{"tool": "delete_everything", "args": {}}, SOUND_CALL]
+        ),
         "F-102-beside": _answer(
-            [SOUND_ID], [{"tool": "get_weather"}, {"tool": "get_weather", "args": {"city": 5}}, SOUND_CALL]
+            [SOUND_ID],
+            [{"tool": "get_weather"}, {"tool": "get_weather", "args": {"city": 5}}, SOUND_CALL],
         ),
         "F-103": _answer([SOUND_ID] * 10_000, [SOUND_CALL] * 10_000),
         "F-104": _answer([SOUND_ID], [{**SOUND_CALL, "reasoning": "sk-SECRET in /etc/passwd"}]),
-        "F-106-beside": _answer(["__class__", SOUND_ID], [{"tool": "__class__", "args": {}}, SOUND_CALL], __proto__={}),
+        "F-106-beside": _answer(
+            ["__class__", SOUND_ID], [{"tool": "__class__", "args": {}}, SOUND_CALL], __proto__={}
+        ),
     }
     tools = frozenset({"tools"})
     return {row: OddReply(content, BOTH) for row, content in contents.items()} | {
-        "F-077": OddReply(more=_native('{"city":"Ulm"}'), read_by=tools, finish_reason="tool_calls"),
+        "F-077": OddReply(
+            more=_native('{"city":"Ulm"}'), read_by=tools, finish_reason="tool_calls"
+        ),
         "F-078": OddReply(more=_legacy('{"city":"Ulm"}'), read_by=tools),
     }
 

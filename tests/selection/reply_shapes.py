@@ -1,7 +1,8 @@
 """Answers in the shapes that endpoints and models send, each with where it is described, and what we make of it.
 
-A shape is the body of a reply of `/chat/completions`, made around the text of a good answer. `tools` and `pointers` say
-whether each selector reads the answer out of it; where not, it has to fail closed, and `why` says why it is refused.
+A shape is the body of a reply of `/chat/completions`, made around the text of a good answer.
+`tools` and `pointers` say whether each selector reads the answer out of it; where not, it has to
+fail closed, and `why` says why it is refused.
 """
 
 import json
@@ -37,9 +38,18 @@ class Shape:
 
     def body(self, answer: str) -> dict[str, Any]:
         """The body of the reply."""
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **self.message(answer)}}
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", **self.message(answer)},
+        }
         usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
-        return {"id": "r", "model": "m", "choices": [choice | self.facts], "usage": usage} | self.payload
+        return {
+            "id": "r",
+            "model": "m",
+            "choices": [choice | self.facts],
+            "usage": usage,
+        } | self.payload
 
 
 def text(template: str) -> Callable[[str], dict[str, Any]]:
@@ -52,8 +62,14 @@ def text(template: str) -> Callable[[str], dict[str, Any]]:
     return message
 
 
-def native(arguments: object = '{"city": "Ulm"}', name: str = "get_weather", **facts: Any) -> dict[str, Any]:
-    return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}} | facts
+def native(
+    arguments: object = '{"city": "Ulm"}', name: str = "get_weather", **facts: Any
+) -> dict[str, Any]:
+    return {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    } | facts
 
 
 def only(message: dict[str, Any]) -> Callable[[str], dict[str, Any]]:

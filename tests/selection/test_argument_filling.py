@@ -7,7 +7,9 @@ from llm_common.selection.argument_filling import fill_arguments
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
 
-def fill(properties: dict[str, Any], *texts: str, required: list[str] | None = None, **context: Any) -> dict[str, Any]:
+def fill(
+    properties: dict[str, Any], *texts: str, required: list[str] | None = None, **context: Any
+) -> dict[str, Any]:
     needed = list(properties) if required is None else required
     parameters = {"type": "object", "properties": properties, "required": needed}
     return fill_arguments(parameters, tool="search_files", texts=texts, context=context).args
@@ -27,13 +29,25 @@ def fill(properties: dict[str, Any], *texts: str, required: list[str] | None = N
             "a.d/x.py to b.d/y.py",
             {"source_path": "a.d/x.py", "target_path": "b.d/y.py"},
         ),
-        ({"files": {"type": "array", "items": STRING}}, "join ab.txt and cd.txt", {"files": ["ab.txt", "cd.txt"]}),
-        ({"start": {"type": "string", "format": "date"}}, "since 2031-05-02", {"start": "2031-05-02"}),
+        (
+            {"files": {"type": "array", "items": STRING}},
+            "join ab.txt and cd.txt",
+            {"files": ["ab.txt", "cd.txt"]},
+        ),
+        (
+            {"start": {"type": "string", "format": "date"}},
+            "since 2031-05-02",
+            {"start": "2031-05-02"},
+        ),
         ({"limit": INTEGER}, "with limit 5", {"limit": 5}),
         ({"days": INTEGER}, "for 3 days", {"days": 3}),
         ({"side1": INTEGER, "side2": INTEGER}, "sides: 3 and 4", {"side1": 3, "side2": 4}),
         ({"a": INTEGER, "b": INTEGER}, "only 7", {}),
-        ({"numbers": {"type": "array", "items": {"type": "number"}}}, "add 1, 2 and 2.5", {"numbers": [1, 2, 2.5]}),
+        (
+            {"numbers": {"type": "array", "items": {"type": "number"}}},
+            "add 1, 2 and 2.5",
+            {"numbers": [1, 2, 2.5]},
+        ),
         ({"title": STRING}, 'called "My page"', {"title": "My page"}),
         ({"a": STRING, "b": STRING}, "'one' then 'two'", {"a": "one", "b": "two"}),
         ({"city": STRING}, "city: Paris", {"city": "Paris"}),
@@ -46,7 +60,9 @@ def fill(properties: dict[str, Any], *texts: str, required: list[str] | None = N
         ({"x": {"anyOf": [{"type": "null"}, INTEGER]}}, "take 4", {"x": 4}),
     ],
 )
-def test_what_a_text_names_is_used(properties: dict[str, Any], text: str, args: dict[str, Any]) -> None:
+def test_what_a_text_names_is_used(
+    properties: dict[str, Any], text: str, args: dict[str, Any]
+) -> None:
     assert fill(properties, text) == args
 
 
@@ -68,7 +84,11 @@ COPY = {"source_path": STRING, "target_path": STRING}
         (FROM_TO, "How many EUR are 5 USD?", {}),
         ({"currency_1": MONEY, "currency_2": MONEY}, "1 USD and 2 EUR", {}),
         ({"a": {"enum": [1, 2]}, "b": {"enum": [2, 1]}}, "a is 2, b=1", {"a": 2, "b": 1}),
-        (DATES, "2031-01-02 until 2031-03-04", {"start_date": "2031-01-02", "end_date": "2031-03-04"}),
+        (
+            DATES,
+            "2031-01-02 until 2031-03-04",
+            {"start_date": "2031-01-02", "end_date": "2031-03-04"},
+        ),
         (DATES, "until 2031-03-04", {"end_date": "2031-03-04"}),
         (COPY, "to bb.txt from aa.txt", {"source_path": "aa.txt", "target_path": "bb.txt"}),
         (COPY, "aa.txt, bb.txt", {"source_path": "aa.txt", "target_path": "bb.txt"}),
@@ -89,7 +109,9 @@ def test_optional_parameters_need_evidence() -> None:
 
 
 def test_the_context_comes_first_and_the_first_text_before_the_others() -> None:
-    assert fill({"path": STRING}, "read aa.py", path="from/context.py") == {"path": "from/context.py"}
+    assert fill({"path": STRING}, "read aa.py", path="from/context.py") == {
+        "path": "from/context.py"
+    }
     assert fill({"path": STRING}, "nothing here", "read bb.py", "read cc.py") == {"path": "bb.py"}
 
 

@@ -7,7 +7,11 @@ from llm_common.errors import ToolFailedError, UnserialisableError
 from llm_common.selection.catalogue import Catalogue, read_catalogue
 from llm_common.tools import ToolRegistry
 
-ENTRY = {"name": "t1", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+ENTRY = {
+    "name": "t1",
+    "description": "d",
+    "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}},
+}
 
 
 class Offers:
@@ -38,7 +42,8 @@ async def test_our_registry_is_held_to_its_names() -> None:
 
 async def test_a_name_of_two_tools_is_offered_once() -> None:
     catalogue = await catalogue_of([ENTRY, {**ENTRY, "description": "another"}])
-    assert catalogue.names == ("t1",)  # an endpoint refuses a schema with the same value twice in an enum
+    # an endpoint refuses a schema with the same value twice in an enum
+    assert catalogue.names == ("t1",)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,9 @@ async def test_a_list_in_any_order_gives_the_same_text_s2_13() -> None:
     assert (await catalogue_of(["x", 3])).text == (await catalogue_of([3, "x"])).text
 
 
-@pytest.mark.parametrize("schema", [[ENTRY, "a line of text"], [{"description": "no name"}], [{"name": 5}], [[]]])
+@pytest.mark.parametrize(
+    "schema", [[ENTRY, "a line of text"], [{"description": "no name"}], [{"name": 5}], [[]]]
+)
 async def test_a_list_with_anything_else_in_it_is_opaque(schema: list[Any]) -> None:
     catalogue = await catalogue_of(schema)
     assert not catalogue.checked
@@ -128,8 +135,12 @@ async def test_the_registry_is_asked_once() -> None:
         ("", None),
     ],
 )
-async def test_names_differ_in_case_and_separators_at_most_s2_07(asked: str, found: str | None) -> None:
-    catalogue = await catalogue_of([{"name": name} for name in ("get_page", "read_file", "readFile")])
+async def test_names_differ_in_case_and_separators_at_most_s2_07(
+    asked: str, found: str | None
+) -> None:
+    catalogue = await catalogue_of(
+        [{"name": name} for name in ("get_page", "read_file", "readFile")]
+    )
     definition = catalogue.find(asked)
     assert (definition.name if definition else None) == found
 

@@ -32,7 +32,12 @@ def get_price(ticker: str) -> str:
 
 REGISTRY = ToolRegistry([get_price])
 POINTER = ContextPointer(
-    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="rain t", result_path="x"
+    pointer_id="24248a36f5e3",
+    query_id="q",
+    tool_name="t",
+    created_at="now",
+    summary="rain t",
+    result_path="x",
 )
 
 
@@ -48,7 +53,9 @@ def scripted(provider: str | None, model: str | None) -> ScriptedClient:
     return client
 
 
-async def asked_model(client: ScriptedClient, config: ToolSelectionConfig | None = None) -> str | None:
+async def asked_model(
+    client: ScriptedClient, config: ToolSelectionConfig | None = None
+) -> str | None:
     await ToolSelector(client, config).select_tool_calls(task=TASK, tool_registry=REGISTRY)
     return client.calls[0].model
 
@@ -102,11 +109,18 @@ async def test_a_failed_selection_names_model_host_and_setting(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "missing-model")
     error = b'{"error": {"message": "no such model", "code": "model_not_found"}}'
-    async with loopback(answer(404, error)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(404, error)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         if kind == "tools":
-            selection: Any = await ToolSelector(client).select_detailed(task=TASK, tool_registry=REGISTRY)
+            selection: Any = await ToolSelector(client).select_detailed(
+                task=TASK, tool_registry=REGISTRY
+            )
         else:
-            selection = await ContextRelevanceSelector(client).select_detailed(query="rain", pointers=[POINTER])
+            selection = await ContextRelevanceSelector(client).select_detailed(
+                query="rain", pointers=[POINTER]
+            )
     assert selection.status == "error"
     for text in ("missing-model", "127.0.0.1", VARIABLE):
         assert text in selection.problem

@@ -24,7 +24,12 @@ from tests.tools.hostile_schemas import AMBIGUOUS, ANY_JSON, nested_alternatives
 TASK = PlannedTask(id=1, description="Weather in Ulm")
 CALL = json.dumps({"calls": [{"tool": "tool_00", "args": {"x": "a"}}]})
 POINTER = ContextPointer(
-    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="rain t", result_path="x"
+    pointer_id="24248a36f5e3",
+    query_id="q",
+    tool_name="t",
+    created_at="now",
+    summary="rain t",
+    result_path="x",
 )
 
 
@@ -37,7 +42,9 @@ class Offers:
 
 
 def tools(parameters: dict[str, Any], count: int = 25) -> Offers:
-    return Offers([{"name": f"tool_{number:02}", "parameters": parameters} for number in range(count)])
+    return Offers(
+        [{"name": f"tool_{number:02}", "parameters": parameters} for number in range(count)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +70,8 @@ def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
     many = {"anyOf": [{"const": number} for number in range(20)]}
     assert signature("t", "", {"properties": {"x": many}}) == "t(x?: 0|1|2|3|4|5|6|7|…)"
     wide = {
-        f"p{number}": {"type": "array", "items": {"anyOf": [{"type": "string"}, ANY_JSON]}} for number in range(900)
+        f"p{number}": {"type": "array", "items": {"anyOf": [{"type": "string"}, ANY_JSON]}}
+        for number in range(900)
     }
     shown = signature("t", "", {"properties": wide})
     assert "p0?: (str|{x?: any})[]" in shown
@@ -80,7 +88,10 @@ async def test_a_catalogue_that_cannot_be_read_is_a_status_a_2(nest: Any, make: 
         offered = make([{"name": "t", "parameters": schema}])
     except RecursionError:
         offered = "[" * 100_000
-    for selector in (ToolSelector(ScriptedClient([], default='{"calls": []}')), LexicalToolSelector()):
+    for selector in (
+        ToolSelector(ScriptedClient([], default='{"calls": []}')),
+        LexicalToolSelector(),
+    ):
         selection = await selector.select_detailed(task=TASK, tool_registry=Offers(offered))
         assert selection.status in {"error", "empty"}
         assert selection.problem or not selection.failed
@@ -92,7 +103,9 @@ async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.Monkey
     kind = type(slow)
     compute = vars(kind)["signatures"]._compute
     monkeypatch.setattr(
-        vars(kind)["signatures"], "_compute", lambda owner: (owner is not slow or end.wait(20)) and compute(owner)
+        vars(kind)["signatures"],
+        "_compute",
+        lambda owner: (owner is not slow or end.wait(20)) and compute(owner),
     )
     waits = asyncio.create_task(in_thread(lambda: slow.signatures))
     assert await asyncio.wait_for(in_thread(lambda: quick.signatures), timeout=10)
@@ -104,8 +117,12 @@ async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.Monkey
 Select = Callable[[], Awaitable[Any]]
 CONFIG = ToolSelectionConfig(timeout_s=0.2)
 SELECTIONS: dict[str, Select] = {
-    "tools": lambda: ToolSelector(ScriptedClient([]), CONFIG).select_detailed(task=TASK, tool_registry=tools(ANY_JSON)),
-    "lexical tools": lambda: LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=tools(ANY_JSON)),
+    "tools": lambda: ToolSelector(ScriptedClient([]), CONFIG).select_detailed(
+        task=TASK, tool_registry=tools(ANY_JSON)
+    ),
+    "lexical tools": lambda: LexicalToolSelector(CONFIG).select_detailed(
+        task=TASK, tool_registry=tools(ANY_JSON)
+    ),
     "pointers": lambda: ContextRelevanceSelector(ScriptedClient([]), timeout_s=0.2).select_detailed(
         query="rain", pointers=[POINTER]
     ),
@@ -137,9 +154,9 @@ async def test_hung_threads_of_the_application_hold_up_no_selection_f_161(kind: 
     try:
         if kind == "tools":
             client = ScriptedClient([CALL])
-            selection: Any = await ToolSelector(client, ToolSelectionConfig(timeout_s=10)).select_detailed(
-                task=TASK, tool_registry=tools(ANY_JSON)
-            )
+            selection: Any = await ToolSelector(
+                client, ToolSelectionConfig(timeout_s=10)
+            ).select_detailed(task=TASK, tool_registry=tools(ANY_JSON))
         else:
             client = ScriptedClient(['{"pointer_ids": ["24248a36f5e3"]}'])
             selection = await ContextRelevanceSelector(client, timeout_s=10).select_detailed(
@@ -157,7 +174,9 @@ async def test_the_shortlist_ranks_each_sub_task_m_n09_s2_14() -> None:
         for name in (*(f"weather_{number}" for number in range(30)), "send_invoice")
     ]
     client = ScriptedClient(['{"calls": []}'])
-    task = PlannedTask(id=1, description="weather", sub_tasks=[SubTask(id=1, description="send the invoice")])
+    task = PlannedTask(
+        id=1, description="weather", sub_tasks=[SubTask(id=1, description="send the invoice")]
+    )
     config = ToolSelectionConfig(max_catalogue_tokens=120, shortlist_tools=3)
     await ToolSelector(client, config).select_detailed(task=task, tool_registry=Offers(offered))
     user = str(client.calls[0].messages[1].content)

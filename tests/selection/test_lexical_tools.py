@@ -42,7 +42,11 @@ async def chosen(planned: PlannedTask, **options: Any) -> list[tuple[str, dict[s
 
 
 async def test_each_sub_task_gets_its_tool_s2_14() -> None:
-    planned = task("Look around", "Read the file src/app.py", "What will the weather in Ulm be, in imperial units?")
+    planned = task(
+        "Look around",
+        "Read the file src/app.py",
+        "What will the weather in Ulm be, in imperial units?",
+    )
     assert await chosen(planned) == [
         ("read_file", {"path": "src/app.py"}),
         ("get_weather", {"city": "Ulm", "unit": "imperial"}),
@@ -50,13 +54,19 @@ async def test_each_sub_task_gets_its_tool_s2_14() -> None:
 
 
 async def test_without_sub_tasks_the_task_counts_and_then_the_query() -> None:
-    assert await chosen(task("Search for retry logic")) == [("search_files", {"query": "retry logic"})]
+    assert await chosen(task("Search for retry logic")) == [
+        ("search_files", {"query": "retry logic"})
+    ]
     assert await chosen(task("Do it"), query="weather in Ulm") == [("get_weather", {"city": "Ulm"})]
-    assert await chosen(task("Read the file aa.py"), query="weather in Ulm") == [("read_file", {"path": "aa.py"})]
+    assert await chosen(task("Read the file aa.py"), query="weather in Ulm") == [
+        ("read_file", {"path": "aa.py"})
+    ]
 
 
 async def test_the_context_fills_arguments() -> None:
-    assert await chosen(task("Show the weather"), context={"city": "Bonn"}) == [("get_weather", {"city": "Bonn"})]
+    assert await chosen(task("Show the weather"), context={"city": "Bonn"}) == [
+        ("get_weather", {"city": "Bonn"})
+    ]
 
 
 async def test_a_tool_without_its_arguments_is_not_called() -> None:
@@ -123,7 +133,9 @@ async def test_json_text_of_a_third_party_registry_is_read() -> None:
         (TextRegistry("[]"), "no_candidates"),
     ],
 )
-async def test_a_registry_that_cannot_be_read_gives_no_calls_s2_09(registry: Any, status: str) -> None:
+async def test_a_registry_that_cannot_be_read_gives_no_calls_s2_09(
+    registry: Any, status: str
+) -> None:
     selection = await select(task("Read the file aa.py"), registry)
     assert (selection.status, selection.calls) == (status, ())
     selector = LexicalToolSelector(ToolSelectionConfig())
@@ -151,7 +163,9 @@ async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
         selection = await select(planned, registry)
         assert ([drop.reason for drop in selection.dropped], selection.calls) == (["writes"], ())
     allowed = LexicalToolSelector(ToolSelectionConfig(), allow_writes=True)
-    selection = await allowed.select_detailed(task=planned, tool_registry=ToolRegistry([delete_file]))
+    selection = await allowed.select_detailed(
+        task=planned, tool_registry=ToolRegistry([delete_file])
+    )
     assert [call.tool for call in selection.calls] == ["delete_file"]
 
 
@@ -177,7 +191,10 @@ async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
 async def test_the_name_and_the_schema_tell_whether_a_tool_only_reads(
     name: str, parameter: str, kind: str, reads: bool
 ) -> None:
-    schema = {"type": "object", "properties": {"entry": {"type": "string"}, parameter: {"type": kind}}}
+    schema = {
+        "type": "object",
+        "properties": {"entry": {"type": "string"}, parameter: {"type": kind}},
+    }
     tool = {"name": name, "description": "Reads an entry of the diary.", "inputSchema": schema}
     selection = await select(task("Read an entry of the diary"), TextRegistry([tool]))
     assert (selection.status, [drop.reason for drop in selection.dropped]) == (
@@ -187,8 +204,16 @@ async def test_the_name_and_the_schema_tell_whether_a_tool_only_reads(
 
 async def test_a_mark_decides_before_the_name() -> None:
     planned = task("Delete the file aa.py")
-    marked = {"name": "delete_file", "description": "Deletes a file.", "annotations": {"readOnlyHint": True}}
-    marked["inputSchema"] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    marked = {
+        "name": "delete_file",
+        "description": "Deletes a file.",
+        "annotations": {"readOnlyHint": True},
+    }
+    marked["inputSchema"] = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+    }
     for registry in (ToolRegistry([Tool(delete_file, read_only=True)]), TextRegistry([marked])):
         assert [call.tool for call in (await select(planned, registry)).calls] == ["delete_file"]
     unsafe = ToolRegistry([Tool(read_file, read_only=False)])
@@ -206,4 +231,6 @@ async def test_several_requests_in_one_sentence_give_several_calls() -> None:
         ("read_file", {"path": "aa.py"}),
         ("get_weather", {"city": "Ulm"}),
     ]
-    assert await chosen(task("Search for cats and dogs")) == [("search_files", {"query": "cats dogs"})]
+    assert await chosen(task("Search for cats and dogs")) == [
+        ("search_files", {"query": "cats dogs"})
+    ]

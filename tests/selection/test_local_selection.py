@@ -53,7 +53,10 @@ def test_position_decides_where_the_times_do_not() -> None:
 
 
 def test_an_old_match_beats_what_is_only_recent() -> None:
-    pool = [pointer(1, "invoice customer=Acme"), *(pointer(number, "weather oslo") for number in range(2, 40))]
+    pool = [
+        pointer(1, "invoice customer=Acme"),
+        *(pointer(number, "weather oslo") for number in range(2, 40)),
+    ]
     assert ranked("the invoice of Acme", pool)[0] == 1
 
 
@@ -61,22 +64,42 @@ def test_an_argument_named_in_the_best_digests_lifts_its_pointer() -> None:
     pool = [
         pointer(1, "search query=Emory University", "a school", schools=["Emory University"]),
         pointer(2, "search query=Rice University", "a school", query="Rice University"),
-        pointer(3, "search query=Jane Doe", "the author of Moon studied at Emory University.", query="Jane Doe"),
+        pointer(
+            3,
+            "search query=Jane Doe",
+            "the author of Moon studied at Emory University.",
+            query="Jane Doe",
+        ),
         *(pointer(number, f"search query=other{number}", "nothing") for number in range(4, 20)),
     ]
-    entries = {int(entry.pointer.pointer_id, 16): entry for entry in rank_pointers("author of Moon, where from?", pool)}
+    entries = {
+        int(entry.pointer.pointer_id, 16): entry
+        for entry in rank_pointers("author of Moon, where from?", pool)
+    }
     assert entries[1].score - entries[2].score > 0.2
     assert not entries[1].matches
 
 
 def test_an_argument_of_many_pointers_leads_to_none_in_particular() -> None:
     pool = [
-        pointer(1, "book flight", "flight on 2024-05-24 with certificate C77", created_at="2025", query="moon"),
+        pointer(
+            1,
+            "book flight",
+            "flight on 2024-05-24 with certificate C77",
+            created_at="2025",
+            query="moon",
+        ),
         pointer(2, "search day=1", "nothing", created_at="2023", day="2024-05-24"),
-        *(pointer(number, f"search day={number}", "nothing", day="2024-05-24") for number in range(10, 20)),
+        *(
+            pointer(number, f"search day={number}", "nothing", day="2024-05-24")
+            for number in range(10, 20)
+        ),
         pointer(3, "payment", "nothing", created_at="2023", card="C77"),
     ]
-    parts = {int(entry.pointer.pointer_id, 16): entry.parts for entry in rank_pointers("which certificate", pool)}
+    parts = {
+        int(entry.pointer.pointer_id, 16): entry.parts
+        for entry in rank_pointers("which certificate", pool)
+    }
     assert parts[3]["named"] == pytest.approx(0.6)
     assert parts[2]["named"] < 0.1
 
@@ -86,9 +109,14 @@ def test_the_output_that_an_argument_came_from_is_lifted() -> None:
         pointer(1, "get_user", "reservations JG7FMM", created_at="2020"),
         pointer(2, "get_user", "reservations XX0000", created_at="2020"),
         *(pointer(number, f"search {number}", "nothing") for number in range(10, 20)),
-        pointer(3, "get_reservation", "business class to Oslo", created_at="2025", reservation="JG7FMM"),
+        pointer(
+            3, "get_reservation", "business class to Oslo", created_at="2025", reservation="JG7FMM"
+        ),
     ]
-    parts = {int(entry.pointer.pointer_id, 16): entry.parts for entry in rank_pointers("business class", pool)}
+    parts = {
+        int(entry.pointer.pointer_id, 16): entry.parts
+        for entry in rank_pointers("business class", pool)
+    }
     assert parts[1]["names"] == pytest.approx(0.6)
     assert "names" not in parts[2]
 
@@ -98,10 +126,17 @@ def test_an_embedder_lifts_the_summary_that_means_the_same() -> None:
         def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             return [1.0 if "automobile" in text else 0.1 for text in texts]
 
-    pool = [pointer(1, "search query=automobile"), *(pointer(number, f"search query=x{number}") for number in (2, 3))]
+    pool = [
+        pointer(1, "search query=automobile"),
+        *(pointer(number, f"search query=x{number}") for number in (2, 3)),
+    ]
     pool += [pointer(number, "news", created_at="2020") for number in range(4, 9)]
     assert "vectors" not in rank_pointers("car", pool)[0].parts
-    lifted = next(entry for entry in rank_pointers("car", pool, embedder=Synonyms()) if entry.pointer == pool[0])
+    lifted = next(
+        entry
+        for entry in rank_pointers("car", pool, embedder=Synonyms())
+        if entry.pointer == pool[0]
+    )
     assert lifted.parts["vectors"] == pytest.approx(0.4)
     assert lifted.score == pytest.approx(sum(lifted.parts.values()))
 
@@ -112,7 +147,9 @@ def test_a_word_is_not_named_by_a_part_of_another() -> None:
         pointer(2, "search", "x", query=7, nested={"deep": ["no"]}),
         pointer(3, "search query=moon", "start of the moon landing, article 7", query="moon"),
     ]
-    scores = {int(entry.pointer.pointer_id, 16): entry.score for entry in rank_pointers("moon", pool)}
+    scores = {
+        int(entry.pointer.pointer_id, 16): entry.score for entry in rank_pointers("moon", pool)
+    }
     assert scores[1] < 0.6, "recency alone; named, it would have .6 more"
     assert scores[3] == pytest.approx(1.7), "the best is not lifted by naming itself"
 
@@ -120,7 +157,10 @@ def test_a_word_is_not_named_by_a_part_of_another() -> None:
 def test_a_large_pool_keeps_what_matches() -> None:
     words = [f"word{number}" for number in range(3_000)]
     random.Random(1).shuffle(words)
-    pool = [pointer(number, f"search query={word}", f"{word} " * 20) for number, word in enumerate(words)]
+    pool = [
+        pointer(number, f"search query={word}", f"{word} " * 20)
+        for number, word in enumerate(words)
+    ]
     wanted = pointer(5_000, "invoice", "customers of Acme", created_at="2020")
     started = time.thread_time()
     best = rank_pointers("Acme's customer", [*pool, wanted])[0]
@@ -130,14 +170,18 @@ def test_a_large_pool_keeps_what_matches() -> None:
 
 async def test_selects_the_best_and_says_why_s0_37() -> None:
     pool = [pointer(number, f"search query=weather{number}") for number in range(8)]
-    selection = await LexicalRelevanceSelector(max_selected=2).select_detailed(query="weather3", pointers=pool)
+    selection = await LexicalRelevanceSelector(max_selected=2).select_detailed(
+        query="weather3", pointers=pool
+    )
     assert selection.pointers[0] == pool[3]
     assert (selection.status, selection.used, selection.attempts) == ("ok", "lexical", ())
     assert [choice.reason for choice in selection.choices].count("over the cap") == 6
     assert selection.choices[3].reason == "chosen"
 
 
-@pytest.mark.parametrize(("query", "status"), [("unheard of", "empty"), ("?!", "empty"), ("", "empty"), ("rain", "ok")])
+@pytest.mark.parametrize(
+    ("query", "status"), [("unheard of", "empty"), ("?!", "empty"), ("", "empty"), ("rain", "ok")]
+)
 async def test_recency_alone_chooses_nothing_s0_36(query: str, status: str) -> None:
     pool = [pointer(1, "rain oslo"), pointer(2, "rain bergen"), pointer(3, "news")]
     selection = await LexicalRelevanceSelector().select_detailed(query=query, pointers=pool)
@@ -146,10 +190,14 @@ async def test_recency_alone_chooses_nothing_s0_36(query: str, status: str) -> N
 
 
 @pytest.mark.parametrize(("pointers", "cap"), [([], None), ([pointer(1, "rain")], 0)])
-async def test_nothing_to_choose_gives_nothing_s0_32(pointers: list[ContextPointer], cap: int | None) -> None:
+async def test_nothing_to_choose_gives_nothing_s0_32(
+    pointers: list[ContextPointer], cap: int | None
+) -> None:
     selector = LexicalRelevanceSelector(cap)
     assert await selector.select(query="rain", pointers=pointers) == []
-    assert (await selector.select_detailed(query="rain", pointers=pointers)).status == "no_candidates"
+    assert (
+        await selector.select_detailed(query="rain", pointers=pointers)
+    ).status == "no_candidates"
 
 
 def test_a_negative_cap_is_refused_s0_32() -> None:
@@ -174,7 +222,10 @@ class Synonyms:
 
 
 async def test_the_selector_ranks_by_meaning_where_it_has_vectors() -> None:
-    pool = [pointer(number, f"search pets {name}") for number, name in enumerate(("ant", "cat", "dog", "hen"))]
+    pool = [
+        pointer(number, f"search pets {name}")
+        for number, name in enumerate(("ant", "cat", "dog", "hen"))
+    ]
     for embedder, expected in ((None, 3), (Synonyms(), 1)):
         selector = LexicalRelevanceSelector(1, embedder=embedder)
         kept = await selector.select(query="feline pets", pointers=pool)

@@ -1,7 +1,7 @@
 """A hundred replies that are not what was asked for: how many still hold the answer, and how many of those are read.
 
-A reply is recoverable where the whole answer stands in it once, or several times alike, under wrapping that can be
-peeled off without guessing. Everything else has to be refused.
+A reply is recoverable where the whole answer stands in it once, or several times alike, under
+wrapping that can be peeled off without guessing. Everything else has to be refused.
 """
 
 import json
@@ -23,7 +23,10 @@ F = "`" * 3
 
 
 def native(arguments: object, **facts: Any) -> dict[str, Any]:
-    return {"content": None, "tool_calls": [{"function": {"name": "get_weather", "arguments": arguments}}]} | facts
+    return {
+        "content": None,
+        "tool_calls": [{"function": {"name": "get_weather", "arguments": arguments}}],
+    } | facts
 
 
 RECOVERABLE: list[str | dict[str, Any]] = [
@@ -97,8 +100,18 @@ RECOVERABLE: list[str | dict[str, Any]] = [
     # parts
     {"content": [{"type": "text", "text": GOOD}]},
     {"content": [{"type": "text", "text": GOOD[:20]}, {"type": "text", "text": GOOD[20:]}]},
-    {"content": [{"type": "thinking", "thinking": BAD}, {"type": "text", "text": f"{F}\n{GOOD}\n{F}"}]},
-    {"content": [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "output_text", "text": GOOD}]},
+    {
+        "content": [
+            {"type": "thinking", "thinking": BAD},
+            {"type": "text", "text": f"{F}\n{GOOD}\n{F}"},
+        ]
+    },
+    {
+        "content": [
+            {"type": "image_url", "image_url": {"url": "x"}},
+            {"type": "output_text", "text": GOOD},
+        ]
+    },
     # native calls
     native('{"city": "Ulm"}'),
     native({"city": "Ulm"}, finish_reason="tool_calls"),
@@ -168,7 +181,9 @@ async def select(reply: str | dict[str, Any]) -> ToolSelection:
     answer = LLMResponse.model_validate({"id": "1", "model": "m", "finish_reason": "stop"} | facts)
     selector = ToolSelector(ScriptedClient([answer]), ToolSelectionConfig())
     task = PlannedTask(id=1, description="weather")
-    return await selector.select_detailed(task=task, tool_registry=ToolRegistry([get_weather, search_web]))
+    return await selector.select_detailed(
+        task=task, tool_registry=ToolRegistry([get_weather, search_web])
+    )
 
 
 async def test_each_is_recovered_or_fails_closed() -> None:
@@ -176,5 +191,7 @@ async def test_each_is_recovered_or_fails_closed() -> None:
     assert len(RECOVERABLE) >= 60
     for reply, recoverable in REPLIES:
         selection = await select(reply)
-        assert [(call.tool, call.args) for call in selection.calls] == (EXPECTED if recoverable else []), reply
+        assert [(call.tool, call.args) for call in selection.calls] == (
+            EXPECTED if recoverable else []
+        ), reply
         assert selection.failed is not recoverable, reply

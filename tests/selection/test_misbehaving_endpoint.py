@@ -1,7 +1,8 @@
 """L14: thousands of selections against an endpoint that does anything at any time.
 
-Every selection has a number, which its question carries, so that the endpoint decides by it alone what to do, and the
-campaign knows which selections were given an answer that names the sound choice.
+Every selection has a number, which its question carries, so that the endpoint decides by it alone
+what to do, and the campaign knows which selections were given an answer that names the sound
+choice.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ from tests.selection.odd_replies import ODD_REPLIES, OTHER, SOUND, SOUND_ID
 KINDS = sorted(CHOOSERS)
 DEADLINE_S = 1.0
 AT_ONCE = 20
-MOST_GROWN_MB = 8  # of what stays after a collection; what grows with the selections reaches any limit
+# of what stays after a collection; what grows with the selections reaches any limit
+MOST_GROWN_MB = 8
 MANY_CONNECTIONS = 1_000_000
 _NUMBER = re.compile(r"question (\d+)")
 
@@ -166,7 +168,10 @@ def resident_mb() -> float:
 
 
 async def patience() -> None:
-    """The deadline and a second more, in turns of the event loop; a busy machine makes them longer."""
+    """The deadline and a second more, in turns of the event loop.
+
+    A busy machine makes them longer.
+    """
     for _ in range(round((DEADLINE_S + 1) / 0.05)):
         await asyncio.sleep(0.05)
 
@@ -191,7 +196,9 @@ async def select_once(number: int, choose: Chooses, endpoint: Endpoint, tally: T
         chosen, calls = task.result()
         tally.chosen += bool(chosen)
         tally.too_many_calls += calls > 2
-        tally.unsound += bool(chosen) and (chosen != SOUND_CHOICE[kind_of(number)] or number not in endpoint.answered)
+        tally.unsound += bool(chosen) and (
+            chosen != SOUND_CHOICE[kind_of(number)] or number not in endpoint.answered
+        )
     endpoint.answered.discard(number)
     endpoint.asked.pop(number, None)
 
@@ -236,7 +243,9 @@ def _no_records() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("selections", [pytest.param(5_040, marks=pytest.mark.torture), 80], ids=["L14-full", "L14"])
+@pytest.mark.parametrize(
+    "selections", [pytest.param(5_040, marks=pytest.mark.torture), 80], ids=["L14-full", "L14"]
+)
 async def test_no_endpoint_makes_a_selection_unsound_late_or_leaky(selections: int) -> None:
     tally = await tallied(Ours, selections=selections, seed=14)
     assert tally.failures == {}
@@ -247,4 +256,10 @@ async def test_no_endpoint_makes_a_selection_unsound_late_or_leaky(selections: i
 @pytest.mark.torture
 async def test_the_campaign_finds_what_is_wrong_with_naive_code_l14() -> None:
     tally = await tallied(Naive, selections=160, seed=14)
-    assert set(tally.failures) >= {"uncaught", "hung", "unsound", "leaked_tasks", "leaked_descriptors"}
+    assert set(tally.failures) >= {
+        "uncaught",
+        "hung",
+        "unsound",
+        "leaked_tasks",
+        "leaked_descriptors",
+    }

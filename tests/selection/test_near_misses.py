@@ -1,4 +1,7 @@
-"""Replies that miss the asked form without a change of meaning are read, with a note; all others are refused."""
+"""Replies that miss the asked form without a change of meaning are read, with a note.
+
+All others are refused.
+"""
 
 import json
 from typing import Any
@@ -28,7 +31,12 @@ SCHEMA: dict[str, Any] = {
         "marks": {"type": "array", "items": {"type": "integer"}},
     },
     "required": ["city"],
-    "$defs": {"Place": {"type": "object", "properties": {"lat": {"type": "number"}, "name": {"type": "string"}}}},
+    "$defs": {
+        "Place": {
+            "type": "object",
+            "properties": {"lat": {"type": "number"}, "name": {"type": "string"}},
+        }
+    },
 }
 
 
@@ -68,7 +76,9 @@ def weather(**args: Any) -> dict[str, Any]:
         ({"marks": ["1", 2]}, {"marks": [1, 2]}, "marks.0: a text was read as a number"),
     ],
 )  # fmt: skip
-async def test_a_form_that_has_one_meaning_is_read_s2_07_u_12(given: Any, read: Any, note: str) -> None:
+async def test_a_form_that_has_one_meaning_is_read_s2_07_u_12(
+    given: Any, read: Any, note: str
+) -> None:
     selection = await select(weather(**given))
     assert selection.status == "ok"
     assert selection.calls[0].args == {"city": "Ulm", **read}
@@ -110,14 +120,23 @@ ARGS = {"query": "rain"}
         ({"tool": "Search.Web", "args": ARGS}, "the name was written differently"),
     ],
 )
-async def test_a_call_in_another_shape_is_read_with_a_note_s2_07_u_12(call: dict[str, Any], note: str) -> None:
+async def test_a_call_in_another_shape_is_read_with_a_note_s2_07_u_12(
+    call: dict[str, Any], note: str
+) -> None:
     selection = await select(call)
     assert [(call.tool, call.args) for call in selection.calls] == [("search_web", ARGS)]
     assert f"search_web: {note}" in selection.notes
 
 
 @pytest.mark.parametrize(
-    "name", ["functions.search", "web", "my.search_web", "functions.functions.search_web", "get_weather.search_web"]
+    "name",
+    [
+        "functions.search",
+        "web",
+        "my.search_web",
+        "functions.functions.search_web",
+        "get_weather.search_web",
+    ],
 )
 async def test_another_name_is_never_guessed_s2_07(name: str) -> None:
     selection = await select({"tool": name, "args": ARGS})
@@ -126,7 +145,9 @@ async def test_another_name_is_never_guessed_s2_07(name: str) -> None:
 
 
 async def test_the_given_keys_win_over_their_other_names() -> None:
-    selection = await select({"tool": "search_web", "name": "get_weather", "args": ARGS, "arguments": {"city": "x"}})
+    selection = await select(
+        {"tool": "search_web", "name": "get_weather", "args": ARGS, "arguments": {"city": "x"}}
+    )
     assert [(call.tool, call.args) for call in selection.calls] == [("search_web", ARGS)]
     assert selection.notes == ()
 

@@ -61,7 +61,9 @@ def outputs(client: ScriptedClient, *, fail_closed: bool = True) -> Awaitable[Re
 
 
 def tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
-    return ToolSelector(client, CONFIG).select_detailed(task=TASK, tool_registry=ToolRegistry([snow]))
+    return ToolSelector(client, CONFIG).select_detailed(
+        task=TASK, tool_registry=ToolRegistry([snow])
+    )
 
 
 def broken_registry(client: ScriptedClient) -> Awaitable[ToolSelection]:
@@ -75,8 +77,15 @@ def lexical_tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
 def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
     data = measured.get_metrics_data()
     assert data is not None
-    metrics = [one for each in data.resource_metrics for scope in each.scope_metrics for one in scope.metrics]
-    [durations] = [metric for metric in metrics if metric.name == "gen_ai.client.operation.duration"]
+    metrics = [
+        one
+        for each in data.resource_metrics
+        for scope in each.scope_metrics
+        for one in scope.metrics
+    ]
+    [durations] = [
+        metric for metric in metrics if metric.name == "gen_ai.client.operation.duration"
+    ]
     return [dict(point.attributes or {}) for point in durations.data.data_points]
 
 
@@ -85,7 +94,11 @@ def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
     [
         (outputs, ["no JSON"], "no outputs were chosen: status invalid, model a-model: "),
         (tools, ["no JSON", "neither"], "no tools were chosen: status invalid, model b-model: "),
-        (tools, [LLMConnectionError("down"), LLMConnectionError("down")], "status error, model b-model: "),
+        (
+            tools,
+            [LLMConnectionError("down"), LLMConnectionError("down")],
+            "status error, model b-model: ",
+        ),
         (broken_registry, [], "no tools were chosen: status error: "),
         (lexical_tools, [], "no tools were chosen: status error: "),
     ],
@@ -113,18 +126,32 @@ async def test_a_failed_selection_is_one_warning(
     ("choose", "replies", "counts_as"),
     [
         (outputs, ['{"pointer_ids": []}'], ("empty", "model", False)),
-        (lambda client: outputs(client, fail_closed=False), ["no JSON"], ("invalid", "lexical", True)),
+        (
+            lambda client: outputs(client, fail_closed=False),
+            ["no JSON"],
+            ("invalid", "lexical", True),
+        ),
         (tools, ["no JSON", '{"calls": []}'], ("empty", "model", True)),
-        (tools, ['{"calls": [{"tool": "snow", "args": {"city": "Oslo"}}]}'], ("ok", "model", False)),
+        (
+            tools,
+            ['{"calls": [{"tool": "snow", "args": {"city": "Oslo"}}]}'],
+            ("ok", "model", False),
+        ),
     ],
 )
 async def test_empties_and_fallbacks_are_counted(
-    choose: Chooses, replies: list[str], counts_as: tuple[str, str, bool], measured: InMemoryMetricReader
+    choose: Chooses,
+    replies: list[str],
+    counts_as: tuple[str, str, bool],
+    measured: InMemoryMetricReader,
 ) -> None:
     await choose(ScriptedClient(replies))
     [facts] = counted(measured)
     assert facts.pop("gen_ai.data_source.id") in {"tools", "tool_outputs"}
-    assert tuple(facts[f"llm_common.selection.{name}"] for name in ("status", "used", "fallback")) == counts_as
+    assert (
+        tuple(facts[f"llm_common.selection.{name}"] for name in ("status", "used", "fallback"))
+        == counts_as
+    )
 
 
 async def test_ids_and_scores_of_a_retrieval_are_bounded(exported: InMemorySpanExporter) -> None:

@@ -28,7 +28,9 @@ async def test_an_odd_reply_leads_to_the_sound_choice_or_to_none(row: str, kind:
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-087-{kind}" for kind in KINDS])
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.torture), 25])
 @pytest.mark.parametrize("part", ["text", "body"])
-async def test_no_prefix_of_a_good_reply_selects_anything(kind: str, part: str, stride: int) -> None:
+async def test_no_prefix_of_a_good_reply_selects_anything(
+    kind: str, part: str, stride: int
+) -> None:
     """The text is cut, or the whole body of the reply, which is then declared to be that long."""
     whole = ok(SOUND)
     bodies = [ok(SOUND[:end]) for end in range(0, len(SOUND), stride)]
@@ -39,7 +41,10 @@ async def test_no_prefix_of_a_good_reply_selects_anything(kind: str, part: str, 
         while await wire.request() is not None:
             await wire.send(response(200, bodies[len(wire.requests) - 1]))
 
-    async with loopback(longer_each_time) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(longer_each_time) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         for body in bodies:
             outcome = await CHOOSERS[kind](client)
             assert (outcome.chosen, outcome.status) == ([], "invalid"), body

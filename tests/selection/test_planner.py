@@ -21,7 +21,9 @@ def nothing() -> None:
 def tools(count: int = 2) -> ToolRegistry:
     registry = ToolRegistry()
     for number in range(count):
-        registry.register(nothing, name=f"look_up_{number}", description=f"Looks up thing {number}.")
+        registry.register(
+            nothing, name=f"look_up_{number}", description=f"Looks up thing {number}."
+        )
     return registry
 
 
@@ -30,18 +32,27 @@ def reply(*tasks: object) -> str:
 
 
 def descriptions(plan: ExecutionPlan) -> list[tuple[int, str, list[str]]]:
-    return [(task.id, task.description, [part.description for part in task.sub_tasks]) for task in plan.tasks]
+    return [
+        (task.id, task.description, [part.description for part in task.sub_tasks])
+        for task in plan.tasks
+    ]
 
 
 async def test_a_question_becomes_numbered_tasks_with_sub_tasks() -> None:
-    client = ScriptedClient([reply({"description": "Find the account", "sub_tasks": ["name", "id"]}, "List orders")])
+    client = ScriptedClient(
+        [reply({"description": "Find the account", "sub_tasks": ["name", "id"]}, "List orders")]
+    )
     plan = await Planner(client).plan(QUESTION, tools())
     assert descriptions(plan) == [(1, "Find the account", ["name", "id"]), (2, "List orders", [])]
 
 
 async def test_sub_tasks_may_be_written_as_objects() -> None:
-    client = ScriptedClient([reply({"description": "Find", "sub_tasks": [{"id": 1, "description": "the name"}]})])
-    assert descriptions(await Planner(client).plan(QUESTION, tools())) == [(1, "Find", ["the name"])]
+    client = ScriptedClient(
+        [reply({"description": "Find", "sub_tasks": [{"id": 1, "description": "the name"}]})]
+    )
+    assert descriptions(await Planner(client).plan(QUESTION, tools())) == [
+        (1, "Find", ["the name"])
+    ]
 
 
 async def test_the_prompt_shows_the_tools_and_fences_the_question() -> None:
@@ -80,10 +91,14 @@ async def test_no_tools_give_an_empty_plan_without_a_model_call() -> None:
     ],
     ids=["no-json", "too-many", "blank", "no-description", "timeout"],
 )
-async def test_a_failure_raises_and_makes_no_plan_up(replies: Sequence[str | LLMError], error: type[LLMError]) -> None:
+async def test_a_failure_raises_and_makes_no_plan_up(
+    replies: Sequence[str | LLMError], error: type[LLMError]
+) -> None:
     attempts: list[Attempt] = []
     with pytest.raises(error):
-        await Planner(ScriptedClient(replies), max_tasks=2).plan(QUESTION, tools(), attempts=attempts)
+        await Planner(ScriptedClient(replies), max_tasks=2).plan(
+            QUESTION, tools(), attempts=attempts
+        )
     assert len(attempts) == 1
 
 

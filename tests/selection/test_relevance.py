@@ -34,7 +34,11 @@ def pointer(
     )
 
 
-THREE = [pointer(A, "weather city=Oslo"), pointer(B, "news topic=rain"), pointer(C, "stocks ticker=X")]
+THREE = [
+    pointer(A, "weather city=Oslo"),
+    pointer(B, "news topic=rain"),
+    pointer(C, "stocks ticker=X"),
+]
 
 
 def chosen(*ids: str) -> str:
@@ -60,7 +64,9 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_prompt_holds_ids_and_summaries_and_nothing_else_of_a_pointer_s0_30() -> None:
     client = ScriptedClient([chosen(A)])
-    await detailed(client, pointers=[pointer(A, "tool k=v", digest="sentinel-in-digest")], query="what rain?")
+    await detailed(
+        client, pointers=[pointer(A, "tool k=v", digest="sentinel-in-digest")], query="what rain?"
+    )
     prompt = prompt_of(client)
     assert "sentinel" not in prompt
     assert all(text in prompt for text in (A, "tool k=v", "what rain?"))
@@ -68,7 +74,9 @@ async def test_the_prompt_holds_ids_and_summaries_and_nothing_else_of_a_pointer_
 
 async def test_the_digest_is_shown_on_request_and_bounded_s0_30() -> None:
     client = ScriptedClient([chosen(A)])
-    await detailed(client, pointers=[pointer(A, digest="about\nrain " + "x" * 5_000)], include_digest=True)
+    await detailed(
+        client, pointers=[pointer(A, digest="about\nrain " + "x" * 5_000)], include_digest=True
+    )
     assert "about rain " in prompt_of(client)
     assert len(prompt_of(client)) < 3_000
 
@@ -77,19 +85,27 @@ async def test_asks_for_a_json_object_at_temperature_zero_s0_31() -> None:
     client = ScriptedClient([chosen(A)])
     await detailed(client, model="m")
     call = client.calls[0]
-    assert (call.model, call.temperature, call.options) == ("m", 0.0, {"response_format": {"type": "json_object"}})
+    assert (call.model, call.temperature, call.options) == (
+        "m",
+        0.0,
+        {"response_format": {"type": "json_object"}},
+    )
 
 
 async def test_works_with_a_double_that_has_only_content_and_finish_reason_s0_31() -> None:
     client = AsyncMock()
     client.chat_completion.return_value = SimpleNamespace(content=chosen(B), finish_reason="stop")
-    selected = await ContextRelevanceSelector(client=client, max_selected=1).select(query="q", pointers=THREE)
+    selected = await ContextRelevanceSelector(client=client, max_selected=1).select(
+        query="q", pointers=THREE
+    )
     assert selected == [THREE[1]]
     assert not client.chat_completion.call_args.args
 
 
 @pytest.mark.parametrize(("pointers", "cap"), [([], None), (THREE, 0), ([], 0)])
-async def test_nothing_to_choose_asks_nothing_s0_32(pointers: list[ContextPointer], cap: int | None) -> None:
+async def test_nothing_to_choose_asks_nothing_s0_32(
+    pointers: list[ContextPointer], cap: int | None
+) -> None:
     client = ScriptedClient([])
     selection = await detailed(client, pointers=pointers, max_selected=cap)
     assert (selection.pointers, selection.status, client.calls) == ([], "no_candidates", [])
@@ -111,7 +127,11 @@ def test_refuses_impossible_limits_s0_32(options: dict[str, float]) -> None:
     ],
 )
 async def test_the_model_comes_from_the_nearest_setting_s0_33(
-    monkeypatch: pytest.MonkeyPatch, argument: str | None, context_model: str, tool_model: str, asked: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    argument: str | None,
+    context_model: str,
+    tool_model: str,
+    asked: str | None,
 ) -> None:
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MODEL", context_model)
     monkeypatch.setenv("LLM_COMMON_TOOL_SELECTION_MODEL", tool_model)
@@ -120,14 +140,18 @@ async def test_the_model_comes_from_the_nearest_setting_s0_33(
     assert client.calls[0].model == asked
 
 
-@pytest.mark.parametrize(("variable", "argument", "kept"), [("", None, 6), ("2", None, 2), ("2", 6, 6), ("2", 1, 1)])
+@pytest.mark.parametrize(
+    ("variable", "argument", "kept"), [("", None, 6), ("2", None, 2), ("2", 6, 6), ("2", 1, 1)]
+)
 async def test_an_explicit_cap_beats_the_variable_s0_33(
     monkeypatch: pytest.MonkeyPatch, variable: str, argument: int | None, kept: int
 ) -> None:
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", variable)
     ids = [f"{number:012x}" for number in range(8)]
     selection = await detailed(
-        ScriptedClient([chosen(*ids)]), pointers=[pointer(each) for each in ids], max_selected=argument
+        ScriptedClient([chosen(*ids)]),
+        pointers=[pointer(each) for each in ids],
+        max_selected=argument,
     )
     assert [each.pointer_id for each in selection.pointers] == ids[:kept]
 
@@ -207,7 +231,9 @@ async def test_a_failure_selects_nothing_s0_36(failure: str | Exception) -> None
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
-async def test_open_failure_takes_what_shares_a_word_with_the_query_s0_36(failure: str | Exception) -> None:
+async def test_open_failure_takes_what_shares_a_word_with_the_query_s0_36(
+    failure: str | Exception,
+) -> None:
     many = [pointer(f"{number:012x}", "rain in Bergen") for number in range(20)]
     for query, pointers, expected in (
         ("weather in Oslo", THREE, [A]),
@@ -215,7 +241,9 @@ async def test_open_failure_takes_what_shares_a_word_with_the_query_s0_36(failur
         ("unrelated", THREE, []),
         ("rain", many, [f"{number:012x}" for number in range(19, 13, -1)]),
     ):
-        selection = await detailed(ScriptedClient([failure]), query=query, pointers=pointers, fail_closed=False)
+        selection = await detailed(
+            ScriptedClient([failure]), query=query, pointers=pointers, fail_closed=False
+        )
         assert [each.pointer_id for each in selection.pointers] == expected
         assert selection.status in {"error", "invalid"}
         assert selection.used == "lexical"
@@ -231,10 +259,17 @@ async def test_the_detailed_selection_accounts_for_the_call_s0_37() -> None:
     usage = LLMUsage(prompt_tokens=7, completion_tokens=3, total_tokens=10)
     answer = LLMResponse(id="1", model="m-1", content=chosen(B), finish_reason="stop", usage=usage)
     selection = await detailed(ScriptedClient([answer]), model="m")
-    assert (selection.status, selection.pointers, selection.model, selection.usage) == ("ok", [THREE[1]], "m-1", usage)
+    assert (selection.status, selection.pointers, selection.model, selection.usage) == (
+        "ok",
+        [THREE[1]],
+        "m-1",
+        usage,
+    )
     assert [attempt.error for attempt in selection.attempts] == [None]
     assert [choice.reason for choice in selection.choices] == ["not chosen", "chosen", "not chosen"]
-    assert await ContextRelevanceSelector(ScriptedClient([answer])).select(query="q", pointers=THREE) == [THREE[1]]
+    assert await ContextRelevanceSelector(ScriptedClient([answer])).select(
+        query="q", pointers=THREE
+    ) == [THREE[1]]
 
 
 async def test_a_silent_model_is_given_up_in_time_s0_38() -> None:
@@ -249,7 +284,9 @@ async def test_a_silent_model_is_given_up_in_time_s0_38() -> None:
     assert time.perf_counter() - started < 10
 
 
-async def test_the_deadline_comes_from_the_environment_s0_38(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_deadline_comes_from_the_environment_s0_38(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def hang(_: list[LLMMessage]) -> str:
         await asyncio.sleep(30)
         return chosen(A)
@@ -274,7 +311,10 @@ async def test_cancellation_propagates_s0_38() -> None:
 
 
 async def test_more_than_fit_are_shortlisted_by_relevance_s0_39() -> None:
-    many = [pointer(f"{number:012x}", f"web_search query=topic{number} " + "x" * 250) for number in range(1_000)]
+    many = [
+        pointer(f"{number:012x}", f"web_search query=topic{number} " + "x" * 250)
+        for number in range(1_000)
+    ]
     wanted = pointer(A, "weather city=Oslo")
     client = ScriptedClient([chosen(A, many[0].pointer_id)])
     selection = await detailed(client, query="weather in Oslo", pointers=[wanted, *many])
@@ -282,7 +322,11 @@ async def test_more_than_fit_are_shortlisted_by_relevance_s0_39() -> None:
     assert selection.dropped[0].id == many[0].pointer_id
     assert len(prompt_of(client).encode()) < 64 * 1024
     assert prompt_of(client).count('{"id":') <= 200
-    assert selection.not_shown == sum(choice.reason == "not shown" for choice in selection.choices) >= 801
+    assert (
+        selection.not_shown
+        == sum(choice.reason == "not shown" for choice in selection.choices)
+        >= 801
+    )
     assert f"{999:012x}" in prompt_of(client), "the newest are shown where nothing else decides"
 
 
@@ -359,7 +403,9 @@ async def test_attempts_share_the_deadline_s0_38() -> None:
         return chosen(A)
 
     started = time.perf_counter()
-    selection = await detailed(ScriptedClient([hang, hang]), fallback_model="two", timeout_s=0.2, deadline_s=0.3)
+    selection = await detailed(
+        ScriptedClient([hang, hang]), fallback_model="two", timeout_s=0.2, deadline_s=0.3
+    )
     assert time.perf_counter() - started < 10
     assert (selection.status, selection.pointers, len(selection.attempts)) == ("timeout", [], 2)
     with pytest.raises(ValueError, match="deadline_s is 0"):
@@ -385,17 +431,31 @@ async def test_a_cached_reply_names_the_pointers_of_the_day() -> None:
     for pointers, cached in ((THREE, False), (saved_again, True)):
         selection = await selector.select_detailed(query="q", pointers=pointers)
         assert (selection.pointers, selection.cached) == (pointers[:1], cached)
-    assert (selection.attempts, selection.model, selection.usage, selection.cost_usd) == ((), None, None, 0)
+    assert (selection.attempts, selection.model, selection.usage, selection.cost_usd) == (
+        (),
+        None,
+        None,
+        0,
+    )
 
 
 async def test_what_is_not_shown_is_counted_in_tokens_s0_39() -> None:
     many = [pointer(f"{number:012x}", f"web_search query=topic{number}") for number in range(400)]
-    assert 3_000 < (await detailed(ScriptedClient([chosen(many[-1].pointer_id)]), pointers=many)).tokens_saved < 8_000
+    assert (
+        3_000
+        < (
+            await detailed(ScriptedClient([chosen(many[-1].pointer_id)]), pointers=many)
+        ).tokens_saved
+        < 8_000
+    )
     assert (await detailed(ScriptedClient([chosen(A)]))).tokens_saved == 0
 
 
 async def test_ten_thousand_candidates_are_shortlisted_into_a_small_prompt_s0_39() -> None:
-    many = [pointer(f"{number:012x}", f"web_search query=topic{number} of the day") for number in range(10_000)]
+    many = [
+        pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
+        for number in range(10_000)
+    ]
     client = ScriptedClient([chosen(many[77].pointer_id)])
     selection = await detailed(client, query="what was topic77?", pointers=many)
     assert selection.pointers == [many[77]]

@@ -24,7 +24,14 @@ CONFIG = LLMConfig(base_url="http://shapes.test/v1", default_model="m", max_atte
 CALLS = json.dumps({"calls": [{"tool": "get_weather", "args": {"city": "Ulm"}}]})
 IDS = json.dumps({"pointer_ids": ["aaaaaaaaaaaa"]})
 POINTERS = [
-    ContextPointer(pointer_id=each * 12, query_id="q", tool_name="t", created_at="now", summary="t", result_path="x")
+    ContextPointer(
+        pointer_id=each * 12,
+        query_id="q",
+        tool_name="t",
+        created_at="now",
+        summary="t",
+        result_path="x",
+    )
     for each in "ab"
 ]
 TASK = PlannedTask(id=1, description="weather")
@@ -45,13 +52,18 @@ REGISTRY = ToolRegistry([get_weather, search_web])
 
 
 async def chosen_tools(client: Any) -> tuple[list[Any], bool]:
-    selection = await ToolSelector(client, SELECTION).select_detailed(task=TASK, tool_registry=REGISTRY)
+    selection = await ToolSelector(client, SELECTION).select_detailed(
+        task=TASK, tool_registry=REGISTRY
+    )
     return [(call.tool, call.args) for call in selection.calls], selection.failed
 
 
 async def chosen_pointers(client: Any) -> tuple[list[Any], bool]:
     selection = await ContextRelevanceSelector(client).select_detailed(query="q", pointers=POINTERS)
-    return [pointer.pointer_id for pointer in selection.pointers], selection.status not in {"ok", "empty"}
+    return [pointer.pointer_id for pointer in selection.pointers], selection.status not in {
+        "ok",
+        "empty",
+    }
 
 
 def answering(body: dict[str, Any]) -> OpenAICompatibleClient:
@@ -73,7 +85,9 @@ async def test_each_shape_is_read_or_fails_closed(shape: Shape) -> None:
         expected = ([("get_weather", {"city": "Ulm"})], False) if shape.tools else ([], True)
         assert await chosen_tools(client) == expected
     async with answering(shape.body(IDS)) as client:
-        assert await chosen_pointers(client) == ((["aaaaaaaaaaaa"], False) if shape.pointers else ([], True))
+        assert await chosen_pointers(client) == (
+            (["aaaaaaaaaaaa"], False) if shape.pointers else ([], True)
+        )
 
 
 READ_AS_TEXT = [
@@ -82,7 +96,8 @@ READ_AS_TEXT = [
     if shape.tools
     and isinstance(shape.message("x").get("content"), str)
     and shape.message("x")["content"]
-    # Before its closing mark such a reply is one of prose with an answer in it: only its finish reason tells.
+    # Before its closing mark such a reply is one of prose with an answer in it: only its finish
+    # reason tells.
     and shape.name != "qwen 2507 closing tag alone"
 ]
 

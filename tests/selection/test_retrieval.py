@@ -8,7 +8,11 @@ from llm_common.tools import ToolRegistry
 
 def definition(name: str, description: str = "", **parameters: str) -> dict[str, Any]:
     properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
-    return {"name": name, "description": description, "parameters": {"type": "object", "properties": properties}}
+    return {
+        "name": name,
+        "description": description,
+        "parameters": {"type": "object", "properties": properties},
+    }
 
 
 class Offers:
@@ -41,7 +45,9 @@ TOOLS = Offers(
         ("note", "notes"),
     ],
 )
-async def test_names_descriptions_and_parameters_are_found_by_their_words(text: str, first: str) -> None:
+async def test_names_descriptions_and_parameters_are_found_by_their_words(
+    text: str, first: str
+) -> None:
     assert (await ranked(TOOLS, text))[0] == first
 
 
@@ -59,9 +65,15 @@ async def test_each_text_brings_its_own_best_tool_s2_14() -> None:
 
 async def test_the_best_tool_of_one_text_beats_what_all_texts_half_agree_on_s2_14() -> None:
     names = ["draw_chart", "draw_line", "draw_dot", "send_mail", "send_fax", "send_note"]
-    both = definition("report", "Can draw and, after a long while, send what many people asked for in other words.")
+    both = definition(
+        "report",
+        "Can draw and, after a long while, send what many people asked for in other words.",
+    )
     tools = Offers(*map(definition, names), both)
-    assert sorted(await ranked(tools, "draw chart", "send mail", limit=2)) == ["draw_chart", "send_mail"]
+    assert sorted(await ranked(tools, "draw chart", "send mail", limit=2)) == [
+        "draw_chart",
+        "send_mail",
+    ]
 
 
 async def test_texts_without_words_rank_nothing() -> None:
@@ -70,7 +82,9 @@ async def test_texts_without_words_rank_nothing() -> None:
 
 async def test_the_order_of_registration_never_matters() -> None:
     backwards = Offers(*reversed(TOOLS.definitions))
-    assert await ranked(backwards, "stock search", limit=2) == await ranked(TOOLS, "stock search", limit=2)
+    assert await ranked(backwards, "stock search", limit=2) == await ranked(
+        TOOLS, "stock search", limit=2
+    )
 
 
 async def test_the_index_follows_the_registry() -> None:
@@ -81,4 +95,6 @@ async def test_the_index_follows_the_registry() -> None:
     registry = ToolRegistry([weather])
     assert rank_tools(await read_catalogue(registry), ["tides"], limit=3) == ()
     registry.register(weather, name="tides")
-    assert [tool.name for tool in rank_tools(await read_catalogue(registry), ["tides"], limit=1)] == ["tides"]
+    assert [
+        tool.name for tool in rank_tools(await read_catalogue(registry), ["tides"], limit=1)
+    ] == ["tides"]

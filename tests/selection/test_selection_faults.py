@@ -13,14 +13,21 @@ A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 GOOD = f'{{"pointer_ids":["{A}"]}}'
 CANDIDATES = [
     ContextPointer(
-        pointer_id=each, query_id="q", tool_name="t", created_at="now", summary=f"t k={each}", result_path="x"
+        pointer_id=each,
+        query_id="q",
+        tool_name="t",
+        created_at="now",
+        summary=f"t k={each}",
+        result_path="x",
     )
     for each in (A, B)
 ]
 
 
 def answer(content: object, **fields: object) -> LLMResponse:
-    return LLMResponse.model_validate({"id": "1", "model": "m", "content": content, "finish_reason": "stop", **fields})
+    return LLMResponse.model_validate(
+        {"id": "1", "model": "m", "content": content, "finish_reason": "stop", **fields}
+    )
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": GOOD}}
@@ -65,7 +72,13 @@ PARSED = [
     ("F-075", answer([{"type": "text", "text": GOOD[:9]}, {"type": "text", "text": GOOD[9:]}])),
     (
         "F-076",
-        answer([{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": GOOD}, {"type": "?"}]),
+        answer(
+            [
+                {"type": "image_url", "image_url": {"url": "x"}},
+                {"type": "text", "text": GOOD},
+                {"type": "?"},
+            ]
+        ),
     ),
     ("F-079", f"```json\n{GOOD}\n```"),
     ("F-079", f"```\n{GOOD}\n```"),
@@ -76,24 +89,48 @@ PARSED = [
     ("F-084", f"{GOOD}\n{GOOD}"),
     ("F-085", f'<think>{{"pointer_ids":["{B}"]}}</think>\n{GOOD}'),
     ("F-096", json.dumps(GOOD)),
-    ("F-098", json.dumps({"pointer_ids": ["zz", f" {A.upper()} ", A, 7, [A], None, True, {"id": B}, 1.5, "é" * 99]})),
+    (
+        "F-098",
+        json.dumps(
+            {
+                "pointer_ids": [
+                    "zz",
+                    f" {A.upper()} ",
+                    A,
+                    7,
+                    [A],
+                    None,
+                    True,
+                    {"id": B},
+                    1.5,
+                    "é" * 99,
+                ]
+            }
+        ),
+    ),
     ("F-098", json.dumps({"pointer_ids": [f"{number:012x}" for number in range(10_000)] + [A]})),
     ("F-099", f'{{"pointer_ids":["cccccccccccc","{A}"]}}'),
     ("F-106", f'{{"__proto__":{{}},"__class__":"os.system","pointer_ids":["__class__","{A}"]}}'),
 ]
 
 
-@pytest.mark.parametrize("reply", [reply for _, reply in FAIL_CLOSED], ids=[row for row, _ in FAIL_CLOSED])
+@pytest.mark.parametrize(
+    "reply", [reply for _, reply in FAIL_CLOSED], ids=[row for row, _ in FAIL_CLOSED]
+)
 async def test_an_unsound_reply_selects_nothing(reply: str | LLMResponse) -> None:
     client = ScriptedClient([reply])
-    selection = await ContextRelevanceSelector(client).select_detailed(query="q", pointers=CANDIDATES)
+    selection = await ContextRelevanceSelector(client).select_detailed(
+        query="q", pointers=CANDIDATES
+    )
     assert (selection.pointers, selection.status, len(client.calls)) == ([], "invalid", 1)
     assert {choice.reason for choice in selection.choices} == {"not chosen"}
 
 
 @pytest.mark.parametrize("reply", [reply for _, reply in PARSED], ids=[row for row, _ in PARSED])
 async def test_a_sound_reply_is_found_in_its_wrapping(reply: str | LLMResponse) -> None:
-    selection = await ContextRelevanceSelector(ScriptedClient([reply])).select_detailed(query="q", pointers=CANDIDATES)
+    selection = await ContextRelevanceSelector(ScriptedClient([reply])).select_detailed(
+        query="q", pointers=CANDIDATES
+    )
     assert (selection.pointers, selection.status) == (CANDIDATES[:1], "ok")
     assert len(selection.dropped) <= 100
 

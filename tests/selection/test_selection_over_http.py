@@ -75,7 +75,10 @@ async def test_a_fault_that_passes_is_not_noticed(row: str, kind: str, no_waits:
 async def test_an_endpoint_out_of_reach_selects_nothing(
     row: str, kind: str, no_waits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with UNREACHABLE[row](tmp_path, monkeypatch) as config, OpenAICompatibleClient(config) as client:
+    async with (
+        UNREACHABLE[row](tmp_path, monkeypatch) as config,
+        OpenAICompatibleClient(config) as client,
+    ):
         started = time.monotonic()
         outcome = await CHOOSERS[kind](client, fallback_model="second")
         assert time.monotonic() - started < 10  # seconds of patience on a busy machine
@@ -85,17 +88,27 @@ async def test_an_endpoint_out_of_reach_selects_nothing(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-115-{kind}" for kind in KINDS])
-async def test_server_errors_for_ever_take_two_requests_for_each_model(kind: str, no_waits: None) -> None:
-    async with loopback(answer(503, b"{}")) as server, OpenAICompatibleClient(server.config()) as client:
+async def test_server_errors_for_ever_take_two_requests_for_each_model(
+    kind: str, no_waits: None
+) -> None:
+    async with (
+        loopback(answer(503, b"{}")) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         outcome = await CHOOSERS[kind](client, fallback_model="second")
-        assert [request.body["model"] for request in server.requests] == ["test-model"] * 2 + ["second"] * 2
+        assert [request.body["model"] for request in server.requests] == ["test-model"] * 2 + [
+            "second"
+        ] * 2
     assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["status"] * 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("status", [401, 403], ids=["F-116-401", "F-116-403"])
 async def test_a_refused_key_asks_no_second_model(status: int, kind: str) -> None:
-    async with loopback(answer(status, b"{}")) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(status, b"{}")) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         outcome = await CHOOSERS[kind](client, fallback_model="second")
         assert len(server.requests) == 1
     assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["auth"])
@@ -117,7 +130,10 @@ async def test_a_model_that_is_not_there_is_replaced_by_the_second(kind: str) ->
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-112-{kind}" for kind in KINDS])
 async def test_a_wait_that_the_endpoint_asks_for_is_kept_within_the_limit(kind: str) -> None:
     busy = raw(response(503, b"{}", {"Retry-After": "0.6"}))
-    async with loopback(busy, answer(200, ok(SOUND))) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(busy, answer(200, ok(SOUND))) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         started = time.monotonic()
         outcome = await CHOOSERS[kind](client)
         assert 0.6 <= time.monotonic() - started < 10  # seconds of patience on a busy machine
@@ -149,7 +165,9 @@ async def test_a_json_object_is_asked_for_unless_the_client_prefers_a_schema(kin
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-117-{kind}" for kind in KINDS])
-async def test_a_schema_that_is_refused_is_given_up_for_good_within_one_model_call(kind: str) -> None:
+async def test_a_schema_that_is_refused_is_given_up_for_good_within_one_model_call(
+    kind: str,
+) -> None:
     async def no_schema(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             refused = request.body.get("response_format", {}).get("type") == "json_schema"

@@ -35,7 +35,10 @@ def nested(levels: int) -> Any:
         ({"type": "array", "items": {"enum": ["a", "b"]}}, "(a|b)[]"),
         ({"type": "array"}, "any[]"),
         ({"type": "object"}, "{…}"),
-        ({"type": "object", "properties": {"k": {"type": "object", "properties": {"z": {}}}}}, "{k?: {…}}"),
+        (
+            {"type": "object", "properties": {"k": {"type": "object", "properties": {"z": {}}}}},
+            "{k?: {…}}",
+        ),
         ({"$ref": "#/$defs/P"}, "{city: str}"),
         ({"allOf": [{"$ref": "#/$defs/P"}]}, "{city: str}"),
         ({"$ref": "#/$defs/Loop"}, "any"),
@@ -52,7 +55,9 @@ def test_types_are_shown_in_words(schema: Any, shown: str) -> None:
 
 def test_the_whole_line() -> None:
     root = {
-        **parameters(a={"type": "string"}, b={"anyOf": [{"type": "integer"}, {"enum": ["x", "y"]}]}),
+        **parameters(
+            a={"type": "string"}, b={"anyOf": [{"type": "integer"}, {"enum": ["x", "y"]}]}
+        ),
         "required": ["a"],
     }
     shown = signature("name", "First sentence, v1.2 too. Second one.", root)
@@ -81,7 +86,18 @@ def test_every_parameter_name_is_shown_s2_14() -> None:
             st.lists(inner, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    ["type", "properties", "items", "enum", "anyOf", "$ref", "required", "allOf", "const", "x"]
+                    [
+                        "type",
+                        "properties",
+                        "items",
+                        "enum",
+                        "anyOf",
+                        "$ref",
+                        "required",
+                        "allOf",
+                        "const",
+                        "x",
+                    ]
                 ),
                 inner,
                 max_size=4,
@@ -91,7 +107,9 @@ def test_every_parameter_name_is_shown_s2_14() -> None:
     ),
 )
 def test_any_schema_gives_one_line_and_no_error(description: str, schema: Any) -> None:
-    shown = signature("t", description, schema if isinstance(schema, dict) else {"properties": {"p": schema}})
+    shown = signature(
+        "t", description, schema if isinstance(schema, dict) else {"properties": {"p": schema}}
+    )
     assert shown.splitlines() == [shown]
     shown.encode()
 
@@ -109,12 +127,19 @@ def test_the_parts_of_a_shared_object_are_not_read_for_each_parameter() -> None:
             return super().get(key, default)
 
     several = parameters(**{f"p{number}": {"$ref": "#/$defs/all"} for number in range(20)})
-    signature("tool", "", {**several, "$defs": {"all": {"type": "object", "allOf": [Part() for _ in range(2_000)]}}})
+    signature(
+        "tool",
+        "",
+        {**several, "$defs": {"all": {"type": "object", "allOf": [Part() for _ in range(2_000)]}}},
+    )
     assert 0 < len(reads) <= 20_000
 
 
 def test_an_object_of_many_parameters_is_shown_until_enough_are_read() -> None:
-    wide = {"type": "object", "properties": {f"q{number}": {"type": "string"} for number in range(9_000)}}
+    wide = {
+        "type": "object",
+        "properties": {f"q{number}": {"type": "string"} for number in range(9_000)},
+    }
     shown = signature("tool", "", {**parameters(a=wide, b=wide, c=wide, d=wide), "$defs": {}})
     assert shown.startswith("tool(a?: {q0?: str,")
     assert shown.endswith("d?: {…})")

@@ -28,7 +28,9 @@ from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 
-TASK = PlannedTask(id=1, description="Compare the weather", sub_tasks=[SubTask(id=1, description="Weather in Ulm")])
+TASK = PlannedTask(
+    id=1, description="Compare the weather", sub_tasks=[SubTask(id=1, description="Weather in Ulm")]
+)
 BOTH = ToolSelectionConfig(fallback_model="second")
 VARIABLES = {
     "MODEL": ("env-model", "model", "env-model"),
@@ -77,7 +79,9 @@ async def select(
     return await selector.select_detailed(task=TASK, tool_registry=registry, **options)
 
 
-async def chosen(*replies: Any, registry: Any = REGISTRY, config: ToolSelectionConfig | None = None) -> list[str]:
+async def chosen(
+    *replies: Any, registry: Any = REGISTRY, config: ToolSelectionConfig | None = None
+) -> list[str]:
     selection = await select(ScriptedClient(replies), registry, config)
     return [f"{call.tool} {json.dumps(call.args)}" for call in selection.calls]
 
@@ -93,7 +97,11 @@ def texts(client: ScriptedClient, call: int = 0) -> tuple[str, str]:
 def test_the_defaults_are_those_of_the_spec_s2_01(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(f"LLM_COMMON_TOOL_SELECTION_{name}", raising=False)
-    for config in (ToolSelectionConfig(), ToolSelectionConfig.from_env(), ToolSelector(ScriptedClient([])).config):
+    for config in (
+        ToolSelectionConfig(),
+        ToolSelectionConfig.from_env(),
+        ToolSelector(ScriptedClient([])).config,
+    ):
         assert (config.model, config.fallback_model, config.max_calls) == ("glm-4.5-air", None, 5)
         assert (config.timeout_s, config.temperature, config.fail_closed) == (30, 0.0, True)
 
@@ -110,20 +118,28 @@ def test_each_variable_sets_its_field(name: str, monkeypatch: pytest.MonkeyPatch
     [("MAX_CALLS", "many"), ("MAX_CALLS", "0"), ("MAX_CALLS", "2.5"), ("TIMEOUT_S", "soon"), ("TIMEOUT_S", "-1"),
      ("TIMEOUT_S", "nan"), ("FAIL_CLOSED", "maybe")],
 )  # fmt: skip
-def test_a_malformed_variable_is_one_clear_error_s2_02(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_variable_is_one_clear_error_s2_02(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(f"LLM_COMMON_TOOL_SELECTION_{name}", value)
-    with pytest.raises(ConfigError, match=f"LLM_COMMON_TOOL_SELECTION_{name} is '{value}'") as caught:
+    with pytest.raises(
+        ConfigError, match=f"LLM_COMMON_TOOL_SELECTION_{name} is '{value}'"
+    ) as caught:
         ToolSelector(ScriptedClient([]))
     assert caught.value.value == value
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_an_empty_variable_counts_as_unset_s2_02(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_counts_as_unset_s2_02(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(f"LLM_COMMON_TOOL_SELECTION_{name}", " ")
     assert ToolSelectionConfig.from_env() == ToolSelectionConfig()
 
 
-@pytest.mark.parametrize("wrong", [{"max_calls": 0}, {"timeout_s": 0}, {"temperature": -1}, {"modle": "x"}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_calls": 0}, {"timeout_s": 0}, {"temperature": -1}, {"modle": "x"}]
+)
 def test_a_configuration_refuses_what_cannot_be(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ToolSelectionConfig.model_validate(wrong)
@@ -204,7 +220,9 @@ async def test_lone_surrogates_are_sent_as_escapes() -> None:
 def many_tools(count: int) -> ToolRegistry:
     registry = ToolRegistry()
     for number in range(count):
-        registry.register(search_web, name=f"tool_{number:03}", description=f"Does thing {number}. More about it.")
+        registry.register(
+            search_web, name=f"tool_{number:03}", description=f"Does thing {number}. More about it."
+        )
     registry.register(get_weather)
     return registry
 
@@ -245,7 +263,9 @@ async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_14() -> Non
 async def test_a_shortlist_stays_within_its_budget_and_shows_parameters_s2_14() -> None:
     client = ScriptedClient([reply()])
     registry = many_tools(50)
-    selection = await select(client, registry, ToolSelectionConfig(max_catalogue_tokens=100), query="thing")
+    selection = await select(
+        client, registry, ToolSelectionConfig(max_catalogue_tokens=100), query="thing"
+    )
     _, user = texts(client)
     shown = [line for line in user.splitlines() if "tool_" in line]
     assert 0 < len(shown) == (selection.tools_shown or 0) - 1 < 10
@@ -257,7 +277,10 @@ async def test_when_no_word_fits_as_many_signatures_as_fit_are_shown_s2_14() -> 
     task = PlannedTask(id=1, description="?!")
     selector = ToolSelector(client, ToolSelectionConfig(max_catalogue_tokens=200))
     selection = await selector.select_detailed(task=task, tool_registry=many_tools(50))
-    assert "get_weather(city: str, days?: int) - Forecasts the weather.\ntool_000(query: str)" in texts(client)[1]
+    assert (
+        "get_weather(city: str, days?: int) - Forecasts the weather.\ntool_000(query: str)"
+        in texts(client)[1]
+    )
     assert selection.shortlisted
 
 
@@ -286,7 +309,9 @@ async def test_a_malformed_call_is_dropped_and_its_siblings_stay_f_102(call: obj
 
 
 async def test_args_may_be_a_string_that_holds_one_object_f_102() -> None:
-    assert await chosen(reply({"tool": "get_weather", "args": ' {"city": "Ulm"} '})) == ['get_weather {"city": "Ulm"}']
+    assert await chosen(reply({"tool": "get_weather", "args": ' {"city": "Ulm"} '})) == [
+        'get_weather {"city": "Ulm"}'
+    ]
 
 
 @pytest.mark.parametrize(
@@ -296,13 +321,31 @@ async def test_args_may_be_a_string_that_holds_one_object_f_102() -> None:
         ({"tool": "get_weathers", "args": {"city": "x"}}, "unknown_tool", None),
         ({"tool": "get_weather", "args": {}}, "invalid_args", "required"),
         ({"tool": "get_weather", "args": {"city": 5}}, "invalid_args", "type"),
-        ({"tool": "get_weather", "args": {"city": "x", "extra": 1}}, "invalid_args", "additionalProperties"),
-        ({"tool": "get_weather", "args": {"city": "x", "__proto__": {}}}, "invalid_args", "additionalProperties"),
+        (
+            {"tool": "get_weather", "args": {"city": "x", "extra": 1}},
+            "invalid_args",
+            "additionalProperties",
+        ),
+        (
+            {"tool": "get_weather", "args": {"city": "x", "__proto__": {}}},
+            "invalid_args",
+            "additionalProperties",
+        ),
         ({"tool": "get_weather", "args": {"city": "x", "days": "two"}}, "invalid_args", "type"),
     ],
-    ids=["F-102 unknown", "F-102 near", "F-102 missing", "F-102 type", "F-102 extra", "F-106 proto", "S2-07 type"],
+    ids=[
+        "F-102 unknown",
+        "F-102 near",
+        "F-102 missing",
+        "F-102 type",
+        "F-102 extra",
+        "F-106 proto",
+        "S2-07 type",
+    ],
 )
-async def test_an_invalid_call_is_dropped_with_its_reason(call: object, reason: str, place: str | None) -> None:
+async def test_an_invalid_call_is_dropped_with_its_reason(
+    call: object, reason: str, place: str | None
+) -> None:
     selection = await select(ScriptedClient([reply(call, weather())]))
     assert [call.tool for call in selection.calls] == ["get_weather"]
     (drop,) = selection.dropped
@@ -311,17 +354,24 @@ async def test_an_invalid_call_is_dropped_with_its_reason(call: object, reason: 
 
 
 async def test_a_name_in_another_spelling_is_the_tools_own_s2_07() -> None:
-    assert await chosen(reply({"tool": "Get-Weather ", "args": {"city": "x"}})) == ['get_weather {"city": "x"}']
+    assert await chosen(reply({"tool": "Get-Weather ", "args": {"city": "x"}})) == [
+        'get_weather {"city": "x"}'
+    ]
 
 
 async def test_names_of_a_text_registry_are_not_checked_s2_07() -> None:
-    assert await chosen(reply({"tool": "any", "args": {"x": 1}}), registry=TextRegistry("{}")) == ['any {"x": 1}']
+    assert await chosen(reply({"tool": "any", "args": {"x": 1}}), registry=TextRegistry("{}")) == [
+        'any {"x": 1}'
+    ]
 
 
 async def test_nothing_valid_of_a_non_empty_list_is_a_failure_s2_07() -> None:
     selection = await select(ScriptedClient([reply({"tool": "nope", "args": {}})]))
     assert (selection.status, selection.calls, selection.failed) == ("invalid", (), True)
-    assert (selection.attempts[0].error, selection.attempts[0].reason) == ("malformed", "no_valid_call")
+    assert (selection.attempts[0].error, selection.attempts[0].reason) == (
+        "malformed",
+        "no_valid_call",
+    )
 
 
 @pytest.mark.parametrize("count", [7, 10_000])
@@ -330,7 +380,10 @@ async def test_the_first_valid_calls_are_kept_in_order_f_103(count: int) -> None
     client = ScriptedClient([reply(*calls)])
     selection = await select(client)
     assert [call.args["city"] for call in selection.calls] == ["c0", "c1", "c2", "c3", "c4"]
-    assert [drop.reason for drop in selection.dropped] == ["unknown_tool", *["over_limit"] * (count - 5)]
+    assert [drop.reason for drop in selection.dropped] == [
+        "unknown_tool",
+        *["over_limit"] * (count - 5),
+    ]
     assert len(client.calls) == 1
 
 
@@ -341,7 +394,9 @@ async def test_repeats_are_dropped_before_the_limit_counts_s2_05() -> None:
         weather("b"),
         weather("c"),
     ]
-    selection = await select(ScriptedClient([reply(*calls)]), config=ToolSelectionConfig(max_calls=2))
+    selection = await select(
+        ScriptedClient([reply(*calls)]), config=ToolSelectionConfig(max_calls=2)
+    )
     assert [call.args["city"] for call in selection.calls] == ["a", "b"]
     assert [drop.reason for drop in selection.dropped] == ["repeat", "over_limit"]
 
@@ -349,7 +404,12 @@ async def test_repeats_are_dropped_before_the_limit_counts_s2_05() -> None:
 async def test_an_empty_list_is_a_success_s2_06() -> None:
     client = ScriptedClient([reply()])
     selection = await select(client, config=BOTH)
-    assert (selection.status, selection.calls, selection.failed, len(client.calls)) == ("empty", (), False, 1)
+    assert (selection.status, selection.calls, selection.failed, len(client.calls)) == (
+        "empty",
+        (),
+        False,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -381,7 +441,9 @@ async def test_a_wrapped_reply_is_read(content: str) -> None:
 
 async def test_backticks_inside_an_argument_stay_f_081() -> None:
     call = {"tool": "search_web", "args": {"query": "```json {x} ```"}}
-    assert (await select(ScriptedClient([f"```json\n{reply(call)}\n```"]))).calls[0].args == call["args"]
+    assert (await select(ScriptedClient([f"```json\n{reply(call)}\n```"]))).calls[0].args == call[
+        "args"
+    ]
 
 
 async def test_no_prefix_of_a_reply_gives_any_call_f_087() -> None:
@@ -391,7 +453,9 @@ async def test_no_prefix_of_a_reply_gives_any_call_f_087() -> None:
 
 
 def response(**fields: Any) -> LLMResponse:
-    return LLMResponse.model_validate({"id": "x", "model": "m", "content": None, "finish_reason": "stop"} | fields)
+    return LLMResponse.model_validate(
+        {"id": "x", "model": "m", "content": None, "finish_reason": "stop"} | fields
+    )
 
 
 def native(name: str, arguments: object) -> dict[str, Any]:
@@ -401,9 +465,22 @@ def native(name: str, arguments: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (response(tool_calls=[native("get_weather", '{"city":"Ulm"}')], finish_reason="tool_calls"), 1),
+        (
+            response(
+                tool_calls=[native("get_weather", '{"city":"Ulm"}')], finish_reason="tool_calls"
+            ),
+            1,
+        ),
         (response(function_call={"name": "get_weather", "arguments": '{"city":"Ulm"}'}), 1),
-        (response(tool_calls=[native("get_weather", '{"city":"Ul'), native("get_weather", '{"city":"B"}')]), 1),
+        (
+            response(
+                tool_calls=[
+                    native("get_weather", '{"city":"Ul'),
+                    native("get_weather", '{"city":"B"}'),
+                ]
+            ),
+            1,
+        ),
         (response(tool_calls=[native("get_weather", '{"city":"Ul')]), 0),
         (response(tool_calls=[native("get_weather", {1: 2})]), 0),
         (response(tool_calls=[{"function": None}]), 0),
@@ -440,11 +517,17 @@ async def test_arguments_that_json_cannot_hold_are_malformed() -> None:
     assert [drop.reason for drop in selection.dropped] == ["malformed"]
 
 
-async def test_secrets_in_arguments_pass_through_and_are_not_logged_f_104(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_in_arguments_pass_through_and_are_not_logged_f_104(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
-    selection = await select(ScriptedClient([reply(weather("sk-SECRET"), {"tool": "sk-SECRET", "args": "sk-SECRET"})]))
+    selection = await select(
+        ScriptedClient([reply(weather("sk-SECRET"), {"tool": "sk-SECRET", "args": "sk-SECRET"})])
+    )
     assert selection.calls[0].args == {"city": "sk-SECRET"}
-    failed = await select(ScriptedClient(["sk-SECRET", "sk-SECRET"]), config=BOTH, query="sk-SECRET")
+    failed = await select(
+        ScriptedClient(["sk-SECRET", "sk-SECRET"]), config=BOTH, query="sk-SECRET"
+    )
     assert "SECRET" not in caplog.text + failed.problem + str(failed.attempts)
 
 
@@ -473,7 +556,9 @@ async def test_injected_text_can_only_choose_among_the_tools_f_105() -> None:
         (CostLimitError("spent", spent_usd=1, limit_usd=1), "error", 1),
     ],
 )
-async def test_the_fallback_is_asked_once_where_it_may_help_s2_08(error: Exception, status: str, calls: int) -> None:
+async def test_the_fallback_is_asked_once_where_it_may_help_s2_08(
+    error: Exception, status: str, calls: int
+) -> None:
     client = ScriptedClient([], default=error)
     selection = await select(client, config=BOTH)
     assert (selection.status, selection.calls, len(client.calls)) == (status, (), calls)
@@ -508,7 +593,9 @@ async def test_the_second_prompt_keeps_the_first_and_adds_what_was_wrong_s2_08()
 
 
 @pytest.mark.parametrize("fail_closed", [True, False])
-async def test_two_failures_are_no_calls_whatever_fail_closed_says_s2_09(*, fail_closed: bool) -> None:
+async def test_two_failures_are_no_calls_whatever_fail_closed_says_s2_09(
+    *, fail_closed: bool
+) -> None:
     config = ToolSelectionConfig(fallback_model="second", fail_closed=fail_closed)
     client = ScriptedClient([RuntimeError("network"), "still not json"])
     selector = ToolSelector(client, config)
@@ -528,7 +615,9 @@ def circle() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("context", [circle(), {"k": Unreadable()}, {"k": (n for n in [1])}])
-async def test_a_context_that_json_cannot_hold_is_a_failed_selection_s2_09(context: dict[str, Any]) -> None:
+async def test_a_context_that_json_cannot_hold_is_a_failed_selection_s2_09(
+    context: dict[str, Any],
+) -> None:
     client = ScriptedClient([])
     selection = await select(client, context=context)
     assert (selection.status, selection.calls, client.calls) == ("error", (), [])
@@ -574,7 +663,10 @@ async def test_cancellation_passes_through_s2_09_f_132() -> None:
 
 async def test_the_detailed_form_says_what_happened_s2_10() -> None:
     usage = LLMUsage(prompt_tokens=10, completion_tokens=2, total_tokens=12)
-    replies = [response(content="no", usage=usage, model="first"), response(content=reply(weather()), usage=usage)]
+    replies = [
+        response(content="no", usage=usage, model="first"),
+        response(content=reply(weather()), usage=usage),
+    ]
     selection = await select(ScriptedClient(replies), config=BOTH)
     assert selection.status == "ok"
     assert selection.used == "model"
@@ -603,7 +695,9 @@ async def test_a_silent_client_is_left_after_the_timeout_s2_11_f_133() -> None:
     await asyncio.sleep(0.8)
 
 
-@pytest.mark.parametrize("registry", [ToolRegistry(), TextRegistry(""), TextRegistry("[]"), TextRegistry([])])
+@pytest.mark.parametrize(
+    "registry", [ToolRegistry(), TextRegistry(""), TextRegistry("[]"), TextRegistry([])]
+)
 async def test_no_tools_is_no_model_call_s2_12(registry: Any) -> None:
     client = ScriptedClient([])
     selection = await select(client, registry)
@@ -617,7 +711,10 @@ async def test_one_selector_serves_many_selections_at_once() -> None:
 
     selector = ToolSelector(ScriptedClient([], default=echo), ToolSelectionConfig())
     found = await asyncio.gather(
-        *(selector.select_tool_calls(task=TASK, tool_registry=REGISTRY, query=f"city={number}") for number in range(20))
+        *(
+            selector.select_tool_calls(task=TASK, tool_registry=REGISTRY, query=f"city={number}")
+            for number in range(20)
+        )
     )
     assert [calls[0].args["city"] for calls in found] == [str(number) for number in range(20)]
 
@@ -642,8 +739,12 @@ async def test_an_async_mock_that_fails_then_answers_uses_the_fallback() -> None
         Exception("Network error"),
         response(content=reply({"tool": "t", "args": {}})),
     ]
-    config = ToolSelectionConfig(model="primary-model", fallback_model="fallback-model", max_calls=5)
-    calls = await ToolSelector(client, config).select_tool_calls(task=TASK, tool_registry=TextRegistry())
+    config = ToolSelectionConfig(
+        model="primary-model", fallback_model="fallback-model", max_calls=5
+    )
+    calls = await ToolSelector(client, config).select_tool_calls(
+        task=TASK, tool_registry=TextRegistry()
+    )
     assert [call.tool for call in calls] == ["t"]
     assert [call.kwargs["model"] for call in client.chat_completion.call_args_list] == [
         "primary-model",
@@ -724,10 +825,14 @@ async def test_a_schema_has_room_to_ask_again_where_the_prompt_offers_it(rounds_
     wanted = client.calls[0].options["response_format"]["json_schema"]["schema"]
     assert selection.again
     assert wanted["additionalProperties"] is False
-    assert ("again" in wanted["properties"], "again" in wanted["required"]) == (bool(rounds_left),) * 2
+    assert ("again" in wanted["properties"], "again" in wanted["required"]) == (
+        bool(rounds_left),
+    ) * 2
 
 
-@pytest.mark.parametrize("registry", [TextRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"])
+@pytest.mark.parametrize(
+    "registry", [TextRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"]
+)
 async def test_without_names_or_with_too_many_a_json_object_is_asked_for(registry: Any) -> None:
     client = Choosy([reply()])
     await select(client, registry, ToolSelectionConfig(max_catalogue_tokens=100_000))
@@ -736,7 +841,9 @@ async def test_without_names_or_with_too_many_a_json_object_is_asked_for(registr
 
 async def test_a_shortlist_says_what_it_saves_s2_14() -> None:
     whole = await select(ScriptedClient([reply()]), many_tools(50))
-    short = await select(ScriptedClient([reply()]), many_tools(50), ToolSelectionConfig(max_catalogue_tokens=400))
+    short = await select(
+        ScriptedClient([reply()]), many_tools(50), ToolSelectionConfig(max_catalogue_tokens=400)
+    )
     assert whole.tokens_saved == 0
     assert short.tokens_saved > 300
 
@@ -754,7 +861,9 @@ async def test_a_cached_reply_is_checked_against_the_tools_of_the_day() -> None:
     client = ScriptedClient([reply(weather()), reply(), "no"])
     selector = ToolSelector(client, ToolSelectionConfig(), cache=cache)
     registry = ToolRegistry([get_weather, search_web])
-    first, again = [await selector.select_detailed(task=TASK, tool_registry=registry) for _ in range(2)]
+    first, again = [
+        await selector.select_detailed(task=TASK, tool_registry=registry) for _ in range(2)
+    ]
     assert again.calls == first.calls
     assert (first.cached, again.cached, again.attempts, again.cost_usd) == (False, True, (), 0)
     registry.unregister("search_web")
@@ -763,12 +872,17 @@ async def test_a_cached_reply_is_checked_against_the_tools_of_the_day() -> None:
     assert (other.status, len(cache)) == ("invalid", 2)
 
 
-async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_in_common_s2_13() -> None:
+async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_in_common_s2_13() -> (
+    None
+):
     definitions = [
         {
             "name": f"tool_{number}",
             "description": f"Does thing {number} for a user. Then more.",
-            "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "a": {"enum": ["x", "y"]}}},
+            "parameters": {
+                "type": "object",
+                "properties": {"b": {"type": "string"}, "a": {"enum": ["x", "y"]}},
+            },
         }
         for number in range(50)
     ]
@@ -779,11 +893,15 @@ async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_i
         client = ScriptedClient([reply()])
         task = PlannedTask(id=seed, description=f"{seed} other task")
         registry = TextRegistry(shuffled)
-        await ToolSelector(client, ToolSelectionConfig()).select_detailed(task=task, tool_registry=registry)
+        await ToolSelector(client, ToolSelectionConfig()).select_detailed(
+            task=task, tool_registry=registry
+        )
         systems.add(hashlib.sha256(texts(client)[0].encode()).hexdigest())
         prompts.append("\n".join(texts(client)))
     assert len(systems) == 1
-    common = next(number for number, chars in enumerate(zip(*prompts, strict=False)) if len(set(chars)) > 1)
+    common = next(
+        number for number, chars in enumerate(zip(*prompts, strict=False)) if len(set(chars)) > 1
+    )
     assert common / max(map(len, prompts)) >= 0.9
 
 

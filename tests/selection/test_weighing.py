@@ -38,7 +38,10 @@ def pointer(number: int, summary: str) -> ContextPointer:
     )
 
 
-POOL = [pointer(n, text) for n, text in enumerate(["weather city=Oslo", "news topic=rain", "price ticker=ACME", "x"])]
+POOL = [
+    pointer(n, text)
+    for n, text in enumerate(["weather city=Oslo", "news topic=rain", "price ticker=ACME", "x"])
+]
 TOOLS: list[dict[str, Any]] = [
     {
         "name": name,
@@ -73,19 +76,30 @@ class Outcome(NamedTuple):
     selection: RelevanceSelection | ToolSelection
 
 
-async def choose_pointers(client: Any, *, pool: Sequence[ContextPointer] = POOL, **options: Any) -> Outcome:
+async def choose_pointers(
+    client: Any, *, pool: Sequence[ContextPointer] = POOL, **options: Any
+) -> Outcome:
     query = options.pop("query", QUERY)
-    selection = await ContextRelevanceSelector(client, **options).select_detailed(query=query, pointers=pool)
+    selection = await ContextRelevanceSelector(client, **options).select_detailed(
+        query=query, pointers=pool
+    )
     return Outcome([each.summary.split()[0] for each in selection.pointers], selection)
 
 
-async def choose_tools(client: Any, *, tools: Any = TOOLS, arguments: Any = None, **options: Any) -> Outcome:
+async def choose_tools(
+    client: Any, *, tools: Any = TOOLS, arguments: Any = None, **options: Any
+) -> Outcome:
     selector = ToolSelector(client, ToolSelectionConfig(**options), arguments=arguments)
-    selection = await selector.select_detailed(task=TASK, tool_registry=Registry(tools), query=QUERY)
+    selection = await selector.select_detailed(
+        task=TASK, tool_registry=Registry(tools), query=QUERY
+    )
     return Outcome([call.tool.removeprefix("get_") for call in selection.calls], selection)
 
 
-CHOOSERS: dict[str, Callable[..., Awaitable[Outcome]]] = {"pointers": choose_pointers, "tools": choose_tools}
+CHOOSERS: dict[str, Callable[..., Awaitable[Outcome]]] = {
+    "pointers": choose_pointers,
+    "tools": choose_tools,
+}
 KINDS = sorted(CHOOSERS)
 
 
@@ -106,9 +120,15 @@ async def test_one_request_chooses_the_most_probable_first(kind: str, wire: Wire
     selection = outcome.selection
     assert (selection.status, selection.used, selection.problem) == ("ok", "model", "")
     [attempt] = selection.attempts
-    assert (attempt.model, attempt.error, attempt.usage and attempt.usage.prompt_tokens) == ("served-model", None, 120)
+    assert (attempt.model, attempt.error, attempt.usage and attempt.usage.prompt_tokens) == (
+        "served-model",
+        None,
+        120,
+    )
     assert selection.cost_usd == pytest.approx(120e-6)
-    figures = {round(each.probability or 0, 6): each.reason for each in selection.choices if each.share}
+    figures = {
+        round(each.probability or 0, 6): each.reason for each in selection.choices if each.share
+    }
     assert figures == {0.9: "chosen", 0.75: "chosen", 0.02: "not chosen"}
 
 
@@ -121,7 +141,9 @@ async def test_the_order_of_options_is_shuffled_by_the_query_and_undone(kind: st
         Random(seed).shuffle(tools)
         client = ScriptedDecisionClient(default=scripted(WANTED))
         outcome = await (
-            choose_pointers(client, pool=pool) if kind == "pointers" else choose_tools(client, tools=tools)
+            choose_pointers(client, pool=pool)
+            if kind == "pointers"
+            else choose_tools(client, tools=tools)
         )
         assert outcome.chosen == ["weather", "price"]
         states.append(client.calls[0].state)
@@ -131,8 +153,14 @@ async def test_the_order_of_options_is_shuffled_by_the_query_and_undone(kind: st
 async def test_another_query_has_another_order() -> None:
     client = ScriptedDecisionClient(default=scripted(WANTED))
     for number in range(8):
-        assert (await choose_pointers(client, query=f"question {number}")).chosen == ["weather", "price"]
-    places = {next(label for label, line in labels_of(c.state).items() if "Oslo" in line) for c in client.calls}
+        assert (await choose_pointers(client, query=f"question {number}")).chosen == [
+            "weather",
+            "price",
+        ]
+    places = {
+        next(label for label, line in labels_of(c.state).items() if "Oslo" in line)
+        for c in client.calls
+    }
     assert len(places) > 1
 
 
@@ -149,11 +177,15 @@ def spoiled(wire: WireName, change: Callable[[dict[str, Any], dict[str, Any]], o
     return script
 
 
-def every(reply: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]], kinds: str) -> dict[str, Any]:
+def every(
+    reply: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]], kinds: str
+) -> dict[str, Any]:
     """The reply with each answer of some kinds changed."""
     answers = reply["answers"]
     rows = answers.items() if isinstance(answers, dict) else enumerate(answers)
-    found = {key: change(dict(answer)) if answer["type"] in kinds else answer for key, answer in rows}
+    found = {
+        key: change(dict(answer)) if answer["type"] in kinds else answer for key, answer in rows
+    }
     return reply | {"answers": found if isinstance(answers, dict) else list(found.values())}
 
 
@@ -167,7 +199,9 @@ def too_sure(answer: dict[str, Any]) -> dict[str, Any]:
 
 def other_options(answer: dict[str, Any]) -> dict[str, Any]:
     shares = answer["probabilities"]
-    other = {"tool 99": 1.0} if isinstance(shares, dict) else [{"value": "tool 99", "probability": 1.0}]
+    other = (
+        {"tool 99": 1.0} if isinstance(shares, dict) else [{"value": "tool 99", "probability": 1.0}]
+    )
     return answer | {"probabilities": other}
 
 
@@ -180,11 +214,17 @@ def unasked(reply: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
 
 YES = "noul predicate"
 FAULTS: dict[str, tuple[Callable[[WireName], Script], str]] = {
-    "all refused": (lambda w: spoiled(w, lambda r, _: every(r, refused, f"{YES} choice")), "invalid"),
+    "all refused": (
+        lambda w: spoiled(w, lambda r, _: every(r, refused, f"{YES} choice")),
+        "invalid",
+    ),
     "choice refused": (lambda w: spoiled(w, lambda r, _: every(r, refused, "choice")), "invalid"),
     "predicates refused": (lambda w: spoiled(w, lambda r, _: every(r, refused, YES)), "empty"),
     "over 1": (lambda w: spoiled(w, lambda r, _: every(r, too_sure, YES)), "empty"),
-    "other options": (lambda w: spoiled(w, lambda r, _: every(r, other_options, "choice")), "invalid"),
+    "other options": (
+        lambda w: spoiled(w, lambda r, _: every(r, other_options, "choice")),
+        "invalid",
+    ),
     "unasked question": (lambda w: spoiled(w, unasked), "invalid"),
     "cut": (lambda w: spoiled(w, lambda r, _: json.dumps(r).encode()[:-20]), "invalid"),
     "no answers": (lambda w: changed(w, {}, lambda r, _: b'{"model": "m"}'), "invalid"),
@@ -202,10 +242,20 @@ async def asleep(connection: Wire) -> None:
 
 
 async def test_every_fault_selects_nothing_after_one_request() -> None:
-    async def found(kind: str, wire: WireName, make: Callable[[WireName], Script]) -> tuple[object, ...]:
+    async def found(
+        kind: str, wire: WireName, make: Callable[[WireName], Script]
+    ) -> tuple[object, ...]:
         async with served(wire, make(wire)) as (server, client):
-            chosen, selection = await CHOOSERS[kind](client, timeout_s=0.2 if make is FAULTS["silent"][0] else 10)
-            return chosen, selection.status, len(server.requests), len(selection.attempts), bool(selection.problem)
+            chosen, selection = await CHOOSERS[kind](
+                client, timeout_s=0.2 if make is FAULTS["silent"][0] else 10
+            )
+            return (
+                chosen,
+                selection.status,
+                len(server.requests),
+                len(selection.attempts),
+                bool(selection.problem),
+            )
 
     cases = [(kind, wire, fault) for kind in KINDS for wire in WIRES for fault in FAULTS]
     results = []
@@ -231,7 +281,10 @@ async def test_errors_of_a_client_select_nothing(kind: str) -> None:
         (ScriptedDecisionClient([LLMConnectionError("gone")]), "error"),
         (ScriptedDecisionClient([RuntimeError("sentinel")]), "error"),
         (ScriptedDecisionClient([unchecked]), "invalid"),
-        (ScriptedDecisionClient([lambda _, questions: dict.fromkeys(questions, REFUSED)]), "invalid"),
+        (
+            ScriptedDecisionClient([lambda _, questions: dict.fromkeys(questions, REFUSED)]),
+            "invalid",
+        ),
         (Odd(), "error"),
     ]
     for client, status in faults:
@@ -273,19 +326,29 @@ async def test_the_best_of_many_candidates_are_weighed_and_the_cap_holds() -> No
     reasons = {each.pointer_id: each.reason for each in selection.choices}
     assert reasons[POOL[1].pointer_id] == "over the cap"
     assert list(reasons.values()).count("not shown") == len(pool) - 40
-    chosen, _ = await choose_pointers(client, pool=pool, max_candidates=3, query="nothing shares a word")
+    chosen, _ = await choose_pointers(
+        client, pool=pool, max_candidates=3, query="nothing shares a word"
+    )
     assert len(labels_of(client.calls[1].state)) == 3
 
 
 async def test_many_tools_are_weighed_by_rank_and_at_most_the_cap_is_called() -> None:
-    many = [*TOOLS, *({"name": f"other_{n}", "description": "", "parameters": {}} for n in range(60))]
+    many = [
+        *TOOLS,
+        *({"name": f"other_{n}", "description": "", "parameters": {}} for n in range(60)),
+    ]
     client = ScriptedDecisionClient(default=scripted(WANTED))
     chosen, selection = await choose_tools(client, tools=many, max_calls=1)
     assert isinstance(selection, ToolSelection)
     assert chosen == ["weather"]
-    assert (selection.tools_total, selection.tools_shown) == (63, len(labels_of(client.calls[0].state)))
+    assert (selection.tools_total, selection.tools_shown) == (
+        63,
+        len(labels_of(client.calls[0].state)),
+    )
     assert (selection.tools_shown or 99) <= 40
-    assert {each.tool: each.reason for each in selection.choices if each.reason != "not chosen"} == {
+    assert {
+        each.tool: each.reason for each in selection.choices if each.reason != "not chosen"
+    } == {
         "get_weather": "chosen",
         "get_price": "over the cap",
     }
@@ -295,7 +358,9 @@ async def test_the_threshold_is_a_setting() -> None:
     for kind in KINDS:
         client = ScriptedDecisionClient(default=scripted(WANTED))
         assert (await CHOOSERS[kind](client, min_probability=0.8)).chosen == ["weather"]
-        assert (await CHOOSERS[kind](ScriptedDecisionClient(default=scripted({"news": 0.5})))).chosen == []
+        assert (
+            await CHOOSERS[kind](ScriptedDecisionClient(default=scripted({"news": 0.5})))
+        ).chosen == []
 
 
 async def test_a_failure_may_fall_back_to_the_ranking() -> None:
@@ -307,7 +372,10 @@ async def test_a_failure_may_fall_back_to_the_ranking() -> None:
 async def test_a_second_model_is_asked_once_where_it_is_named() -> None:
     client = ScriptedDecisionClient([LLMConnectionError("gone"), scripted(WANTED)])
     chosen, selection = await choose_pointers(client, model="first", fallback_model="second")
-    assert ([call.model for call in client.calls], chosen) == (["first", "second"], ["weather", "price"])
+    assert ([call.model for call in client.calls], chosen) == (
+        ["first", "second"],
+        ["weather", "price"],
+    )
     assert [attempt.error for attempt in selection.attempts] == ["connection", None]
 
 
@@ -343,9 +411,13 @@ async def test_a_chat_client_writes_the_arguments_of_the_chosen_tools_alone() ->
     assert ("get_weather" in prompt, "get_news" in prompt) == (True, False)
     assert len(selection.attempts) == 2
     assert (selection.tools_total, selection.tools_shown) == (3, 3)
-    chosen, selection = await choose_tools(ScriptedDecisionClient([scripted(WANTED)]), arguments=ScriptedClient(["?"]))
+    chosen, selection = await choose_tools(
+        ScriptedDecisionClient([scripted(WANTED)]), arguments=ScriptedClient(["?"])
+    )
     assert (chosen, selection.status, len(selection.attempts)) == ([], "invalid", 2)
-    chosen, selection = await choose_tools(ScriptedDecisionClient([scripted({})]), arguments=ScriptedClient([]))
+    chosen, selection = await choose_tools(
+        ScriptedDecisionClient([scripted({})]), arguments=ScriptedClient([])
+    )
     assert (chosen, selection.status, len(selection.attempts)) == ([], "empty", 1)
 
 
@@ -370,9 +442,13 @@ async def test_tools_that_cannot_be_read_cannot_be_weighed() -> None:
 
 async def test_the_words_of_all_sub_tasks_stand_in_the_state() -> None:
     client = ScriptedDecisionClient(default=scripted(WANTED))
-    task = PlannedTask(id=1, description="Prepare", sub_tasks=[SubTask(id=1, description="city: Bonn")])
+    task = PlannedTask(
+        id=1, description="Prepare", sub_tasks=[SubTask(id=1, description="city: Bonn")]
+    )
     selector = ToolSelector(client, ToolSelectionConfig())
-    selection = await selector.select_detailed(task=task, tool_registry=Registry(), context={"ticker": "QQQ"})
+    selection = await selector.select_detailed(
+        task=task, tool_registry=Registry(), context={"ticker": "QQQ"}
+    )
     assert [call.args for call in selection.calls] == [{"city": "Bonn"}, {"ticker": "QQQ"}]
     assert "city: Bonn" in str(client.calls[0].state)
     assert "QQQ" in str(client.calls[0].state)
@@ -414,7 +490,10 @@ def test_neither_kind_of_client_is_a_type_error() -> None:
         ):
             with pytest.raises(TypeError, match=text):
                 make(wrong)
-    beside: tuple[tuple[Any, Any], ...] = ((ScriptedClient([]), ScriptedClient([])), (decides, decides))
+    beside: tuple[tuple[Any, Any], ...] = (
+        (ScriptedClient([]), ScriptedClient([])),
+        (decides, decides),
+    )
     for client, arguments in beside:
         with pytest.raises(TypeError, match="client"):
             ToolSelector(client, ToolSelectionConfig(), arguments=arguments)

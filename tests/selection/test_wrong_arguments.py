@@ -17,7 +17,12 @@ from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 
 POINTER = ContextPointer(
-    pointer_id="24248a36f5e3", query_id="q", tool_name="t", created_at="now", summary="t", result_path="x"
+    pointer_id="24248a36f5e3",
+    query_id="q",
+    tool_name="t",
+    created_at="now",
+    summary="t",
+    result_path="x",
 )
 SDK = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=print)))
 Pick = Callable[..., Awaitable[Any]]
@@ -26,8 +31,12 @@ PICKS: dict[str, Pick] = {
     "lexical": lambda **asked: LexicalRelevanceSelector().select(**asked),
 }
 CHOICES: dict[str, Pick] = {
-    "model": lambda **asked: ToolSelector(ScriptedClient([]), ToolSelectionConfig()).select_tool_calls(**asked),
-    "lexical": lambda **asked: LexicalToolSelector(ToolSelectionConfig()).select_tool_calls(**asked),
+    "model": lambda **asked: ToolSelector(
+        ScriptedClient([]), ToolSelectionConfig()
+    ).select_tool_calls(**asked),
+    "lexical": lambda **asked: LexicalToolSelector(ToolSelectionConfig()).select_tool_calls(
+        **asked
+    ),
 }
 NO_POINTERS: list[tuple[object, str]] = [
     (["24248a36f5e3"], "holds a str; pass a list of ContextPointer"),
@@ -41,14 +50,19 @@ NO_POINTERS: list[tuple[object, str]] = [
 
 @pytest.mark.parametrize("make", [ToolSelector, ContextRelevanceSelector])
 @pytest.mark.parametrize(
-    ("client", "text"), [(SDK, "OpenAISDKClient"), (object(), "chat_completion"), (None, "LLMClient")]
+    ("client", "text"),
+    [(SDK, "OpenAISDKClient"), (object(), "chat_completion"), (None, "LLMClient")],
 )
-def test_a_selector_refuses_what_is_no_client_f_178_u_b17(make: Any, client: object, text: str) -> None:
+def test_a_selector_refuses_what_is_no_client_f_178_u_b17(
+    make: Any, client: object, text: str
+) -> None:
     with pytest.raises(TypeError, match=text):
         make(client)
 
 
-@pytest.mark.parametrize("make", [lambda config: ToolSelector(ScriptedClient([]), config), LexicalToolSelector])
+@pytest.mark.parametrize(
+    "make", [lambda config: ToolSelector(ScriptedClient([]), config), LexicalToolSelector]
+)
 def test_a_selector_refuses_what_is_no_configuration(make: Any) -> None:
     with pytest.raises(TypeError, match="config is of type str; pass a ToolSelectionConfig"):
         make("glm-4.5-air")
@@ -56,7 +70,9 @@ def test_a_selector_refuses_what_is_no_configuration(make: Any) -> None:
 
 @pytest.mark.parametrize("kind", PICKS)
 @pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
-async def test_what_are_no_pointers_cannot_be_chosen_from_u_b17(kind: str, pointers: object, text: str) -> None:
+async def test_what_are_no_pointers_cannot_be_chosen_from_u_b17(
+    kind: str, pointers: object, text: str
+) -> None:
     with pytest.raises(TypeError, match=text):
         await PICKS[kind](query="prices", pointers=pointers)
 
@@ -64,7 +80,9 @@ async def test_what_are_no_pointers_cannot_be_chosen_from_u_b17(kind: str, point
 @pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
 def test_what_are_no_pointers_cannot_be_formatted_u_b17(pointers: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
-        format_selected_contexts(pointers=pointers, store=SimpleNamespace(load_result=lambda pointer: pointer))
+        format_selected_contexts(
+            pointers=pointers, store=SimpleNamespace(load_result=lambda pointer: pointer)
+        )
 
 
 @pytest.mark.parametrize("kind", PICKS)
@@ -73,7 +91,9 @@ async def test_a_query_is_a_text(kind: str, query: object) -> None:
     with pytest.raises(TypeError, match=r"query is of type .*; pass the user's question as a text"):
         await PICKS[kind](query=query, pointers=[POINTER])
     with pytest.raises(TypeError, match="query is of type list"):
-        await CHOICES[kind](task=PlannedTask(id=1, description="x"), tool_registry=ToolRegistry(), query=["x"])
+        await CHOICES[kind](
+            task=PlannedTask(id=1, description="x"), tool_registry=ToolRegistry(), query=["x"]
+        )
 
 
 @pytest.mark.parametrize("kind", CHOICES)

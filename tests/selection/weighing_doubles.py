@@ -20,10 +20,13 @@ def labels_of(state: object) -> dict[str, str]:
 def knowing(state: object, texts: Sequence[str], wanted: Mapping[str, float]) -> dict[str, Any]:
     """The answers by a question's text: the probability of each candidate that holds a wanted text, else .02."""
     fits = {
-        label: next((p for text, p in wanted.items() if text in line), 0.02) for label, line in labels_of(state).items()
+        label: next((p for text, p in wanted.items() if text in line), 0.02)
+        for label, line in labels_of(state).items()
     }
     [which] = [text for text in texts if text.startswith("Which")]
-    told: dict[str, Any] = {text: fits[match[1]] for text in texts if (match := re.match(r"The (\w+ \d+) ", text))}
+    told: dict[str, Any] = {
+        text: fits[match[1]] for text in texts if (match := re.match(r"The (\w+ \d+) ", text))
+    }
     none = 1 - max(fits.values())
     scale = (1 - none) / sum(fits.values())
     return told | {which: {label: p * scale for label, p in fits.items()} | {"none of these": none}}
@@ -52,6 +55,8 @@ def serving(wire: WireName, wanted: Mapping[str, float]) -> Script:
     async def script(connection: Wire) -> None:
         while (request := await connection.request()) is not None:
             told = knowing(*asked_of(wire, request.body), wanted)
-            await connection.send(response(200, json.dumps(payload(wire, request.body, told)).encode()))
+            await connection.send(
+                response(200, json.dumps(payload(wire, request.body, told)).encode())
+            )
 
     return script

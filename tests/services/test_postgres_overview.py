@@ -19,10 +19,14 @@ async def test_sessions_and_events_are_listed_and_forgotten(postgres: PostgresSe
     schema = "overview_listed"
     async with PostgresMemory(postgres.conninfo, schema=schema) as memory:
         await memory.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
-        await memory.append_event("s1", Event(text="It is Rome now", metadata={"n": 1}), user="ann", key="address")
+        await memory.append_event(
+            "s1", Event(text="It is Rome now", metadata={"n": 1}), user="ann", key="address"
+        )
         await memory.append_event("s1", Event(text="tea"))
         sessions, total = await list_sessions(memory, user="ann", limit=5)
-        assert [(one.user, one.session_id, one.events, one.current) for one in sessions] == [("ann", "s1", 2, 1)]
+        assert [(one.user, one.session_id, one.events, one.current) for one in sessions] == [
+            ("ann", "s1", 2, 1)
+        ]
         assert total == 1
         events, total = await list_events(memory, user="ann", session_id="s1", limit=1)
         assert ([one.event.text for one in events], events[0].event.metadata, total) == (
@@ -32,7 +36,9 @@ async def test_sessions_and_events_are_listed_and_forgotten(postgres: PostgresSe
         )
 
     async def shown(command: str, *options: str) -> dict[str, object]:
-        return await asyncio.to_thread(run_json, command, postgres.conninfo, "--schema", schema, *options)
+        return await asyncio.to_thread(
+            run_json, command, postgres.conninfo, "--schema", schema, *options
+        )
 
     assert (await shown("memory list"))["total"] == 2
     assert (await shown("memory search", "Oslo", "--user", "ann"))["hits"]
@@ -41,11 +47,15 @@ async def test_sessions_and_events_are_listed_and_forgotten(postgres: PostgresSe
 
 
 async def test_reading_makes_no_tables_and_writes_nothing(postgres: PostgresServer) -> None:
-    async with PostgresMemory(postgres.conninfo, schema="overview_absent", read_only=True) as memory:
+    async with PostgresMemory(
+        postgres.conninfo, schema="overview_absent", read_only=True
+    ) as memory:
         with pytest.raises(StoreError):
             await list_sessions(memory, limit=5)
         with pytest.raises(StoreError):
             await memory.append_event("s1", Event(text="never"))
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as connection:
-        found = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'overview_absent'")
+        found = await connection.execute(
+            "SELECT 1 FROM pg_namespace WHERE nspname = 'overview_absent'"
+        )
         assert await found.fetchall() == []

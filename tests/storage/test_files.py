@@ -65,7 +65,9 @@ def test_only_two_durabilities_exist(tmp_path: Path) -> None:
         FileBlobStore(tmp_path, durability="none")  # type: ignore[arg-type]
 
 
-def test_a_changed_working_directory_changes_nothing_f_029(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_working_directory_changes_nothing_f_029(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = FileBlobStore("relative")
     store.put("q/a", b"1")
@@ -82,7 +84,9 @@ def test_files_and_directories_are_private_under_any_umask_f_028_s0_17(tmp_path:
             store.put("q/a", b"1")
     finally:
         os.umask(before)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deep").rglob("*")}
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deep").rglob("*")
+    }
     assert modes == {"base": 0o700, "q": 0o700, "a": 0o600, ".lock": 0o600}
     assert stat.S_IMODE((tmp_path / "deep").stat().st_mode) == 0o700
 
@@ -98,7 +102,9 @@ USES: list[Callable[[FileBlobStore], object]] = [
 ]
 
 
-@pytest.mark.parametrize("use", USES, ids=["get", "put", "delete", "scan", "lock", "get_many", "update"])
+@pytest.mark.parametrize(
+    "use", USES, ids=["get", "put", "delete", "scan", "lock", "get_many", "update"]
+)
 def test_a_linked_folder_is_refused_and_its_target_untouched_f_016(
     tmp_path: Path, outside: Path, use: Callable[[FileBlobStore], object]
 ) -> None:
@@ -170,7 +176,9 @@ def test_hard_links_can_be_allowed_f_019(blobs: FileBlobStore, outside: Path) ->
     assert FileBlobStore(blobs.base_dir, allow_hard_links=True).get("q/odd") == SECRET
 
 
-def test_links_swapped_in_at_any_instant_lead_nowhere_f_018(blobs: FileBlobStore, outside: Path) -> None:
+def test_links_swapped_in_at_any_instant_lead_nowhere_f_018(
+    blobs: FileBlobStore, outside: Path
+) -> None:
     folder, aside, link = (blobs.base_dir / name for name in ("q", "q-aside", "q-link"))
     link.symlink_to(outside)
     stop = threading.Event()
@@ -337,7 +345,11 @@ def failing(error: int) -> Callable[..., int]:
     ],
 )
 def test_a_refused_put_leaves_the_old_bytes_and_nothing_else(
-    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch, function: str, error: int, expected: type[StoreError]
+    blobs: FileBlobStore,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    error: int,
+    expected: type[StoreError],
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, function, failing(error))
@@ -348,7 +360,9 @@ def test_a_refused_put_leaves_the_old_bytes_and_nothing_else(
     assert (blobs.get("q/a"), names(blobs.base_dir / "q")) == (b"inside", ["a"])
 
 
-def test_a_failed_flush_is_not_tried_again_f_061(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_is_not_tried_again_f_061(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
 
     def fsync(descriptor: int) -> None:
@@ -376,7 +390,9 @@ def test_a_folder_that_cannot_be_flushed_is_an_error_f_064(
         blobs.put("q/a", b"new")
 
 
-def test_short_writes_are_completed_f_062(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_are_completed_f_062(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.write
     data = os.urandom(1000)
     with monkeypatch.context() as patch:
@@ -399,7 +415,9 @@ def test_without_descriptors_nothing_looks_missing_f_063(blobs: FileBlobStore) -
     assert list(blobs.get_many("q", ["a"])) == [b"inside"]
 
 
-def test_without_descriptors_in_an_open_folder_nothing_looks_missing_f_063(blobs: FileBlobStore) -> None:
+def test_without_descriptors_in_an_open_folder_nothing_looks_missing_f_063(
+    blobs: FileBlobStore,
+) -> None:
     reading = blobs.get_many("q", ["a", "a"])
     assert next(reading) == b"inside"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -424,7 +442,9 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
     real_fsync, real_replace = os.fsync, os.replace
 
     def fsync(descriptor: int) -> None:
-        events.append("flush folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "flush file")
+        events.append(
+            "flush folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "flush file"
+        )
         real_fsync(descriptor)
 
     def replace(source: str, target: str, **folders: int) -> None:
@@ -455,7 +475,8 @@ def test_a_planted_temporary_file_is_never_written_into_m_n34_f_152(
 ) -> None:
     blobs = FileBlobStore(tmp_path)
     blobs.put("q/a", b"old")
-    monkeypatch.setattr(secrets, "token_hex", lambda size: "0" * 2 * size)  # a source of randomness that is constant
+    # a source of randomness that is constant
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "0" * 2 * size)
     real_open = os.open
     planted = list[Path]()
     outside = tmp_path / "outside"
@@ -520,7 +541,10 @@ def test_what_a_failed_put_of_several_leaves_is_whole_f_059(
 
 @contextmanager
 def forked(program: Callable[[Connection], object]) -> Iterator[tuple[int, Connection]]:
-    """Number of a child process in which the program runs, and what it tells; killed with the block."""
+    """Number of a child process in which the program runs, and what it tells.
+
+    Killed with the block.
+    """
     receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=program, args=[sender])
     process.start()
@@ -549,7 +573,9 @@ def test_a_forked_child_does_not_keep_the_lock_f_069(blobs: FileBlobStore) -> No
             blobs.put("q/a", b"1")
 
 
-def test_the_forked_child_of_a_killed_process_keeps_no_lock_a_15_f_069_f_158(blobs: FileBlobStore) -> None:
+def test_the_forked_child_of_a_killed_process_keeps_no_lock_a_15_f_069_f_158(
+    blobs: FileBlobStore,
+) -> None:
     def hold_and_fork(sender: Connection) -> None:
         with blobs.lock("q"):
             child = os.fork()
@@ -572,7 +598,9 @@ def test_the_forked_child_of_a_killed_process_keeps_no_lock_a_15_f_069_f_158(blo
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_child_forked_inside_a_lock_leaves_it_without_harm_f_069_f_158(blobs: FileBlobStore) -> None:
+def test_a_child_forked_inside_a_lock_leaves_it_without_harm_f_069_f_158(
+    blobs: FileBlobStore,
+) -> None:
     def leave(sender: Connection) -> None:
         entered.close()
         with pytest.raises(LockTimeoutError), blobs.lock("q"):
@@ -623,7 +651,9 @@ def test_a_hanging_process_is_waited_for_and_a_dead_one_not_f_070(blobs: FileBlo
             pass
 
 
-def test_a_file_system_without_locks_is_an_error_f_071(blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_an_error_f_071(
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
     with pytest.raises(StoreError, match="ENOLCK"), blobs.lock("q"):
         pytest.fail("went on without a lock")
@@ -715,7 +745,10 @@ def test_threads_take_turns_at_a_folder_and_give_up_f_070(blobs: FileBlobStore) 
         writers = [threading.Thread(target=write, args=[number]) for number in range(8)]
         for writer in writers:
             writer.start()
-        with pytest.raises(LockTimeoutError), FileBlobStore(blobs.base_dir, lock_timeout_s=0.1).lock("q"):
+        with (
+            pytest.raises(LockTimeoutError),
+            FileBlobStore(blobs.base_dir, lock_timeout_s=0.1).lock("q"),
+        ):
             pytest.fail("entered a folder that another thread holds")
         assert order == []
     for writer in writers:

@@ -1,4 +1,7 @@
-"""`ObjectBlobStore` over obstore's own stores and over a process that speaks S3; its errors and its secrets."""
+"""`ObjectBlobStore` over obstore's own stores and over a process that speaks S3.
+
+Its errors and its secrets.
+"""
 
 import copy
 import http.server
@@ -23,7 +26,13 @@ import pytest
 from obstore import exceptions
 
 from llm_common.agents import ObjectContextPointerStore
-from llm_common.errors import InvalidIdError, LockTimeoutError, PointerNotFoundError, StoreError, StoreFullError
+from llm_common.errors import (
+    InvalidIdError,
+    LockTimeoutError,
+    PointerNotFoundError,
+    StoreError,
+    StoreFullError,
+)
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _answer
 from llm_common.testing import BlobStoreContract
@@ -35,7 +44,9 @@ SECRET = "CANARY9f3a5e"
 class ConditionalPuts(BlobStoreContract):
     """What `ObjectBlobStore` promises beside, on a store that keeps conditions."""
 
-    def test_a_conditional_put_replaces_the_version_that_is_known(self, blobs: ObjectBlobStore) -> None:
+    def test_a_conditional_put_replaces_the_version_that_is_known(
+        self, blobs: ObjectBlobStore
+    ) -> None:
         first = blobs.put_if("q/a", b"1", replaces=None)
         assert first is not None
         assert blobs.get_version("q/a") == (b"1", first)
@@ -60,7 +71,11 @@ class ConditionalPuts(BlobStoreContract):
         with ThreadPoolExecutor(4) as threads:
             for turn in range(10):
                 data = [f"{turn} {number}".encode() for number in range(4)]
-                stored = list(threads.map(lambda one, known=known: blobs.put_if("q/a", one, replaces=known), data))
+                stored = list(
+                    threads.map(
+                        lambda one, known=known: blobs.put_if("q/a", one, replaces=known), data
+                    )
+                )
                 (winner,) = (number for number, version in enumerate(stored) if version)
                 known = stored[winner]
                 assert blobs.get_version("q/a") == (data[winner], known)
@@ -141,7 +156,10 @@ def test_says_where_an_object_is(tmp_path: Path) -> None:
     s3 = ObjectBlobStore.from_url("s3://bucket/some/prefix", **s3_options("http://127.0.0.1:9"))
     assert s3.location("q/a") == "s3://bucket/some/prefix/q/a"
     assert ObjectBlobStore.from_url("memory:///").location("q/a") == "memory:/q/a"
-    assert ObjectBlobStore(obstore.store.LocalStore(tmp_path)).location("q/a") == f"file://{tmp_path}/q/a"
+    assert (
+        ObjectBlobStore(obstore.store.LocalStore(tmp_path)).location("q/a")
+        == f"file://{tmp_path}/q/a"
+    )
     gcs = obstore.store.GCSStore("bucket", prefix="p", skip_signature=True)
     assert ObjectBlobStore(gcs).location("q/a") == "gs://bucket/p/q/a"
     azure = obstore.store.AzureStore("box", account_name="me", account_key=SECRET * 4)
@@ -266,7 +284,12 @@ def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "text"),
     [
-        (403, "SignatureDoesNotMatch", StoreError, "refused the credentials (403 SignatureDoesNotMatch)"),
+        (
+            403,
+            "SignatureDoesNotMatch",
+            StoreError,
+            "refused the credentials (403 SignatureDoesNotMatch)",
+        ),
         (401, "Unauthorized", StoreError, "refused the credentials (401 Unauthorized)"),
         (503, "SlowDown", StoreError, "(503"),
         (507, "XMinioStorageFull", StoreFullError, "No room left"),
@@ -294,7 +317,9 @@ def test_a_refusal_is_a_typed_error_without_the_servers_words(
             assert caught.value.__cause__ is None
             assert caught.value.__context__ is None
             shown = "".join(traceback.format_exception(caught.value))
-            assert SECRET not in shown + repr(vars(caught.value)) + repr(blobs) + blobs.location("q/a")
+            assert SECRET not in shown + repr(vars(caught.value)) + repr(blobs) + blobs.location(
+                "q/a"
+            )
     assert SECRET not in caplog.text
 
 
@@ -304,7 +329,9 @@ def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
         blobs.get("q/a")
 
 
-@pytest.mark.parametrize("url", ["bkt/prefix", "bkt", "no url", f"user:{SECRET}@host/x", f"host/x?key={SECRET}", ""])
+@pytest.mark.parametrize(
+    "url", ["bkt/prefix", "bkt", "no url", f"user:{SECRET}@host/x", f"host/x?key={SECRET}", ""]
+)
 def test_an_address_without_a_scheme_is_told_what_to_begin_with_u_b14(url: str) -> None:
     for opens in (ObjectBlobStore.from_url, ObjectContextPointerStore.from_url):
         with pytest.raises(StoreError, match="begins with s3://, gs:// or az://") as caught:
@@ -314,13 +341,21 @@ def test_an_address_without_a_scheme_is_told_what_to_begin_with_u_b14(url: str) 
 
 
 def http_options(**changes: Any) -> dict[str, Any]:
-    return s3_options("http://127.0.0.1:9", access_key_id=SECRET, secret_access_key=SECRET, **changes)
+    return s3_options(
+        "http://127.0.0.1:9", access_key_id=SECRET, secret_access_key=SECRET, **changes
+    )
 
 
 @pytest.mark.parametrize("client_options", [None, {}, {"timeout": "1s"}], ids=str)
-async def test_an_endpoint_without_encryption_is_told_how_to_allow_it_u_b14(client_options: Any) -> None:
-    store = ObjectContextPointerStore.from_url("s3://bucket/prefix", **http_options(client_options=client_options))
-    with pytest.raises(StoreError, match=r"s3://bucket/prefix is http.* allow_http=True .* AWS_ALLOW_HTTP") as caught:
+async def test_an_endpoint_without_encryption_is_told_how_to_allow_it_u_b14(
+    client_options: Any,
+) -> None:
+    store = ObjectContextPointerStore.from_url(
+        "s3://bucket/prefix", **http_options(client_options=client_options)
+    )
+    with pytest.raises(
+        StoreError, match=r"s3://bucket/prefix is http.* allow_http=True .* AWS_ALLOW_HTTP"
+    ) as caught:
         await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=1)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(StoreError, match="allow_http=True"):
@@ -332,15 +367,23 @@ def test_http_can_be_allowed_by_one_option_u_b14(client_options: Any) -> None:
     retries = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
     options = http_options(client_options=client_options, retry_config=retries)
     blobs = ObjectBlobStore.from_url("s3://bucket", allow_http=True, **options)
-    with pytest.raises(StoreError, match="s3://bucket could not be read; check its address, the network"):
+    with pytest.raises(
+        StoreError, match="s3://bucket could not be read; check its address, the network"
+    ):
         blobs.get("q/a")
 
 
 @pytest.mark.parametrize(
     ("url", "options"),
-    [(f"ftp://user:{SECRET}@host/x", {}), ("no url", {}), ("s3://bucket", {"no_such_option": SECRET})],
+    [
+        (f"ftp://user:{SECRET}@host/x", {}),
+        ("no url", {}),
+        ("s3://bucket", {"no_such_option": SECRET}),
+    ],
 )
-def test_a_wrong_address_is_an_error_that_does_not_repeat_it(url: str, options: dict[str, Any]) -> None:
+def test_a_wrong_address_is_an_error_that_does_not_repeat_it(
+    url: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(StoreError) as caught:
         ObjectBlobStore.from_url(url, **options)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -348,7 +391,11 @@ def test_a_wrong_address_is_an_error_that_does_not_repeat_it(url: str, options: 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_no_error_of_obstore_is_left_untranslated() -> None:
-    kinds = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    kinds = [
+        kind
+        for kind in vars(exceptions).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ]
     assert len(kinds) > 10
     for kind in (*kinds, FileNotFoundError, ValueError, NotImplementedError, PermissionError):
 
@@ -371,11 +418,15 @@ try:
 except llm_common.errors.ConfigError as exc:
     print(exc)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert "llm-common[object-store]" in done.stdout
 
 
 def test_importing_the_agents_does_not_import_obstore() -> None:
     program = "import sys, llm_common.agents, llm_common.storage; print('obstore' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"

@@ -21,8 +21,12 @@ FIRST = ("CREATE TABLE rain (day TEXT) STRICT",)
 SECOND = ("ALTER TABLE rain ADD COLUMN litres REAL NOT NULL DEFAULT 0",)
 
 
-def opened(path: Path, *migrations: Sequence[str], application_id: int = 7, wait: float = 5.0) -> sqlite3.Connection:
-    return open_sqlite(path, application_id=application_id, migrations=migrations, lock_timeout_s=wait)
+def opened(
+    path: Path, *migrations: Sequence[str], application_id: int = 7, wait: float = 5.0
+) -> sqlite3.Connection:
+    return open_sqlite(
+        path, application_id=application_id, migrations=migrations, lock_timeout_s=wait
+    )
 
 
 def test_a_new_file_is_private_and_of_the_newest_version(tmp_path: Path) -> None:
@@ -70,7 +74,11 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 def test_waiting_for_another_writer_ends(tmp_path: Path) -> None:
     path = tmp_path / "rain.db"
-    with closing(opened(path, FIRST)) as busy, closing(opened(path, FIRST, wait=0.05)) as waiting, transaction(busy):
+    with (
+        closing(opened(path, FIRST)) as busy,
+        closing(opened(path, FIRST, wait=0.05)) as waiting,
+        transaction(busy),
+    ):
         begun = transaction(waiting)
         with pytest.raises(LockTimeoutError), sqlite_errors_as_store_errors(path):
             begun.__enter__()

@@ -49,7 +49,9 @@ async def test_raises_the_errors_of_the_script_wherever_they_stand() -> None:
 async def test_records_every_call_as_it_was_made() -> None:
     client = ScriptedClient("one", default=LLMConnectionError("gone"))
     messages = list(MESSAGES)
-    await client.chat_completion(messages, model="m", temperature=0.5, max_tokens=9, response_format={"type": "x"})
+    await client.chat_completion(
+        messages, model="m", temperature=0.5, max_tokens=9, response_format={"type": "x"}
+    )
     messages.clear()
     with pytest.raises(LLMConnectionError):
         await client.chat_completion(messages)
@@ -64,10 +66,16 @@ async def test_records_every_call_as_it_was_made() -> None:
 
 async def test_default_answers_every_call_after_the_script() -> None:
     client = ScriptedClient(["first"], default="again")
-    assert [(await client.chat_completion(MESSAGES)).content for _ in range(3)] == ["first", "again", "again"]
+    assert [(await client.chat_completion(MESSAGES)).content for _ in range(3)] == [
+        "first",
+        "again",
+        "again",
+    ]
 
 
-async def test_a_call_past_the_script_reaches_the_test_even_through_code_that_fails_closed() -> None:
+async def test_a_call_past_the_script_reaches_the_test_even_through_code_that_fails_closed() -> (
+    None
+):
     client = ScriptedClient(['{"n": 1}'])
     assert await ask(client, MESSAGES, reply_model=Reply, model=None, timeout_s=1) == Reply(n=1)
     with pytest.raises(UnexpectedCallError, match="call 2 has no reply"):

@@ -20,7 +20,9 @@ async def test_gives_the_answers_of_the_script_in_order() -> None:
         await asyncio.sleep(0)
         return {"late": len(state) / 4}
 
-    client = ScriptedDecisionClient([{"late": 0.75}, whole, later, {"late": REFUSED}], default={"late": 0})
+    client = ScriptedDecisionClient(
+        [{"late": 0.75}, whole, later, {"late": REFUSED}], default={"late": 0}
+    )
     found = [await client.decide("xx", {"late": LATE}) for _ in range(5)]
     assert [each.yes("late") for each in found] == [0.75, 0.125, 0.5, 0.0, 0.0]
     assert found[3].unanswered == {"late": "refused"}
@@ -30,7 +32,12 @@ async def test_records_every_call_with_its_arguments() -> None:
     client = ScriptedDecisionClient({"late": 1})
     await client.decide({"a": 1}, {"late": LATE}, model="m", timeout_s=3)
     [call] = client.calls
-    assert (call.state, call.questions, call.model, call.timeout_s) == ({"a": 1}, {"late": LATE}, "m", 3)
+    assert (call.state, call.questions, call.model, call.timeout_s) == (
+        {"a": 1},
+        {"late": LATE},
+        "m",
+        3,
+    )
 
 
 async def test_raises_the_errors_of_the_script() -> None:
@@ -41,7 +48,9 @@ async def test_raises_the_errors_of_the_script() -> None:
 
 async def test_checks_its_answers_as_those_of_a_model() -> None:
     client = ScriptedDecisionClient([{"team": {"other": 1.0}, "late": 0.5}, {"unasked": 0.5}])
-    assert (await client.decide("x", {"late": LATE, "team": TEAM})).unanswered == {"team": "wrong_options"}
+    assert (await client.decide("x", {"late": LATE, "team": TEAM})).unanswered == {
+        "team": "wrong_options"
+    }
     with pytest.raises(MalformedReplyError):
         await client.decide("x", {"late": LATE})
 

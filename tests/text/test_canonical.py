@@ -35,8 +35,14 @@ from llm_common.text.canonical import (
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=9)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
     max_leaves=15,
 )
 
@@ -114,11 +120,16 @@ NOON = datetime(2025, 1, 2, 12, 0, tzinfo=UTC)
         pytest.param([Level.HIGH, Mode.FAST], [3, "fast"], id="S0-03-int-and-text-enum"),
         pytest.param(
             Answer(when=NOON, quotes=[Quote(Decimal("2.5"), date(2025, 1, 2))]),
-            {"when": "2025-01-02T12:00:00+00:00", "quotes": [{"price": "2.5", "day": "2025-01-02"}]},
+            {
+                "when": "2025-01-02T12:00:00+00:00",
+                "quotes": [{"price": "2.5", "day": "2025-01-02"}],
+            },
             id="F-038-model-and-dataclass",
         ),
         pytest.param(
-            ToolOutput(), {"data": {"a": [1, 2]}, "source_urls": ["https://example.com"]}, id="F-038-tool-result"
+            ToolOutput(),
+            {"data": {"a": [1, 2]}, "source_urls": ["https://example.com"]},
+            id="F-038-tool-result",
         ),
         pytest.param(Plain(), {"price": 5}, id="public-attributes"),
         pytest.param(WithText(), "own text", id="S0-13-last-resort"),
@@ -148,7 +159,12 @@ def test_becomes_plain_data(value: object, plain: object) -> None:
 
 
 def test_subclasses_lose_their_kind() -> None:
-    assert [type(item) for item in to_plain([Text("t"), Level.HIGH, True, 2.5])] == [str, int, bool, float]  # type: ignore[union-attr]
+    assert [type(item) for item in to_plain([Text("t"), Level.HIGH, True, 2.5])] == [  # type: ignore[union-attr]
+        str,
+        int,
+        bool,
+        float,
+    ]
 
 
 class RaisesText:
@@ -211,8 +227,12 @@ def levels_of(value: Any) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("leaf", [1, 1.5, 2**70, "\ud800", "1" * 30, 'a"\\'], ids=ascii)
-@pytest.mark.parametrize("nest", [lambda v: [v], lambda v: {"a": v}, lambda v: (v,)], ids=["list", "dict", "tuple"])
-def test_nesting_up_to_the_limit_is_written_and_read_s0_14(nest: Callable[[object], object], leaf: object) -> None:
+@pytest.mark.parametrize(
+    "nest", [lambda v: [v], lambda v: {"a": v}, lambda v: (v,)], ids=["list", "dict", "tuple"]
+)
+def test_nesting_up_to_the_limit_is_written_and_read_s0_14(
+    nest: Callable[[object], object], leaf: object
+) -> None:
     for depth in (250, 300, MAX_DEPTH):
         value = leaf
         for _ in range(depth):
@@ -252,7 +272,9 @@ class Commit:
         return self.text
 
 
-@pytest.mark.parametrize("text", ["0xdeadbeef12", "<Wallet 0x00c0ffee00>", "at 0x7f0011223344", "<Op at 0x401000>"])
+@pytest.mark.parametrize(
+    "text", ["0xdeadbeef12", "<Wallet 0x00c0ffee00>", "at 0x7f0011223344", "<Op at 0x401000>"]
+)
 def test_a_text_that_holds_hexadecimal_digits_is_stored_u_b4_s0_13(text: str) -> None:
     assert to_plain({"a": Commit(text)}) == {"a": text}
 
@@ -294,7 +316,9 @@ def test_different_data_has_different_text_s0_02(pair: tuple[object, object]) ->
 
 
 def test_the_same_json_has_the_same_text_s0_02() -> None:
-    assert stable_json({1: (1, 2), "b": {"y": 1, "x": 2}}) == stable_json({"b": {"x": 2, "y": 1}, "1": [1, 2]})
+    assert stable_json({1: (1, 2), "b": {"y": 1, "x": 2}}) == stable_json(
+        {"b": {"x": 2, "y": 1}, "1": [1, 2]}
+    )
 
 
 def test_half_a_surrogate_pair_is_written_as_its_escape_f_032() -> None:
@@ -305,11 +329,15 @@ def test_half_a_surrogate_pair_is_written_as_its_escape_f_032() -> None:
 def test_plain_data_stays_as_it_is(value: object) -> None:
     assert to_plain(value) == value
     assert json.loads(stable_json(value)) == value
-    assert stable_json(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert stable_json(value) == json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
 
 
 @given(st.dictionaries(any_text, any_text | st.integers() | st.booleans() | st.none(), max_size=5))
-def test_flat_arguments_have_the_text_that_they_have_among_others_s0_02(flat: dict[str, object]) -> None:
+def test_flat_arguments_have_the_text_that_they_have_among_others_s0_02(
+    flat: dict[str, object],
+) -> None:
     assert stable_json([flat, 0.5]) == f"[{stable_json(flat)},0.5]"
 
 
@@ -333,7 +361,11 @@ print(stable_json(args))
 def test_hash_seeds_do_not_matter_f_030_s0_03() -> None:
     texts = {
         subprocess.run(
-            [sys.executable, "-c", SHOW], env={"PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+            [sys.executable, "-c", SHOW],
+            env={"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         for seed in ("0", "1")
     }

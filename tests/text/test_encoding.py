@@ -13,7 +13,11 @@ from llm_common.text.canonical import decode_json, encode_json, json_text, to_pl
 
 any_text = st.text(st.characters(codec=None, categories=None))
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | any_text,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
     max_leaves=15,
 )
@@ -115,7 +119,14 @@ NUMBERS = st.one_of(
 
 
 @given(
-    st.lists(st.one_of(NUMBERS, st.text(), NUMBERS.map(str), st.dictionaries(NUMBERS.map(str), NUMBERS, max_size=2)))
+    st.lists(
+        st.one_of(
+            NUMBERS,
+            st.text(),
+            NUMBERS.map(str),
+            st.dictionaries(NUMBERS.map(str), NUMBERS, max_size=2),
+        )
+    )
 )
 def test_the_fast_reader_reads_what_the_standard_library_reads_s0_14(value: list[object]) -> None:
     text = json.dumps(value)
@@ -132,7 +143,18 @@ def test_a_long_integer_is_found_wherever_it_stands_s0_14(offset: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["-0", "-0.0", "1e400", "0.1e-400", '"\\ud800"', '"\\ud83d\\ude00"', '{"a": 1, "a": 2}', "1E5", "[1.0, 1]"]
+    "text",
+    [
+        "-0",
+        "-0.0",
+        "1e400",
+        "0.1e-400",
+        '"\\ud800"',
+        '"\\ud83d\\ude00"',
+        '{"a": 1, "a": 2}',
+        "1E5",
+        "[1.0, 1]",
+    ],
 )
 def test_both_readers_agree_at_the_edges_s0_14(text: str) -> None:
     assert repr(decode_json(text.encode())) == repr(json.loads(text))

@@ -17,7 +17,9 @@ SCALARS = (
 )
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=30), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=30), inner, max_size=6)
+    ),
     max_leaves=60,
 )
 
@@ -45,7 +47,11 @@ def test_a_text_keeps_its_head_and_tail_s0_51(text: str, max_chars: int) -> None
         head, tail = excerpt.text[: mark.start()], excerpt.text[mark.end() :]
         assert text.startswith(head)
         assert text.endswith(tail)
-        assert int(mark[1].replace(",", "")) == len(text) - len(head) - len(tail) == len(text) - excerpt.chars_shown
+        assert (
+            int(mark[1].replace(",", ""))
+            == len(text) - len(head) - len(tail)
+            == len(text) - excerpt.chars_shown
+        )
     else:
         assert text.startswith(excerpt.text.removesuffix("…"))
 

@@ -61,7 +61,12 @@ def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
     assert one_line(text, max_chars=10) == line
 
 
-@given(st.text(st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(), max_size=20))
+@given(
+    st.text(
+        st.sampled_from(" \t\n\x00\x1c\x85\xa0\u200e\u2028\u2066\ud800aé") | st.characters(),
+        max_size=20,
+    )
+)
 def test_one_line_replaces_each_run_of_breaks_by_one_space(text: str) -> None:
     breaks = r"[\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
     assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()

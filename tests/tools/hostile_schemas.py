@@ -33,7 +33,9 @@ AMBIGUOUS: dict[str, Any] = {  # a list nested n deep can be read in 2 ** n ways
 
 
 def _nested(depth: int, alternatives: Any) -> dict[str, Any]:
-    levels = {f"n{level}": alternatives({"$ref": f"#/$defs/n{level + 1}"}) for level in range(depth)}
+    levels = {
+        f"n{level}": alternatives({"$ref": f"#/$defs/n{level + 1}"}) for level in range(depth)
+    }
     root = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n0"}}}
     return {**root, "$defs": {**levels, f"n{depth}": {"type": "string"}}}
 
@@ -46,5 +48,8 @@ def nested_alternatives(depth: int) -> dict[str, Any]:
 def nested_objects(depth: int) -> dict[str, Any]:
     """The same, one level of objects for each level of alternatives."""
     return _nested(
-        depth, lambda inner: {"anyOf": [{"properties": {"p": inner}}, {"type": "object", "properties": {"p": inner}}]}
+        depth,
+        lambda inner: {
+            "anyOf": [{"properties": {"p": inner}}, {"type": "object", "properties": {"p": inner}}]
+        },
     )

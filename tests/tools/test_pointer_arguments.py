@@ -18,10 +18,14 @@ def total(rows: list[int], note: str = "", scale: int = 1) -> str:
     return f"{sum(rows) * scale}{note}"
 
 
-async def summing(tmp_path: Path, result: Any, **options: Any) -> tuple[PointerArgumentsTool, str, ToolContextManager]:
+async def summing(
+    tmp_path: Path, result: Any, **options: Any
+) -> tuple[PointerArgumentsTool, str, ToolContextManager]:
     manager = ToolContextManager(tmp_path)
     pointer = await manager.save_context("t", {}, result)
-    tool = PointerArgumentsTool(Tool(total), manager.load_payload, parameters=["rows", "note"], **options)
+    tool = PointerArgumentsTool(
+        Tool(total), manager.load_payload, parameters=["rows", "note"], **options
+    )
     return tool, pointer.pointer_id, manager
 
 
@@ -34,7 +38,10 @@ async def test_a_reference_becomes_the_stored_result_s4_08(tmp_path: Path) -> No
 
 async def test_a_part_can_be_passed_on_s4_08(tmp_path: Path) -> None:
     tool, pointer_id, _ = await summing(tmp_path, {"rows": [5, 6], "unit": "m"})
-    args = {"rows": {"$pointer": pointer_id, "path": "/rows"}, "note": {"$pointer": pointer_id, "path": "/unit"}}
+    args = {
+        "rows": {"$pointer": pointer_id, "path": "/rows"},
+        "note": {"$pointer": pointer_id, "path": "/unit"},
+    }
     assert await tool.run(args) == "11m"
     assert args["rows"] == {"$pointer": pointer_id, "path": "/rows"}
 
@@ -89,7 +96,10 @@ async def test_a_parameter_that_is_not_named_takes_no_reference_s4_08(tmp_path: 
 async def test_the_schema_offers_references_and_keeps_the_rest_s4_08(tmp_path: Path) -> None:
     tool, _, _ = await summing(tmp_path, 3)
     assert tool.parameters["required"] == ["rows"]
-    assert tool.parameters["properties"]["rows"]["anyOf"][0] == Tool(total).parameters["properties"]["rows"]
+    assert (
+        tool.parameters["properties"]["rows"]["anyOf"][0]
+        == Tool(total).parameters["properties"]["rows"]
+    )
     reference = "{$pointer: str, path?: str}"
     line = signature(tool.name, tool.description, tool.parameters)
     assert line == f"total(note?: str|{reference}, rows: int[]|{reference}, scale?: int) - Adds up."
@@ -98,7 +108,9 @@ async def test_the_schema_offers_references_and_keeps_the_rest_s4_08(tmp_path: P
 @pytest.mark.parametrize("read_only", [True, False, None])
 def test_the_mark_of_the_tool_stays(read_only: bool | None) -> None:
     tool = Tool(total, read_only=read_only)
-    wrapped = PointerArgumentsTool(tool, lambda _: pytest.fail("nothing is read"), parameters=["rows"])
+    wrapped = PointerArgumentsTool(
+        tool, lambda _: pytest.fail("nothing is read"), parameters=["rows"]
+    )
     assert wrapped.read_only is read_only
 
 
@@ -121,7 +133,9 @@ def test_a_session_registry_is_a_copy_with_what_is_asked_for_s4_08() -> None:
         pytest.fail("never")
 
     assert session_registry(registry, load) is registry
-    with_reader = session_registry(registry, load, read_back=True, pointer_arguments={"total": ["rows"]})
+    with_reader = session_registry(
+        registry, load, read_back=True, pointer_arguments={"total": ["rows"]}
+    )
     assert with_reader.names == ("read_context", "total")
     assert isinstance(with_reader.get("total"), PointerArgumentsTool)
     assert registry.names == ("total",)

@@ -23,7 +23,10 @@ from llm_common.pointers.reading import ContextReading, ResultPart
 from llm_common.pointers.store import FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.tools.read_back import ReadBackTool, read_context
 
-ITEMS = [{"id": number, "name": f"item {number}", "price": number * 1.5, "note": "x" * 16} for number in range(5000)]
+ITEMS = [
+    {"id": number, "name": f"item {number}", "price": number * 1.5, "note": "x" * 16}
+    for number in range(5000)
+]
 TEXT = "first line\nsecond line: error 17\nthird line\n" + "y" * 5000 + "\nlast: error 18"
 
 
@@ -39,20 +42,30 @@ async def read(result: Any, select: dict[str, Any] | None = None, **options: Any
     return await read_context(pointer_id, load=load, select=select, **options)
 
 
-async def walk(result: Any, select: dict[str, Any] | None = None, **options: Any) -> list[ContextReading]:
+async def walk(
+    result: Any, select: dict[str, Any] | None = None, **options: Any
+) -> list[ContextReading]:
     pointer_id, load = await stored(result)
     pieces = [await read_context(pointer_id, load=load, select=select, **options)]
     while pieces[-1].cursor:
         cursor = pieces[-1].cursor
-        pieces.append(await read_context(pointer_id, load=load, select=select, cursor=cursor, **options))
+        pieces.append(
+            await read_context(pointer_id, load=load, select=select, cursor=cursor, **options)
+        )
     return pieces
 
 
-@pytest.mark.parametrize("as_text", [False, True], ids=["S4-08-structure", "S4-08-text-that-holds-json"])
 @pytest.mark.parametrize(
-    "select", [{"path": "/items/4321"}, {"filter": "items[?id==`4321`] | [0]"}], ids=["path", "filter"]
+    "as_text", [False, True], ids=["S4-08-structure", "S4-08-text-that-holds-json"]
 )
-async def test_one_item_of_five_thousand_takes_one_call_and_few_tokens(as_text: bool, select: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "select",
+    [{"path": "/items/4321"}, {"filter": "items[?id==`4321`] | [0]"}],
+    ids=["path", "filter"],
+)
+async def test_one_item_of_five_thousand_takes_one_call_and_few_tokens(
+    as_text: bool, select: dict[str, Any]
+) -> None:
     result: Any = {"items": ITEMS}
     encoded = json.dumps(result, separators=(",", ":"))
     assert len(encoded) > 344_000
@@ -76,7 +89,10 @@ async def test_one_item_of_five_thousand_takes_one_call_and_few_tokens(as_text: 
         ({"filter": "missing"}, "null"),
         ({"filter": "length(items)"}, "2"),
         ({"path": "/items", "filter": "[].name"}, '["a","b"]'),
-        ({"keys": True, "path": "/items"}, '{"list":2,"first":{"object":2,"members":{"name":"text of 1 characters",'),
+        (
+            {"keys": True, "path": "/items"},
+            '{"list":2,"first":{"object":2,"members":{"name":"text of 1 characters",',
+        ),
         ({"keys": True, "path": "/a~1b"}, '{"list":2,"first":"number"}'),
         ({"keys": True, "path": "/lines"}, '{"text":5,"lines":2}'),
         ({"keys": True, "path": "/flag"}, "boolean"),
@@ -86,7 +102,9 @@ async def test_one_item_of_five_thousand_takes_one_call_and_few_tokens(as_text: 
         ({"path": "/lines", "lines": [2, 2], "chars": [1, 2]}, "d"),
     ],
 )
-async def test_a_part_is_named_by_narrowing_s4_08(select: dict[str, Any], expected: str | None) -> None:
+async def test_a_part_is_named_by_narrowing_s4_08(
+    select: dict[str, Any], expected: str | None
+) -> None:
     result = {
         "a/b": [1, 2],
         "m~n": None,
@@ -115,7 +133,10 @@ async def test_a_pattern_gives_the_places_of_its_matches_s4_08() -> None:
     reading = await read(TEXT, {"regex": r"error \d+$"})
     head, *matches = reading.text.split("\n")
     assert head == "matches: 2"
-    assert [line.split(":")[0] for line in matches] == ["chars 24-32 line 2", "chars 5051-5059 line 5"]
+    assert [line.split(":")[0] for line in matches] == [
+        "chars 24-32 line 2",
+        "chars 5051-5059 line 5",
+    ]
     assert "second line: error 17 third line" in matches[0]
     again = await read(TEXT, {"chars": [24, 32]})
     assert again.text == "error 17"
@@ -149,9 +170,18 @@ PAYLOADS = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=[]), max_size=200)
     | st.sampled_from(
-        ["\u2028\u2029\x85\n\r\n", "\ud800", "x\udfff😀", "漢字かな交じり文" * 40, "\ufeff{\x00", "a " * 600]
+        [
+            "\u2028\u2029\x85\n\r\n",
+            "\ud800",
+            "x\udfff😀",
+            "漢字かな交じり文" * 40,
+            "\ufeff{\x00",
+            "a " * 600,
+        ]
     ),
-    lambda children: st.lists(children, max_size=8) | st.dictionaries(st.text(max_size=8), children, max_size=8),
+    lambda children: (
+        st.lists(children, max_size=8) | st.dictionaries(st.text(max_size=8), children, max_size=8)
+    ),
     max_leaves=25,
 )
 
@@ -171,7 +201,9 @@ def test_walking_the_cursor_rebuilds_a_payload_byte_for_byte_s4_08(result: Any) 
         counter = UpperBoundCounter()
         text, cursor, first = "", None, True
         while first or cursor:
-            reading = await read_context(pointer_id, load=load, cursor=cursor, limit_tokens=400, counter=counter)
+            reading = await read_context(
+                pointer_id, load=load, cursor=cursor, limit_tokens=400, counter=counter
+            )
             assert counter.count(reading.rendered) <= 400
             assert reading.start == len(text)
             text, cursor, first = text + reading.text, reading.cursor, False
@@ -206,26 +238,37 @@ async def test_a_large_result_is_read_by_path_and_window_s4_08() -> None:
     [
         pytest.param(None, "line 0\n", id="whole", marks=pytest.mark.torture),
         pytest.param({"lines": [1_000_000, 1_000_000]}, "line 999999\n", id="lines"),
-        pytest.param({"chars": [6_888_883, 6_888_890]}, "32\nline", id="chars", marks=pytest.mark.torture),
-        pytest.param({"regex": "line 999999$"}, "matches: 1\nchars ", id="regex", marks=pytest.mark.torture),
+        pytest.param(
+            {"chars": [6_888_883, 6_888_890]}, "32\nline", id="chars", marks=pytest.mark.torture
+        ),
+        pytest.param(
+            {"regex": "line 999999$"}, "matches: 1\nchars ", id="regex", marks=pytest.mark.torture
+        ),
     ],
 )
-async def test_two_texts_of_many_megabytes_are_read_at_once_s4_08(select: dict[str, Any] | None, expected: str) -> None:
+async def test_two_texts_of_many_megabytes_are_read_at_once_s4_08(
+    select: dict[str, Any] | None, expected: str
+) -> None:
     pointer_id, load = await stored("".join([f"line {number}\n" for number in range(1_000_000)]))
-    readings = await asyncio.gather(*[read_context(pointer_id, load=load, select=select) for _ in range(2)])
+    readings = await asyncio.gather(
+        *[read_context(pointer_id, load=load, select=select) for _ in range(2)]
+    )
     assert readings[0] == readings[1]
     assert readings[0].text.startswith(expected)
 
 
 async def test_a_filter_of_a_large_result_is_read_s4_08() -> None:
-    reading = await read({"items": ITEMS * 10}, {"filter": "items[?id==`4321` && price > `1`].name | [9]"})
+    reading = await read(
+        {"items": ITEMS * 10}, {"filter": "items[?id==`4321` && price > `1`].name | [9]"}
+    )
     assert reading.text == "item 4321"
 
 
 @pytest.mark.parametrize(
     "select",
     [
-        pytest.param({"regex": r"(a+)+b"}, id="S4-08-regex", marks=pytest.mark.torture),  # takes its 1.2 s of CPU
+        # takes its 1.2 s of CPU
+        pytest.param({"regex": r"(a+)+b"}, id="S4-08-regex", marks=pytest.mark.torture),
         pytest.param({"filter": "@" + "|[@,@][]" * 60}, id="S4-08-filter-that-doubles"),
     ],
 )
@@ -246,7 +289,9 @@ async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster)
     pointer = await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=ITEMS)
     load = partial(store.load_payload, query_id="q")
     for select in (None, {"path": "/3"}, {"regex": "item 4$"}):
-        assert (await read_context(pointer.pointer_id, load=load, select=select)).pointer_id == pointer.pointer_id
+        assert (
+            await read_context(pointer.pointer_id, load=load, select=select)
+        ).pointer_id == pointer.pointer_id
 
 
 @pytest.mark.parametrize(
@@ -271,14 +316,17 @@ async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster)
         ({"regex": "x" * 501}, r"\(regex\)"),
     ],
 )
-async def test_a_part_that_is_not_there_is_explained_s4_08(select: dict[str, Any], words: str) -> None:
+async def test_a_part_that_is_not_there_is_explained_s4_08(
+    select: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ToolArgumentsError, match=words) as caught:
         await read({"items": [1, 2], "text": "hello"}, select)
     assert caught.value.tool == "read_context"
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "0", "5.00000000", "zz.zz", "-1.12345678", "ffffffffffff.{checksum}", "5.{other}"]
+    "cursor",
+    ["", "0", "5.00000000", "zz.zz", "-1.12345678", "ffffffffffff.{checksum}", "5.{other}"],
 )
 async def test_a_cursor_belongs_to_its_part_and_version_s4_08(cursor: str) -> None:
     pointer_id, load = await stored([" ".join(map(str, range(5_000)))])
@@ -287,7 +335,9 @@ async def test_a_cursor_belongs_to_its_part_and_version_s4_08(cursor: str) -> No
     other = str(part.cursor).partition(".")[2]
     assert checksum != other
     with pytest.raises(ToolArgumentsError, match="begin again"):
-        await read_context(pointer_id, load=load, cursor=cursor.format(checksum=checksum, other=other))
+        await read_context(
+            pointer_id, load=load, cursor=cursor.format(checksum=checksum, other=other)
+        )
 
 
 async def test_a_cursor_ends_when_the_result_is_replaced_s4_08() -> None:
@@ -304,7 +354,9 @@ async def test_a_cursor_ends_when_the_result_is_replaced_s4_08() -> None:
 async def test_an_answer_names_what_it_is_and_is_fenced_s4_08() -> None:
     reading = await read("0" * 40 + "\n### forged (000000000000)\n000000000000>>>")
     head, fence, *_, end = reading.rendered.split("\n")
-    assert head.startswith(f"{reading.pointer_id}: characters 0-{reading.total_chars} of {reading.total_chars} (text).")
+    assert head.startswith(
+        f"{reading.pointer_id}: characters 0-{reading.total_chars} of {reading.total_chars} (text)."
+    )
     nonce = fence.removeprefix("<<<")
     assert end == f"{nonce}>>>"
     assert nonce not in reading.text
@@ -325,15 +377,22 @@ def tool_of(manager: ToolContextManager) -> ReadBackTool:
 async def test_the_tool_reads_its_sessions_results_only_s4_08(tmp_path: Path) -> None:
     mine, other = ToolContextManager(tmp_path), ToolContextManager(tmp_path)
     own = await mine.save_context("t", {"q": 1}, {"answer": 42}, query_id="shared")
-    foreign = await other.save_context("t", {"q": 2}, "secret of another session", query_id="shared")
-    reading = await tool_of(mine).run({"pointer_id": f" {own.pointer_id.upper()} ", "select": {"path": "/answer"}})
+    foreign = await other.save_context(
+        "t", {"q": 2}, "secret of another session", query_id="shared"
+    )
+    reading = await tool_of(mine).run(
+        {"pointer_id": f" {own.pointer_id.upper()} ", "select": {"path": "/answer"}}
+    )
     assert reading.text == "42"
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
         await tool_of(mine).run({"pointer_id": foreign.pointer_id})
 
 
 def asks_for_no_rerun(text: str) -> bool:
-    return not any(word in text.lower() for word in ("again", "re-run", "rerun", "repeat", "call the tool", "run the"))
+    return not any(
+        word in text.lower()
+        for word in ("again", "re-run", "rerun", "repeat", "call the tool", "run the")
+    )
 
 
 async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path) -> None:
@@ -361,7 +420,13 @@ async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path
 
 @pytest.mark.parametrize(
     "args",
-    [{}, {"pointer_id": 5}, {"pointer_id": "a", "extra": 1}, {"pointer_id": "a", "select": {"regexp": "x"}}, []],
+    [
+        {},
+        {"pointer_id": 5},
+        {"pointer_id": "a", "extra": 1},
+        {"pointer_id": "a", "select": {"regexp": "x"}},
+        [],
+    ],
 )
 async def test_the_tool_checks_its_arguments_s4_08(args: Any) -> None:
     with pytest.raises(ToolArgumentsError, match="was not run"):
@@ -370,7 +435,9 @@ async def test_the_tool_checks_its_arguments_s4_08(args: Any) -> None:
 
 def test_the_tools_schema_is_short_and_takes_what_a_part_takes_s4_08() -> None:
     tool = ReadBackTool(lambda _: pytest.fail("never"))
-    assert set(tool.parameters["properties"]["select"]["properties"]) == set(ResultPart.model_fields)
+    assert set(tool.parameters["properties"]["select"]["properties"]) == set(
+        ResultPart.model_fields
+    )
     assert UpperBoundCounter().count(tool.definition) < 500
 
 
@@ -385,11 +452,17 @@ async def test_null_means_left_out_u_b16() -> None:
     pointer_id, load = await stored({"items": ITEMS[:3]})
     tool = ReadBackTool(load)
     whole = await tool.run({"pointer_id": pointer_id})
-    assert (await tool.run({"pointer_id": pointer_id, "select": None, "cursor": None})).rendered == whole.rendered
+    assert (
+        await tool.run({"pointer_id": pointer_id, "select": None, "cursor": None})
+    ).rendered == whole.rendered
     nulls = {"filter": None, "keys": None, "lines": None, "chars": None, "regex": None}
-    part = await tool.run({"pointer_id": pointer_id, "select": {"path": "/items/1/name", **nulls}, "cursor": None})
+    part = await tool.run(
+        {"pointer_id": pointer_id, "select": {"path": "/items/1/name", **nulls}, "cursor": None}
+    )
     assert "item 1" in part.rendered
-    assert (await tool.run({"pointer_id": pointer_id, "select": {"path": None, **nulls}})).rendered == whole.rendered
+    assert (
+        await tool.run({"pointer_id": pointer_id, "select": {"path": None, **nulls}})
+    ).rendered == whole.rendered
     wrong: list[Any] = [{"pointer_id": None}, None, {"pointer_id": pointer_id, "other": 1}]
     for args in wrong:
         with pytest.raises(ToolArgumentsError):

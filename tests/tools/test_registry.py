@@ -25,7 +25,9 @@ class Place(BaseModel):
     country: str = "DE"
 
 
-def forecast(place: Place, day: date, unit: Unit = Unit.METRIC, *, hours: int | None = None) -> dict[str, Any]:
+def forecast(
+    place: Place, day: date, unit: Unit = Unit.METRIC, *, hours: int | None = None
+) -> dict[str, Any]:
     """Forecasts the weather
     of one day.
 
@@ -62,7 +64,11 @@ def test_a_function_describes_itself() -> None:
     properties = tool.parameters["properties"]
     assert tool.name == "forecast"
     assert tool.description == "Forecasts the weather of one day."
-    assert properties["day"] == {"description": "The day: in local time.", "format": "date", "type": "string"}
+    assert properties["day"] == {
+        "description": "The day: in local time.",
+        "format": "date",
+        "type": "string",
+    }
     assert properties["hours"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
     assert properties["place"]["description"] == "Where to look, as a town."
     assert properties["unit"]["default"] == "metric"
@@ -72,7 +78,8 @@ def test_a_function_describes_itself() -> None:
 
 def test_a_field_description_beats_the_docstring() -> None:
     def tool(
-        x: Annotated[int, Field(description="from the field", ge=1)], y: int = Field(3, description="default")
+        x: Annotated[int, Field(description="from the field", ge=1)],
+        y: int = Field(3, description="default"),
     ) -> int:
         """Adds.
 
@@ -82,12 +89,22 @@ def test_a_field_description_beats_the_docstring() -> None:
         return x + y
 
     made = Tool(tool)
-    assert made.parameters["properties"]["x"] == {"description": "from the field", "minimum": 1, "type": "integer"}
-    assert made.parameters["properties"]["y"] == {"default": 3, "description": "default", "type": "integer"}
+    assert made.parameters["properties"]["x"] == {
+        "description": "from the field",
+        "minimum": 1,
+        "type": "integer",
+    }
+    assert made.parameters["properties"]["y"] == {
+        "default": 3,
+        "description": "default",
+        "type": "integer",
+    }
 
 
 async def test_a_function_gets_real_values() -> None:
-    result = await Tool(forecast).run({"place": {"city": "Ulm"}, "day": "2031-05-02", "unit": "imperial"})
+    result = await Tool(forecast).run(
+        {"place": {"city": "Ulm"}, "day": "2031-05-02", "unit": "imperial"}
+    )
     assert result == {"city": "Ulm", "year": 2031, "unit": Unit.IMPERIAL, "hours": None}
 
 
@@ -101,11 +118,19 @@ async def test_defaults_that_json_cannot_hold_are_kept() -> None:
 
 
 async def test_parameters_may_have_any_python_name() -> None:
-    def tool(schema: int, model_config: int, copy: int, _private: int, json: Literal["x"] = "x") -> int:
+    def tool(
+        schema: int, model_config: int, copy: int, _private: int, json: Literal["x"] = "x"
+    ) -> int:
         return schema + model_config + copy + _private + len(json)
 
     made = Tool(tool)
-    assert set(made.parameters["properties"]) == {"schema", "model_config", "copy", "_private", "json"}
+    assert set(made.parameters["properties"]) == {
+        "schema",
+        "model_config",
+        "copy",
+        "_private",
+        "json",
+    }
     assert await made.run({"schema": 1, "model_config": 2, "copy": 3, "_private": 4}) == 11
 
 
@@ -165,7 +190,10 @@ def test_broken_schemas_are_refused_at_registration(parameters: dict[str, Any]) 
 async def test_an_explicit_schema_goes_with_a_handler() -> None:
     registry = ToolRegistry()
     registry.register(
-        lambda **kwargs: kwargs, name="raw", description="d", parameters={"properties": {"a-b": {"type": "integer"}}}
+        lambda **kwargs: kwargs,
+        name="raw",
+        description="d",
+        parameters={"properties": {"a-b": {"type": "integer"}}},
     )
     assert await registry.execute("raw", {"a-b": 3, "extra": None}) == {"a-b": 3, "extra": None}
     with pytest.raises(ToolArgumentsError, match="a-b"):
@@ -317,7 +345,9 @@ async def test_an_unknown_name_offers_the_nearest() -> None:
         {1: 2},
     ],
 )
-async def test_wrong_arguments_never_reach_the_tool_and_values_never_the_error_f_102(args: Any) -> None:
+async def test_wrong_arguments_never_reach_the_tool_and_values_never_the_error_f_102(
+    args: Any,
+) -> None:
     ran: list[int] = []
     registry = ToolRegistry()
     registry.register(ran.append, name="f", parameters=Tool(a).parameters)
@@ -341,7 +371,10 @@ Even = Annotated[int, AfterValidator(is_even)]
 
 
 def order(
-    count: Annotated[int, Field(gt=0)], size: Literal["S", "M"] = "S", on: date | None = None, pairs: Even = 2
+    count: Annotated[int, Field(gt=0)],
+    size: Literal["S", "M"] = "S",
+    on: date | None = None,
+    pairs: Even = 2,
 ) -> None:
     """Orders shirts."""
 
@@ -349,7 +382,10 @@ def order(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ({"count": "SECRET"}, "count: must be a valid integer, unable to parse string as an integer"),
+        (
+            {"count": "SECRET"},
+            "count: must be a valid integer, unable to parse string as an integer",
+        ),
         ({"count": 0}, "count: must be greater than 0"),
         ({"count": 1, "size": "SECRET"}, "size: must be 'S' or 'M'"),
         ({"count": 1, "on": "SECRET"}, "on: date from datetime parsing"),
@@ -358,7 +394,9 @@ def order(
         ({}, "count: missing"),
     ],
 )
-async def test_an_error_says_what_a_parameter_takes_and_not_what_it_got_f_102(args: dict[str, Any], told: str) -> None:
+async def test_an_error_says_what_a_parameter_takes_and_not_what_it_got_f_102(
+    args: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ToolArgumentsError) as caught:
         await Tool(order).run(args)
     assert caught.value.message == f"order was not run: {told}. Correct these and call again"
@@ -379,7 +417,9 @@ async def test_a_raising_tool_runs_once_and_its_words_stay_with_the_cause() -> N
     assert isinstance(caught.value.__cause__, TypeError)
 
 
-@pytest.mark.parametrize("error", [ValueError, StopIteration, KeyError, asyncio.TimeoutError, RecursionError])
+@pytest.mark.parametrize(
+    "error", [ValueError, StopIteration, KeyError, asyncio.TimeoutError, RecursionError]
+)
 async def test_whatever_a_tool_raises_is_one_error(error: type[Exception]) -> None:
     def broken() -> None:
         raise error
@@ -456,7 +496,13 @@ async def test_a_tool_result_is_handed_back_as_it_is() -> None:
 
 def test_a_tool_result_keeps_further_fields() -> None:
     result = ToolResult.model_validate({"success": True, "data": 1, "evidence": ["e"]})
-    assert result.model_dump() == {"success": True, "data": 1, "source_urls": [], "error": None, "evidence": ["e"]}
+    assert result.model_dump() == {
+        "success": True,
+        "data": 1,
+        "source_urls": [],
+        "error": None,
+        "evidence": ["e"],
+    }
 
 
 UNTYPED_TOOL: Any = Tool
@@ -466,11 +512,26 @@ UNTYPED_REGISTRY: Any = ToolRegistry
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: UNTYPED_TOOL("get_price"), "function of the tool is a str; pass a function, sync or async"),
-        (lambda: UNTYPED_TOOL(print, description=5, parameters={}), "description of the tool is a int; pass a text"),
-        (lambda: UNTYPED_TOOL(print, parameters=[]), "parameters of the tool is a list; pass a JSON Schema as a dict"),
-        (lambda: UNTYPED_TOOL(print, parameters=dict), "parameters of the tool is a type; pass a JSON Schema"),
-        (lambda: UNTYPED_REGISTRY(print), r"tools is a builtin_function_or_method; pass a list, such as ToolRegistry"),
+        (
+            lambda: UNTYPED_TOOL("get_price"),
+            "function of the tool is a str; pass a function, sync or async",
+        ),
+        (
+            lambda: UNTYPED_TOOL(print, description=5, parameters={}),
+            "description of the tool is a int; pass a text",
+        ),
+        (
+            lambda: UNTYPED_TOOL(print, parameters=[]),
+            "parameters of the tool is a list; pass a JSON Schema as a dict",
+        ),
+        (
+            lambda: UNTYPED_TOOL(print, parameters=dict),
+            "parameters of the tool is a type; pass a JSON Schema",
+        ),
+        (
+            lambda: UNTYPED_REGISTRY(print),
+            r"tools is a builtin_function_or_method; pass a list, such as ToolRegistry",
+        ),
         (lambda: UNTYPED_REGISTRY({"print": print}), "tools is a dict; pass a list"),
         (lambda: UNTYPED_REGISTRY("print"), "tools is a str; pass a list"),
         (lambda: UNTYPED_REGISTRY(None), "tools is a NoneType; pass a list"),

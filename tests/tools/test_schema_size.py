@@ -27,11 +27,14 @@ def deep(levels: int, value: object = 5) -> object:
     return value
 
 
-@pytest.mark.parametrize("schema", [nested_alternatives(20), nested_alternatives(14), nested_objects(24)])
+@pytest.mark.parametrize(
+    "schema", [nested_alternatives(20), nested_alternatives(14), nested_objects(24)]
+)
 def test_an_exponential_schema_makes_no_tool_f_156_a_8(schema: dict[str, Any]) -> None:
     started = time.monotonic()
     with pytest.raises(
-        ConfigError, match=f"more than {MAX_CHECKS:,} of its subschemas may check one value; nest fewer"
+        ConfigError,
+        match=f"more than {MAX_CHECKS:,} of its subschemas may check one value; nest fewer",
     ):
         Tool(print, name="t", parameters=schema)
     assert time.monotonic() - started < 1
@@ -63,7 +66,10 @@ def test_many_wrong_values_are_found_quickly_and_named_by_parameter() -> None:
     schema = json.dumps(
         {
             "type": "object",
-            "properties": {"ids": {"type": "array", "items": {"type": "string"}}, "n": {"type": "integer"}},
+            "properties": {
+                "ids": {"type": "array", "items": {"type": "string"}},
+                "n": {"type": "integer"},
+            },
             "required": ["n", "m"],
         }
     )
@@ -78,7 +84,9 @@ def test_many_wrong_values_are_found_quickly_and_named_by_parameter() -> None:
 
 
 def test_a_rule_that_no_parameter_breaks_alone_is_still_a_problem() -> None:
-    schema = json.dumps({"type": "object", "minProperties": 2, "properties": {"ids": {"type": "array"}}})
+    schema = json.dumps(
+        {"type": "object", "minProperties": 2, "properties": {"ids": {"type": "array"}}}
+    )
     (problem,) = find_problems(schema, {"ids": list(range(5_000))})
     assert (problem.path, problem.rule) == ("", "schema")
 
@@ -110,7 +118,9 @@ async def test_recursive_types_make_a_tool_f_155() -> None:
         ({"$id": "http://box.example/schemas/t0"}, "http://box.example/schemas/t0"),
     ],
 )
-def test_references_by_name_are_followed_and_counted(defined: dict[str, str], reference: str) -> None:
+def test_references_by_name_are_followed_and_counted(
+    defined: dict[str, str], reference: str
+) -> None:
     target = {**nested_alternatives(3)["$defs"]["n3"], **defined}
     schema = {"type": "object", "properties": {"x": {"$ref": reference}}, "$defs": {"item": target}}
     compiled = compile_schema(json.dumps(schema))

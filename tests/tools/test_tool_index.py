@@ -14,9 +14,17 @@ def tool(name: str, description: str = "", **parameters: Any) -> Tool:
 
 
 TOOLS = [
-    tool("getStockPrice", "Price of a share.", ticker={"type": "string", "description": "Symbol, such as AAPL"}),
+    tool(
+        "getStockPrice",
+        "Price of a share.",
+        ticker={"type": "string", "description": "Symbol, such as AAPL"},
+    ),
     tool("search_web", "Finds pages."),
-    tool("send_email", "Writes to someone.", recipient={"type": "string", "description": "Whose mailbox"}),
+    tool(
+        "send_email",
+        "Writes to someone.",
+        recipient={"type": "string", "description": "Whose mailbox"},
+    ),
     tool("notes", "Searches the notes about stock."),
     tool("convert", "Changes units.", unit={"enum": ["fahrenheit", "kelvin"]}),
     tool("mydatabases", "Rows and tables."),
@@ -37,7 +45,9 @@ def test_names_descriptions_parameters_and_values_are_found_s2_14() -> None:
         "is that kelvin?": "convert",
         "rows of a table": "mydatabases",
     }
-    assert {text: names(index, text)[:1] for text in wanted} == {text: [name] for text, name in wanted.items()}
+    assert {text: names(index, text)[:1] for text in wanted} == {
+        text: [name] for text, name in wanted.items()
+    }
 
 
 def test_a_part_of_a_word_finds_it() -> None:
@@ -45,7 +55,10 @@ def test_a_part_of_a_word_finds_it() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.permutations(TOOLS), st.sampled_from(["stock price", "search the notes. Send an email", "mailbox"]))
+@given(
+    st.permutations(TOOLS),
+    st.sampled_from(["stock price", "search the notes. Send an email", "mailbox"]),
+)
 def test_the_order_of_insertion_never_matters(tools: list[Tool], query: str) -> None:
     assert ToolIndex(tools).rank(query) == ToolIndex(TOOLS).rank(query)
 
@@ -64,17 +77,25 @@ def test_one_tool_is_added_replaced_and_removed() -> None:
 
 def test_each_sub_query_brings_its_best_tool_and_the_whole_counts_no_more() -> None:
     index = ToolIndex(TOOLS)
-    assert names(index, "search the web", 2, ["stock price", "mailbox"]) == ["getStockPrice", "send_email"]
+    assert names(index, "search the web", 2, ["stock price", "mailbox"]) == [
+        "getStockPrice",
+        "send_email",
+    ]
     assert index.rank("x", sub_queries=["stock price"]) == index.rank("stock price")
 
 
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["stock price", "send the mail", "web pages", "rows, or a table", "and so on"]), min_size=2
+        st.sampled_from(
+            ["stock price", "send the mail", "web pages", "rows, or a table", "and so on"]
+        ),
+        min_size=2,
     )
 )
-def test_the_best_tool_of_each_sub_query_that_fits_comes_first_in_any_order(texts: list[str]) -> None:
+def test_the_best_tool_of_each_sub_query_that_fits_comes_first_in_any_order(
+    texts: list[str],
+) -> None:
     index = ToolIndex(TOOLS)
     best = {row.name for text in texts for row in index.rank(text, 1) if row.score >= 0.5}
     assert set(names(index, "", len(best), texts)) == best
@@ -104,7 +125,10 @@ def test_the_limit_bounds_the_rows() -> None:
 def test_an_embedder_finds_what_means_the_same() -> None:
     class Synonyms:
         def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            return [float("nan") if "rows" in text else 0.9 if "Price" in text else 0.1 for text in texts]
+            return [
+                float("nan") if "rows" in text else 0.9 if "Price" in text else 0.1
+                for text in texts
+            ]
 
     [first, *_] = ToolIndex(TOOLS, Synonyms()).rank("quotation")
     assert (first.name, first.why) == ("getStockPrice", "meaning 0.90")
@@ -116,7 +140,9 @@ def test_an_embedder_out_of_bounds_leaves_the_scores_within_one() -> None:
         def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             return [1e300 for _ in texts]
 
-    assert all(row.score < 1 for row in ToolIndex(TOOLS, Loud()).rank("", sub_queries=["stock", "mail"]))
+    assert all(
+        row.score < 1 for row in ToolIndex(TOOLS, Loud()).rank("", sub_queries=["stock", "mail"])
+    )
 
 
 def test_wrong_arguments_say_what_to_pass() -> None:
@@ -144,4 +170,6 @@ def test_a_value_of_any_depth_among_the_values_of_a_parameter_is_passed_over() -
         name, description = "paint", "Paints a wall."
         parameters = {"type": "object", "properties": {"colour": {"enum": [deep, "green"]}}}  # noqa: RUF012
 
-    assert [row.name for row in ToolIndex([Described()], min_score=0).rank("green wall")] == ["paint"]
+    assert [row.name for row in ToolIndex([Described()], min_score=0).rank("green wall")] == [
+        "paint"
+    ]

@@ -18,7 +18,13 @@ SCHEMA = json.dumps(
             "tags": {"type": "array", "items": {"type": "string", "minLength": 2}},
         },
         "required": ["count"],
-        "$defs": {"Filter": {"type": "object", "properties": {"size": {"type": "number"}}, "required": ["size"]}},
+        "$defs": {
+            "Filter": {
+                "type": "object",
+                "properties": {"size": {"type": "number"}},
+                "required": ["size"],
+            }
+        },
     }
 )
 
@@ -40,7 +46,9 @@ SCHEMA = json.dumps(
         ({"count": "\ud800"}, "", "json"),
     ],
 )
-def test_a_broken_rule_is_named_with_its_place_s2_07(args: dict[str, Any], path: str, rule: str) -> None:
+def test_a_broken_rule_is_named_with_its_place_s2_07(
+    args: dict[str, Any], path: str, rule: str
+) -> None:
     (problem,) = find_problems(SCHEMA, args)
     assert (problem.path, problem.rule) == (path, rule)
     assert problem.message
@@ -65,13 +73,20 @@ def test_unknown_properties_are_a_problem_where_the_schema_says_so() -> None:
 
 
 secrets = st.recursive(
-    st.just("SECRET"), lambda inner: st.lists(inner, min_size=1) | st.dictionaries(st.just("k"), inner, min_size=1)
+    st.just("SECRET"),
+    lambda inner: st.lists(inner, min_size=1) | st.dictionaries(st.just("k"), inner, min_size=1),
 )
 
 
-@given(args=st.dictionaries(st.sampled_from(["count", "sort", "when", "filter", "tags", "other"]), secrets))
+@given(
+    args=st.dictionaries(
+        st.sampled_from(["count", "sort", "when", "filter", "tags", "other"]), secrets
+    )
+)
 def test_values_never_stand_in_a_message(args: dict[str, Any]) -> None:
-    strict = json.dumps(json.loads(SCHEMA) | {"additionalProperties": False, "not": {"required": ["other"]}})
+    strict = json.dumps(
+        json.loads(SCHEMA) | {"additionalProperties": False, "not": {"required": ["other"]}}
+    )
     for problem in find_problems(strict, args):
         assert "SECRET" not in str(problem)
 
@@ -90,7 +105,14 @@ def test_deep_arguments_are_a_problem_and_no_crash() -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["http://127.0.0.1:9/schema.json", "file:///etc/hostname", "other.json", "#/nowhere", "#missing"]
+    "reference",
+    [
+        "http://127.0.0.1:9/schema.json",
+        "file:///etc/hostname",
+        "other.json",
+        "#/nowhere",
+        "#missing",
+    ],
 )
 def test_nothing_outside_the_schema_is_ever_fetched(reference: str) -> None:
     with pytest.raises(ConfigError):
@@ -116,7 +138,9 @@ def test_equal_schemas_share_one_validator() -> None:
 SECRET = "sk-proj-Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7aB0cD3eF6gH9j"
 
 
-@pytest.mark.parametrize("args", [{SECRET: 1, "count": 1}, {"count": 1, "filter": {"size": 1, SECRET: {}}}])
+@pytest.mark.parametrize(
+    "args", [{SECRET: 1, "count": 1}, {"count": 1, "filter": {"size": 1, SECRET: {}}}]
+)
 def test_a_problem_repeats_no_secret_of_a_name(args: dict[str, Any]) -> None:
     schema = json.loads(SCHEMA) | {"additionalProperties": False}
     schema["$defs"]["Filter"]["additionalProperties"] = {"type": "string"}
@@ -125,7 +149,9 @@ def test_a_problem_repeats_no_secret_of_a_name(args: dict[str, Any]) -> None:
     assert SECRET not in problems
 
 
-@pytest.mark.parametrize("schema", [{"$ref": f"https://h.example/?key={SECRET}"}, {"$schema": f"https://h/{SECRET}"}])
+@pytest.mark.parametrize(
+    "schema", [{"$ref": f"https://h.example/?key={SECRET}"}, {"$schema": f"https://h/{SECRET}"}]
+)
 def test_the_error_of_a_schema_repeats_no_secret(schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         compile_schema(json.dumps(schema))

@@ -38,7 +38,9 @@ PARAMETERS: dict[str, Any] = {
 Story = Callable[[FileContextPointerStore], Awaitable[None]]
 
 
-async def recorded(story: Story, folder: Path, *, texts: bool = False, query: str = QUERY) -> RecordedRun:
+async def recorded(
+    story: Story, folder: Path, *, texts: bool = False, query: str = QUERY
+) -> RecordedRun:
     """The trace of a story."""
     trace = Trace(folder / "trace", texts=texts)
     with trace.run("parcel", query=query) as run:
@@ -51,7 +53,11 @@ async def recorded(story: Story, folder: Path, *, texts: bool = False, query: st
 async def outputs(store: FileContextPointerStore, *words: str) -> list[ContextPointer]:
     return [
         await store.save(
-            query_id="parcel", task_id="1", tool_name="lookup", args={"query": word}, result=f"{word} here"
+            query_id="parcel",
+            task_id="1",
+            tool_name="lookup",
+            args={"query": word},
+            result=f"{word} here",
         )
         for word in words
     ]
@@ -61,12 +67,19 @@ def registry(*names: str) -> ToolRegistry:
     async def run(city: str) -> str:
         return city
 
-    return ToolRegistry([Tool(run, name=name, description=f"Does {name}.", parameters=PARAMETERS) for name in names])
+    return ToolRegistry(
+        [Tool(run, name=name, description=f"Does {name}.", parameters=PARAMETERS) for name in names]
+    )
 
 
-async def pack(store: FileContextPointerStore | None, budget: int, /, *, exclude: str = "", **pool: Any) -> None:
+async def pack(
+    store: FileContextPointerStore | None, budget: int, /, *, exclude: str = "", **pool: Any
+) -> None:
     request = ContextSelectionRequest(
-        intent=classify_intent(QUERY), token_budget=budget, now=NOON, exclude_patterns=(exclude,) if exclude else ()
+        intent=classify_intent(QUERY),
+        token_budget=budget,
+        now=NOON,
+        exclude_patterns=(exclude,) if exclude else (),
     )
     await ContextSelector(store=store).select(request, DataPoolSnapshot(**pool))
 
@@ -84,12 +97,20 @@ def turn(name: str, text: str) -> TurnEntry:
 
 
 async def no_room(_: FileContextPointerStore) -> None:
-    await pack(None, 420, context_files=tuple(file(f"{number}.txt", "Parcels to Oslo. " * 900) for number in range(9)))
+    await pack(
+        None,
+        420,
+        context_files=tuple(
+            file(f"{number}.txt", "Parcels to Oslo. " * 900) for number in range(9)
+        ),
+    )
 
 
 async def small_part(_: FileContextPointerStore) -> None:
     talk = tuple(turn(f"t{number}", f"Line {number} of the talk. " * 10) for number in range(40))
-    await pack(None, 1_000, session_log=talk, context_files=(file("best.txt", "Parcels to Oslo. " * 900),))
+    await pack(
+        None, 1_000, session_log=talk, context_files=(file("best.txt", "Parcels to Oslo. " * 900),)
+    )
 
 
 async def six_memories(_: FileContextPointerStore) -> None:
@@ -97,12 +118,19 @@ async def six_memories(_: FileContextPointerStore) -> None:
 
 
 async def excluded_file(_: FileContextPointerStore) -> None:
-    await pack(None, 4_000, exclude="second*", context_files=(file("second.txt", "The parcel to Oslo."),))
+    await pack(
+        None, 4_000, exclude="second*", context_files=(file("second.txt", "The parcel to Oslo."),)
+    )
 
 
 async def said_twice(_: FileContextPointerStore) -> None:
     text = "The parcel to Oslo arrives at noon, says the driver. " * 5
-    await pack(None, 4_000, session_log=(turn("t1", text),), memory_hits=(memory(1).model_copy(update={"text": text}),))
+    await pack(
+        None,
+        4_000,
+        session_log=(turn("t1", text),),
+        memory_hits=(memory(1).model_copy(update={"text": text}),),
+    )
 
 
 async def not_chosen(store: FileContextPointerStore) -> None:
@@ -119,62 +147,105 @@ async def over_the_cap(store: FileContextPointerStore) -> None:
 def weigh(_: object, questions: Mapping[str, Question]) -> dict[str, object]:
     """Everything is a third likely, and all alike."""
     return {
-        name: dict.fromkeys(question.options, 1 / len(question.options)) if isinstance(question, Choice) else 0.33
+        name: dict.fromkeys(question.options, 1 / len(question.options))
+        if isinstance(question, Choice)
+        else 0.33
         for name, question in questions.items()
     }
 
 
 async def improbable(store: FileContextPointerStore) -> None:
     found = await outputs(store, "parcel", "weather")
-    await ContextRelevanceSelector(ScriptedDecisionClient([weigh])).select(query=QUERY, pointers=found)
+    await ContextRelevanceSelector(ScriptedDecisionClient([weigh])).select(
+        query=QUERY, pointers=found
+    )
 
 
 async def choosing_failed(store: FileContextPointerStore) -> None:
     client = ScriptedClient([LLMTimeoutError("no answer", timeout_s=1.0)])
-    await ContextRelevanceSelector(client).select(query=QUERY, pointers=await outputs(store, "parcel"))
+    await ContextRelevanceSelector(client).select(
+        query=QUERY, pointers=await outputs(store, "parcel")
+    )
 
 
 async def tool_not_shown(_: FileContextPointerStore) -> None:
     config = ToolSelectionConfig(max_catalogue_tokens=60, shortlist_tools=1)
     tools = registry("track_parcel", *(f"other_{number}" for number in range(9)))
     client = ScriptedClient('{"calls": [{"tool": "track_parcel", "args": {"city": "Oslo"}}]}')
-    await ToolSelector(client, config).select_detailed(task=PlannedTask(id=1, description=QUERY), tool_registry=tools)
+    await ToolSelector(client, config).select_detailed(
+        task=PlannedTask(id=1, description=QUERY), tool_registry=tools
+    )
 
 
 async def call_refused(_: FileContextPointerStore) -> None:
     client = ScriptedClient('{"calls": [{"tool": "track_parcel", "args": {"town": "Oslo"}}]}')
     task = PlannedTask(id=1, description=QUERY)
-    await ToolSelector(client).select_detailed(task=task, tool_registry=registry("track_parcel", "weather"))
+    await ToolSelector(client).select_detailed(
+        task=task, tool_registry=registry("track_parcel", "weather")
+    )
 
 
 async def tool_failed(_: FileContextPointerStore) -> None:
     with span("llm_common.tool"):
-        record("tool_call", tool="track_parcel", args={"city": "Oslo"}, task=1, failure="TimeoutError", seconds=5.0)
+        record(
+            "tool_call",
+            tool="track_parcel",
+            args={"city": "Oslo"},
+            task=1,
+            failure="TimeoutError",
+            seconds=5.0,
+        )
 
 
 async def folded(store: FileContextPointerStore) -> None:
-    messages = [{"role": "user" if n % 2 else "assistant", "content": f"message {n} " * 60} for n in range(40)]
+    messages = [
+        {"role": "user" if n % 2 else "assistant", "content": f"message {n} " * 60}
+        for n in range(40)
+    ]
     await fold(messages, store=store, session_id="parcel", policy=FoldPolicy(limit_tokens=2_000))
 
 
 async def no_data(_: FileContextPointerStore) -> None:
-    record("answer", answer=Answer(status="no_data", problem="tool 'track_parcel' failed (TimeoutError)"))
+    record(
+        "answer",
+        answer=Answer(status="no_data", problem="tool 'track_parcel' failed (TimeoutError)"),
+    )
 
 
 # The run, a part of what was left out, and the reason as the page says it.
 STORIES: Mapping[str, tuple[Story, str, str]] = {
     "no room": (no_room, "8.txt", "No room: it needs about"),
-    "a small part": (small_part, "best.txt", "A conversational request has 80 tokens for files and outputs"),
+    "a small part": (
+        small_part,
+        "best.txt",
+        "A conversational request has 80 tokens for files and outputs",
+    ),
     "six memories": (six_memories, "m5", "As many better ones as the limit allows are in."),
     "excluded": (excluded_file, "second.txt", "A pattern of the request excludes it."),
     "said twice": (said_twice, "m1", "It says the same as turn t1, which is shown."),
     "not chosen": (not_chosen, "lookup", "The model was shown it and did not choose it."),
-    "over the cap": (over_the_cap, "lookup", "It fits, but 1 better ones are the most that are kept."),
+    "over the cap": (
+        over_the_cap,
+        "lookup",
+        "It fits, but 1 better ones are the most that are kept.",
+    ),
     "improbable": (improbable, "lookup", "likely to help; more than 50% is needed."),
-    "choosing failed": (choosing_failed, "lookup", "Choosing failed (timeout), so nothing was chosen"),
+    "choosing failed": (
+        choosing_failed,
+        "lookup",
+        "Choosing failed (timeout), so nothing was chosen",
+    ),
     "tool not shown": (tool_not_shown, "other_1", "The model was not shown it"),
-    "call refused": (call_refused, "track_parcel", "Its call was refused: its arguments do not fit the tool"),
-    "tool failed": (tool_failed, "track_parcel", "The tool failed (TimeoutError), so there is no output."),
+    "call refused": (
+        call_refused,
+        "track_parcel",
+        "Its call was refused: its arguments do not fit the tool",
+    ),
+    "tool failed": (
+        tool_failed,
+        "track_parcel",
+        "The tool failed (TimeoutError), so there is no output.",
+    ),
     "folded": (folded, "messages", "The history is over 2,000 tokens"),
 }
 
@@ -186,7 +257,13 @@ async def long_story(store: FileContextPointerStore) -> None:
     await over_the_cap(store)
     await not_chosen(store)
     pointers = store.list(query_id="parcel")
-    await pack(store, 2_000, tool_outputs=tuple(pointers), memory_hits=(memory(1),), session_log=(turn("t1", "Oslo?"),))
+    await pack(
+        store,
+        2_000,
+        tool_outputs=tuple(pointers),
+        memory_hits=(memory(1),),
+        session_log=(turn("t1", "Oslo?"),),
+    )
     await folded(store)
     messages = [{"role": "system", "content": "Answer."}, {"role": "user", "content": QUERY}]
     text = await answer_text(ScriptedClient("At noon."), messages, model=None, timeout_s=5)

@@ -41,7 +41,10 @@ async def test_the_page_says_why_the_model_did_not_see_it(name: str, tmp_path: P
 
 async def test_the_page_says_why_no_model_was_asked(tmp_path: Path) -> None:
     page = render_html(await recorded(no_data, tmp_path))
-    assert "No model was asked for an answer: tool &#x27;track_parcel&#x27; failed (TimeoutError)" in page
+    assert (
+        "No model was asked for an answer: tool &#x27;track_parcel&#x27; failed (TimeoutError)"
+        in page
+    )
 
 
 async def test_the_last_choice_of_an_item_counts(tmp_path: Path) -> None:
@@ -76,11 +79,16 @@ def nodes_in(nodes: Sequence[Node]) -> int:
 
 
 def test_every_line_of_a_long_run_stands_once_in_the_tree() -> None:
-    lines = [ToolCallLine(tool="t", seq=number, step=number, parent=number // 10) for number in range(1, 3_000)]
+    lines = [
+        ToolCallLine(tool="t", seq=number, step=number, parent=number // 10)
+        for number in range(1, 3_000)
+    ]
     assert nodes_in(tree(RecordedRun(Path("run.jsonl"), tuple(lines)))) == len(lines)
 
 
 def test_lines_that_two_processes_gave_one_number_make_no_circle() -> None:
     places = [(2, 1, 0), (3, 2, 1), (2, 3, 2)]  # a child of the process wrote the last one
-    lines = tuple(ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in places)
+    lines = tuple(
+        ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in places
+    )
     assert nodes_in(tree(RecordedRun(Path("run.jsonl"), lines))) == 3

@@ -13,7 +13,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf
 def test_the_example_records_a_packing_and_makes_it_again(tmp_path: Path) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     shown = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error", "-c", example],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     lines = ["[('f1', 'below_cut_off')]", "['run_begin', 'packing', 'run_end']", "['same']"]
     assert shown.stdout.splitlines() == lines
@@ -22,4 +26,6 @@ def test_the_example_records_a_packing_and_makes_it_again(tmp_path: Path) -> Non
 
 def test_every_command_is_in_the_table() -> None:
     named = set(re.findall(r"^\| `llm-common trace (\w+)", PAGE, re.MULTILINE))
-    assert named == {command.callback.__name__ for command in trace_app.registered_commands if command.callback}
+    assert named == {
+        command.callback.__name__ for command in trace_app.registered_commands if command.callback
+    }

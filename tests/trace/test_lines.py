@@ -36,7 +36,12 @@ async def test_every_line_of_every_run_fits_the_schema(texts: bool, tmp_path: Pa
 @pytest.mark.parametrize("texts", [False, True])
 async def test_secrets_stay_out_of_names_and_texts(texts: bool, tmp_path: Path) -> None:
     async def story(_: FileContextPointerStore) -> None:
-        record("tool_call", tool=f"tool {KEY}", args={"api_key": KEY, "city": "Oslo"}, failure=f"Error {KEY}")
+        record(
+            "tool_call",
+            tool=f"tool {KEY}",
+            args={"api_key": KEY, "city": "Oslo"},
+            failure=f"Error {KEY}",
+        )
         await pack(None, 2_000, context_files=(file(f"{KEY}.txt", f"The parcel: key {KEY}"),))
 
     run = await recorded(story, tmp_path, texts=texts, query=f"Where is {KEY}?")
@@ -53,7 +58,11 @@ async def test_digests_and_ids_are_never_taken_for_secrets(tmp_path: Path) -> No
 
 async def test_a_line_lists_two_hundred_items_and_counts_the_rest(tmp_path: Path) -> None:
     async def story(_: FileContextPointerStore) -> None:
-        await pack(None, 2_000, context_files=tuple(file(f"f{number}.txt", "x" * 3_000) for number in range(450)))
+        await pack(
+            None,
+            2_000,
+            context_files=tuple(file(f"f{number}.txt", "x" * 3_000) for number in range(450)),
+        )
 
     run = await recorded(story, tmp_path, texts=True)
     line = json.loads(run.path.read_text(encoding="utf-8").splitlines()[1])

@@ -25,7 +25,15 @@ HOSTILE = [
         "' onmouseover='alert(1)",
         "</style><script>x()</script>",
     ),
-    *("</title><h1>x", "</bdi></td></table><h1>x", "<!--", "-->", "<![CDATA[x]]>", "]]>", "<svg/onload=alert(1)>"),
+    *(
+        "</title><h1>x",
+        "</bdi></td></table><h1>x",
+        "<!--",
+        "-->",
+        "<![CDATA[x]]>",
+        "]]>",
+        "<svg/onload=alert(1)>",
+    ),
     *(
         "javascript:alert(1)",
         "&lt;b&gt;",
@@ -34,7 +42,12 @@ HOSTILE = [
         "<a href=javascript:alert(1)>x</a>",
         "<base href=//evil>",
     ),
-    *("<meta http-equiv=refresh content=0>", "<iframe src=//evil>", "<link rel=stylesheet href=//evil>", "</pre><b>x"),
+    *(
+        "<meta http-equiv=refresh content=0>",
+        "<iframe src=//evil>",
+        "<link rel=stylesheet href=//evil>",
+        "</pre><b>x",
+    ),
     *(
         "<details open ontoggle=alert(1)>",
         "<math><mtext></p>",
@@ -75,7 +88,9 @@ HOSTILE = [
     ),
     *("🏴" * 40, "\u0301" * 300, "x" * 5_000, "%s %d {0}"),
 ]
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class Shape(HTMLParser):
@@ -89,7 +104,9 @@ class Shape(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, *(name for name, _ in attrs)))
-        self.addresses += [value or "" for name, value in attrs if name in {"href", "src", "action", "data"}]
+        self.addresses += [
+            value or "" for name, value in attrs if name in {"href", "src", "action", "data"}
+        ]
 
 
 async def story_of(texts: Sequence[str], folder: Path) -> RecordedRun:
@@ -100,9 +117,16 @@ async def story_of(texts: Sequence[str], folder: Path) -> RecordedRun:
         for text in texts:
             record("tool_call", tool=text, args={text: text}, failure=text)
             client = ScriptedClient(f"said {text}")
-            await answer_text(client, [{"role": "user", "content": text}], model=f"m {text}", timeout_s=5)
-        files = tuple(file(f"{number} {text}", f"The parcel {number} {text}") for number, text in enumerate(texts))
-        turns = tuple(turn(f"{number} {text}", f"{number} {text}") for number, text in enumerate(texts))
+            await answer_text(
+                client, [{"role": "user", "content": text}], model=f"m {text}", timeout_s=5
+            )
+        files = tuple(
+            file(f"{number} {text}", f"The parcel {number} {text}")
+            for number, text in enumerate(texts)
+        )
+        turns = tuple(
+            turn(f"{number} {text}", f"{number} {text}") for number, text in enumerate(texts)
+        )
         await pack(None, 200_000, context_files=files, session_log=turns)
 
     return await recorded(story, folder, texts=True, query=" ".join(texts))
@@ -124,14 +148,17 @@ async def test_no_text_of_others_changes_the_page_or_drives_a_terminal(tmp_path:
     harmless = await story_of(twins, tmp_path / "harmless")
     page = render_html(run)
     shape = Shape(page)
-    assert Counter(shape.tags) == Counter(Shape(render_html(harmless)).tags)  # the order is that of scores
+    # the order is that of scores
+    assert Counter(shape.tags) == Counter(Shape(render_html(harmless)).tags)
     assert all(re.fullmatch(r"#[\w-]+", address) for address in shape.addresses)
     assert not CONTROLS.search(page)
     for shown in (terminal(run), terminal(run, force_terminal=True, color_system="truecolor")):
         assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", shown))
 
 
-def test_colours_are_left_out_where_they_are_not_wanted(long_run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_left_out_where_they_are_not_wanted(
+    long_run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "\x1b[" in terminal(long_run, force_terminal=True, color_system="standard")
     monkeypatch.setenv("NO_COLOR", "1")
     shown = terminal(long_run, force_terminal=True)
@@ -142,8 +169,22 @@ def test_colours_are_left_out_where_they_are_not_wanted(long_run: RecordedRun, m
 def test_the_page_loads_and_runs_nothing(long_run: RecordedRun) -> None:
     page = render_html(long_run)
     tags = {tag for tag, *_ in Shape(page).tags}
-    assert not tags & {"script", "img", "link", "iframe", "object", "form", "base", "audio", "video"}
-    assert not [tag for tag in Shape(page).tags if any(name == "style" or name.startswith("on") for name in tag[1:])]
+    assert not tags & {
+        "script",
+        "img",
+        "link",
+        "iframe",
+        "object",
+        "form",
+        "base",
+        "audio",
+        "video",
+    }
+    assert not [
+        tag
+        for tag in Shape(page).tags
+        if any(name == "style" or name.startswith("on") for name in tag[1:])
+    ]
     assert "default-src 'none'; style-src 'sha256-" in page
 
 
@@ -171,7 +212,10 @@ async def test_a_packing_says_what_changed_since_the_one_before(tmp_path: Path) 
 
     page = re.sub("</?bdi>", "", render_html(await recorded(story, tmp_path)))
     assert "2 changes since line 2" in page
-    assert "<li>memory m3: new, whole (16 tokens)</li><li>memory m2: whole (16 tokens) → not a candidate</li>" in page
+    assert (
+        "<li>memory m3: new, whole (16 tokens)</li><li>memory m2: whole (16 tokens) → not a candidate</li>"
+        in page
+    )
     assert page.count("Nothing changed since the packing before.") == 1
 
 

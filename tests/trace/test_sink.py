@@ -63,7 +63,9 @@ def test_nothing_is_recorded_before_and_after_a_run(tmp_path: Path) -> None:
     assert tools_of(run.path) == []
 
 
-def test_the_environment_names_the_folder_when_a_run_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_folder_when_a_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without = begin_run("q")
     monkeypatch.setenv("LLM_COMMON_TRACE_DIR", str(tmp_path))
     run = begin_run("q", query="Where?")
@@ -102,7 +104,9 @@ async def test_a_folder_that_cannot_be_written_costs_the_trace_and_one_warning(
             record("tool_call", **CALL)
             await pack(None, 2_000, memory_hits=(memory(1),))
     assert trace.flush()
-    assert [entry.levelno for entry in caplog.records if entry.name.startswith("llm_common.trace")] == [logging.WARNING]
+    assert [
+        entry.levelno for entry in caplog.records if entry.name.startswith("llm_common.trace")
+    ] == [logging.WARNING]
 
 
 def test_facts_that_make_no_line_are_counted(tmp_path: Path) -> None:
@@ -170,7 +174,9 @@ def test_the_files_of_a_query_can_be_removed(tmp_path: Path) -> None:
     assert (trace.delete("a"), trace.delete("a"), trace.delete("b")) == (2, 0, 1)
 
 
-async def test_recording_never_blocks_the_event_loop(tmp_path: Path, blockbuster: BlockBuster) -> None:
+async def test_recording_never_blocks_the_event_loop(
+    tmp_path: Path, blockbuster: BlockBuster
+) -> None:
     trace = Trace(tmp_path / "trace")
     with trace.run("parcel"):
         await outputs(FileContextPointerStore(tmp_path / "store"), "parcel")
@@ -211,7 +217,9 @@ for path in paths:
 
 
 def test_a_full_disk_costs_the_trace_and_leaves_whole_lines(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=True
+    )
     rows = done.stdout.splitlines()
     assert len(rows) == 2
     for row in rows:
@@ -235,14 +243,19 @@ with trace.run("q"):
 
 
 def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.kill()
     read = read_trace(tmp_path)
     assert len(read.lines) == read.path.read_bytes().count(b"\n") > 200
     assert read.end is None
-    assert read.notes in {(), ("the last line is cut: the process was killed, or the disk was full",)}
+    assert read.notes in {
+        (),
+        ("the last line is cut: the process was killed, or the disk was full",),
+    }
 
 
 async def test_a_whole_run_is_recorded_in_order(tmp_path: Path) -> None:
@@ -301,7 +314,9 @@ while time.monotonic() < end:
 
 def test_another_process_that_removes_empty_folders_costs_no_run(tmp_path: Path) -> None:
     trace = Trace(tmp_path, max_runs=1_000)
-    with subprocess.Popen([sys.executable, "-c", REMOVING, tmp_path], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", REMOVING, tmp_path], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         for number in range(80):

@@ -21,7 +21,9 @@ END = '{"seq": 2, "kind": "run_end", "status": "ok", "seconds": 1.5}\n'
         (BEGIN + '{"kind": "run_end", "seconds": "x"}\n', 1, "line 2 is of another kind"),
     ],
 )
-def test_whole_lines_of_known_kinds_are_read(text: str, lines: int, note: str | None, tmp_path: Path) -> None:
+def test_whole_lines_of_known_kinds_are_read(
+    text: str, lines: int, note: str | None, tmp_path: Path
+) -> None:
     path = tmp_path / "20261123T000000000000Z-00000000.jsonl"
     path.write_text(text, encoding="utf-8")
     run = read_trace(path)

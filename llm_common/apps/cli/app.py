@@ -63,14 +63,25 @@ _Paths = Annotated[
     ),
 ]
 _Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."
+    ),
 ]
 _Exclude = Annotated[
     list[str] | None,
-    typer.Option("--exclude", "-x", metavar="GLOB", help="Leave out such paths, as in a .gitignore; repeatable."),
+    typer.Option(
+        "--exclude",
+        "-x",
+        metavar="GLOB",
+        help="Leave out such paths, as in a .gitignore; repeatable.",
+    ),
 ]
 _Generated = Annotated[
-    bool, typer.Option("--generated", help="Search generated files too: lock files, minified and compiled sources.")
+    bool,
+    typer.Option(
+        "--generated", help="Search generated files too: lock files, minified and compiled sources."
+    ),
 ]
 _CacheDir = Annotated[
     Path | None,
@@ -83,11 +94,21 @@ _CacheDir = Annotated[
 ]
 _MaxFiles = Annotated[
     int | None,
-    typer.Option("--max-files", metavar="NUMBER", min=1, help="Most files to show.", show_default="as many as fit"),
+    typer.Option(
+        "--max-files",
+        metavar="NUMBER",
+        min=1,
+        help="Most files to show.",
+        show_default="as many as fit",
+    ),
 ]
 _MinScore = Annotated[
     float,
-    typer.Option("--min-score", metavar="SCORE", help="Leave out files that score less; the best match by words is 1."),
+    typer.Option(
+        "--min-score",
+        metavar="SCORE",
+        help="Leave out files that score less; the best match by words is 1.",
+    ),
 ]
 
 
@@ -106,12 +127,19 @@ def demo(
     ] = None,
     *,
     query: Annotated[
-        str, typer.Option(metavar="TEXT", help="Question about the folder.", show_default="what it is about")
+        str,
+        typer.Option(
+            metavar="TEXT", help="Question about the folder.", show_default="what it is about"
+        ),
     ] = "",
     budget: Annotated[
         int | None,
         typer.Option(
-            metavar="CHARS", min=0, max=1_000_000, help="Most characters packed from the folder.", show_default="6000"
+            metavar="CHARS",
+            min=0,
+            max=1_000_000,
+            help="Most characters packed from the folder.",
+            show_default="6000",
         ),
     ] = None,
     output: Annotated[
@@ -125,25 +153,35 @@ def demo(
         ),
     ] = Path("llm-common-demo"),
     json: AsJson = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")
+    ] = False,
 ) -> None:
     """Ask an agent five questions over public data: what its tools return, and what of it a prompt needs.
 
-    Each question shows the tokens of the prompt with and without this library, whether the data that the answer rests
-    on is in the prompt, and a page that says why. The command ends with 1 if something failed or is not in the prompt.
+    Each question shows the tokens of the prompt with and without this library, whether the data
+    that the answer rests on is in the prompt, and a page that says why. The command ends with 1 if
+    something failed or is not in the prompt.
 
-    With PATH the agent explores that folder: chooses tools, keeps their outputs behind pointers, packs what answers the
-    question. Files are only read.
+    With PATH the agent explores that folder: chooses tools, keeps their outputs behind pointers,
+    packs what answers the question. Files are only read.
 
-    Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and nothing answers. With
-    LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key set, the model chooses and answers. Outputs go to a
-    temporary folder that is removed at the end.
+    Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and
+    nothing answers. With LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key set, the
+    model chooses and answers. Outputs go to a temporary folder that is removed at the end.
     """
     with _store_folder(keep=keep) as store:
         if folder is None and not query and budget is None:
             failed = _ask_five_questions(output, store, json=json, keep=keep)
         else:
-            failed = _explore(folder or Path(), query, 6_000 if budget is None else budget, store, json=json, keep=keep)
+            failed = _explore(
+                folder or Path(),
+                query,
+                6_000 if budget is None else budget,
+                store,
+                json=json,
+                keep=keep,
+            )
     if failed:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -156,8 +194,12 @@ def _ask_five_questions(output: Path, store: Path, *, json: bool, keep: bool) ->
 
     async def asked() -> "QuestionsDocument":
         async with agent_from_env() as agent:
-            done = await ask_questions(QUESTIONS, agent, folder=output, work_dir=store, progress=progress)
-            return questions_document(done, model=agent.label, folder=output, store=store if keep else None)
+            done = await ask_questions(
+                QUESTIONS, agent, folder=output, work_dir=store, progress=progress
+            )
+            return questions_document(
+                done, model=agent.label, folder=output, store=store if keep else None
+            )
 
     with show_progress("Starting the agent", silent=json) as progress:
         document = asyncio.run(asked())
@@ -175,7 +217,13 @@ def _explore(folder: Path, query: str, budget: int, store: Path, *, json: bool, 
 
     with show_progress("Reading the folder", silent=json) as progress:
         exploration = asyncio.run(
-            explore(folder, question=query.strip(), budget_chars=budget, store_dir=store, progress=progress)
+            explore(
+                folder,
+                question=query.strip(),
+                budget_chars=budget,
+                store_dir=store,
+                progress=progress,
+            )
         )
     kept_store = store if keep else None
     if json:
@@ -187,33 +235,43 @@ def _explore(folder: Path, query: str, budget: int, store: Path, *, json: bool, 
 
 @app.command()
 def pack(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or task.", show_default=False)],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Question or task.", show_default=False)
+    ],
     paths: _Paths = None,
     *,
     budget: Annotated[
-        int, typer.Option(metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256.")
+        int,
+        typer.Option(
+            metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256."
+        ),
     ] = 8_000,
     max_files: _MaxFiles = None,
     min_score: _MinScore = 0.0,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the parts of each score, and what was weighed and not chosen.")
+        bool,
+        typer.Option(
+            "--explain", help="Show the parts of each score, and what was weighed and not chosen."
+        ),
     ] = False,
     json: AsJson = False,
     output: _Output = None,
     exclude: _Exclude = None,
-    hidden: Annotated[bool, typer.Option("--hidden", help="Search hidden files and folders too.")] = False,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Search hidden files and folders too.")
+    ] = False,
     generated: _Generated = False,
     cache_dir: _CacheDir = None,
 ) -> None:
     """Pack the parts of a folder that answer a question, within a hard budget of tokens.
 
-    The files share the budget in proportion to their lead, and show the functions that match best first. A larger
-    budget shows the same and more. The packed text goes to stdout, ready for a prompt; what was chosen and why goes to
-    stderr. Nothing leaves this machine, and no model is asked. Where no file matches, nothing is packed and the command
-    ends with 3.
+    The files share the budget in proportion to their lead, and show the functions that match best
+    first. A larger budget shows the same and more. The packed text goes to stdout, ready for a
+    prompt; what was chosen and why goes to stderr. Nothing leaves this machine, and no model is
+    asked. Where no file matches, nothing is packed and the command ends with 3.
 
-    What git ignores is left out, and so are hidden, binary and generated files and those that usually hold secrets.
-    Keys and tokens that their shape gives away are redacted in the rest.
+    What git ignores is left out, and so are hidden, binary and generated files and those that
+    usually hold secrets. Keys and tokens that their shape gives away are redacted in the rest.
 
     An index on disk, readable by you alone, makes the next question fast.
     """
@@ -229,7 +287,8 @@ def pack(
             generated=generated,
             max_files=max_files,
             min_score=min_score,
-            exclude=[*(exclude or []), *([output] if output else [])],  # it may hold the last answer
+            # it may hold the last answer
+            exclude=[*(exclude or []), *([output] if output else [])],
             cache_dir=cache_dir,
             progress=progress,
         )
@@ -252,7 +311,10 @@ def _show_version(wanted: bool) -> None:
 def _options(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """What comes before a command."""

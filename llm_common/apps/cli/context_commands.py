@@ -41,7 +41,10 @@ _EXCERPT_CHARS = 2_000
 _MAX_NAMED = 5  # names in one message
 
 context = typer.Typer(
-    name="context", cls=InertErrorGroup, help="Stored tool outputs and their pointers.", no_args_is_help=True
+    name="context",
+    cls=InertErrorGroup,
+    help="Stored tool outputs and their pointers.",
+    no_args_is_help=True,
 )
 
 
@@ -58,13 +61,17 @@ def _complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _checked_pointer_id(value: str) -> str:
     if not _POINTER_ID.fullmatch(value):
-        raise typer.BadParameter(f"{value[:40]!r} is no pointer id; use 12 to 16 lower-case hex digits")
+        raise typer.BadParameter(
+            f"{value[:40]!r} is no pointer id; use 12 to 16 lower-case hex digits"
+        )
     return value
 
 
 def _range(value: str | None) -> str | None:
     if value is not None and not _RANGE.fullmatch(value):
-        raise typer.BadParameter(f"{value[:40]!r} is no range; write the first and the last number as 10:20")
+        raise typer.BadParameter(
+            f"{value[:40]!r} is no range; write the first and the last number as 10:20"
+        )
     return value
 
 
@@ -72,7 +79,9 @@ def _searchable(value: str) -> str:
     from llm_common.ranking import search_stems
 
     if not search_stems(value):
-        raise typer.BadParameter(f"{value[:40]!r} has no word to look for; 'the', 'of' and the like do not count")
+        raise typer.BadParameter(
+            f"{value[:40]!r} has no word to look for; 'the', 'of' and the like do not count"
+        )
     return value
 
 
@@ -84,9 +93,12 @@ _Store = Annotated[
         show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
     ),
 ]
-_Query = Annotated[str, typer.Argument(metavar="QUERY", help="Id of a query.", autocompletion=_complete_query)]
+_Query = Annotated[
+    str, typer.Argument(metavar="QUERY", help="Id of a query.", autocompletion=_complete_query)
+]
 _Pointer = Annotated[
-    str, typer.Argument(metavar="POINTER", help="Id of a pointer of it.", callback=_checked_pointer_id)
+    str,
+    typer.Argument(metavar="POINTER", help="Id of a pointer of it.", callback=_checked_pointer_id),
 ]
 
 
@@ -94,7 +106,11 @@ _Pointer = Annotated[
 def list_(
     query: Annotated[
         str | None,
-        typer.Argument(metavar="QUERY", help="Lists the pointers of this query.", autocompletion=_complete_query),
+        typer.Argument(
+            metavar="QUERY",
+            help="Lists the pointers of this query.",
+            autocompletion=_complete_query,
+        ),
     ] = None,
     *,
     store: _Store = None,
@@ -114,15 +130,25 @@ def list_(
         if json:
             print_document(QueryPage(store=where, total=total, queries=shown))
         else:
-            rows = ((one.query_id, one.pointers, one.bytes, (one.changed_at or "")[:19], one.problem) for one in shown)
-            print_rows({"Query": str, "Pointers": int, "Bytes": int, "Changed": str, "Problem": str}, rows)
+            rows = (
+                (one.query_id, one.pointers, one.bytes, (one.changed_at or "")[:19], one.problem)
+                for one in shown
+            )
+            print_rows(
+                {"Query": str, "Pointers": int, "Bytes": int, "Changed": str, "Problem": str}, rows
+            )
     else:
         page = opened.newest(query_id=query, limit=limit, offset=offset)
         shown_pointers, total, noun = page.pointers, page.total, "pointers"
         if json:
-            print_document(PointersOfQuery(store=where, query_id=query, total=total, pointers=shown_pointers))
+            print_document(
+                PointersOfQuery(store=where, query_id=query, total=total, pointers=shown_pointers)
+            )
         else:
-            lines = ((one.pointer_id, one.created_at[:19], one.result_bytes, one.summary) for one in shown_pointers)
+            lines = (
+                (one.pointer_id, one.created_at[:19], one.result_bytes, one.summary)
+                for one in shown_pointers
+            )
             print_rows({"Pointer": str, "Saved": str, "Bytes": int, "Output": str}, lines)
     if not total:
         end(f"There are no {noun} in {where}.", ExitCode.NOTHING)
@@ -144,7 +170,10 @@ def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson
         print_document(ShownPointer(pointer=stored, excerpt=excerpt, total_chars=total_chars))
         return
     facts = stored.model_dump(mode="json", exclude={"result_sha256", "args_sha256"})
-    print_rows({"Fact": str, "Value": str}, ((name, value) for name, value in facts.items() if value not in (None, [])))
+    print_rows(
+        {"Fact": str, "Value": str},
+        ((name, value) for name, value in facts.items() if value not in (None, [])),
+    )
     print_text(f"\n{excerpt}")
 
 
@@ -153,20 +182,35 @@ def read(
     query: _Query,
     pointer: _Pointer,
     *,
-    path: Annotated[str | None, typer.Option(metavar="PATH", help="JSON pointer to a value: /items/0/name.")] = None,
-    select: Annotated[
-        str | None, typer.Option("--filter", metavar="JMESPATH", help="Expression over that value: items[].id.")
+    path: Annotated[
+        str | None, typer.Option(metavar="PATH", help="JSON pointer to a value: /items/0/name.")
     ] = None,
-    keys: Annotated[bool, typer.Option("--keys", help="Names and shapes of the members, not the value.")] = False,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "--filter", metavar="JMESPATH", help="Expression over that value: items[].id."
+        ),
+    ] = None,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Names and shapes of the members, not the value.")
+    ] = False,
     lines: Annotated[
-        str | None, typer.Option(metavar="FIRST:LAST", callback=_range, help="Lines, counted from 1.")
+        str | None,
+        typer.Option(metavar="FIRST:LAST", callback=_range, help="Lines, counted from 1."),
     ] = None,
     chars: Annotated[
-        str | None, typer.Option(metavar="FIRST:END", callback=_range, help="Characters, counted from 0.")
+        str | None,
+        typer.Option(metavar="FIRST:END", callback=_range, help="Characters, counted from 0."),
     ] = None,
-    regex: Annotated[str | None, typer.Option(metavar="PATTERN", help="Places that match, with their text.")] = None,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Goes on where an answer ended.")] = None,
-    limit_tokens: Annotated[int, typer.Option(metavar="TOKENS", min=200, help="Most tokens of an answer.")] = 4_000,
+    regex: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Places that match, with their text.")
+    ] = None,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Goes on where an answer ended.")
+    ] = None,
+    limit_tokens: Annotated[
+        int, typer.Option(metavar="TOKENS", min=200, help="Most tokens of an answer.")
+    ] = 4_000,
     whole: Annotated[bool, typer.Option("--whole", help="All of it, however long.")] = False,
     store: _Store = None,
     json: AsJson = False,
@@ -178,22 +222,35 @@ def read(
     from llm_common.core.tokens import DefaultCounter
     from llm_common.pointers.reading import read_payload
 
-    part = _part(path=path, filter=select, keys=keys or None, lines=_ends(lines), chars=_ends(chars), regex=regex)
+    part = _part(
+        path=path,
+        filter=select,
+        keys=keys or None,
+        lines=_ends(lines),
+        chars=_ends(chars),
+        regex=regex,
+    )
     stored, payload = _opened(store, reading=True)[0].load_payload(pointer, query_id=query)
     limit = max(len(payload), limit_tokens) * 2 if whole else limit_tokens
-    reading = read_payload(stored, payload, part=part, cursor=cursor, limit_tokens=limit, counter=DefaultCounter())
+    reading = read_payload(
+        stored, payload, part=part, cursor=cursor, limit_tokens=limit, counter=DefaultCounter()
+    )
     if json:
         print_document(reading)
         return
     print_text(reading.text)
     if reading.cursor:
         end_ = reading.start + len(reading.text)
-        say(f"characters {reading.start:,} to {end_:,} of {reading.total_chars:,}; --cursor {reading.cursor} goes on")
+        say(
+            f"characters {reading.start:,} to {end_:,} of {reading.total_chars:,}; --cursor {reading.cursor} goes on"
+        )
 
 
 @context.command()
 def search(
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.", callback=_searchable)],
+    words: Annotated[
+        str, typer.Argument(metavar="WORDS", help="What to look for.", callback=_searchable)
+    ],
     *,
     look_in: Annotated[
         Literal["calls", "results"],
@@ -205,7 +262,9 @@ def search(
     ] = "calls",
     query: Annotated[
         str | None,
-        typer.Option(metavar="QUERY", help="Looks in this query alone.", autocompletion=_complete_query),
+        typer.Option(
+            metavar="QUERY", help="Looks in this query alone.", autocompletion=_complete_query
+        ),
     ] = None,
     store: _Store = None,
     limit: Limit = 20,
@@ -213,8 +272,8 @@ def search(
 ) -> None:
     """Find pointers that share a word with WORDS, best first; an English ending does not matter.
 
-    Looks at calls and at the beginnings of results; --in results looks through the stored results too. Says what could
-    not be read and so was not searched. Ends with 3 where nothing matches.
+    Looks at calls and at the beginnings of results; --in results looks through the stored results
+    too. Says what could not be read and so was not searched. Ends with 3 where nothing matches.
     """
     from llm_common.apps.cli.documents import FoundPointers
 
@@ -236,10 +295,17 @@ def search(
         )
         print_rows({"Query": str, "Pointer": str, "Score": int, "Output": str}, rows)
     if not json and found.matches:
-        say_more(len(found.matches), found.total, found.total, "matches, the best first; a larger --limit shows more")
+        say_more(
+            len(found.matches),
+            found.total,
+            found.total,
+            "matches, the best first; a larger --limit shows more",
+        )
     _say_unread(found)
     if not found.matches:
-        where_else = "; --in results looks through the stored results too" if look_in == "calls" else ""
+        where_else = (
+            "; --in results looks through the stored results too" if look_in == "calls" else ""
+        )
         end(
             f"None of {found.searched:,} pointers in {where} has a word of {words[:200]!r}{where_else}.",
             ExitCode.NOTHING,
@@ -249,7 +315,9 @@ def search(
 def _say_unread(found: "PointerSearch") -> None:
     """Says what was not searched, and how to see why."""
     if found.unreadable:
-        say(f"Pointers not searched, since they cannot be read: {found.unreadable:,}; context verify names them.")
+        say(
+            f"Pointers not searched, since they cannot be read: {found.unreadable:,}; context verify names them."
+        )
     if queries := found.unreadable_queries:
         named = ", ".join(queries[:_MAX_NAMED]) + (" …" if len(queries) > _MAX_NAMED else "")
         say(f"Queries not searched, since they cannot be read: {len(queries):,}, {named}.")
@@ -259,7 +327,10 @@ def _say_unread(found: "PointerSearch") -> None:
 def verify(
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Complete what can be completed, remove what can never be loaded.")
+        bool,
+        typer.Option(
+            "--repair", help="Complete what can be completed, remove what can never be loaded."
+        ),
     ] = False,
     store: _Store = None,
     json: AsJson = False,
@@ -277,9 +348,14 @@ def verify(
         found = VerifiedStore(store=where, clean=report.is_clean, **dict(report))
         print_document(found)
     else:
-        rows = ((one.query_id, one.name, one.kind, "repaired" if one.repaired else "") for one in report.findings)
+        rows = (
+            (one.query_id, one.name, one.kind, "repaired" if one.repaired else "")
+            for one in report.findings
+        )
         print_rows({"Query": str, "File": str, "Finding": str, "State": str}, rows)
-        say(f"{report.pointers:,} pointers of {report.queries:,} queries are whole; {len(report.findings):,} findings")
+        say(
+            f"{report.pointers:,} pointers of {report.queries:,} queries are whole; {len(report.findings):,} findings"
+        )
     if not report.is_clean:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -295,18 +371,22 @@ def gc(*, dry_run: DryRun = False, store: _Store = None, json: AsJson = False) -
     if json:
         print_document(CollectedGarbage(store=where, dry_run=dry_run, report=report))
         return
-    print_rows({"What": str, "Number": int}, ((name.replace("_", " "), count) for name, count in report))
+    print_rows(
+        {"What": str, "Number": int}, ((name.replace("_", " "), count) for name, count in report)
+    )
     say("Nothing was changed." if dry_run else f"Freed {report.freed_bytes:,} bytes.")
 
 
 @context.command()
 def erase(
     queries: Annotated[
-        list[str], typer.Argument(metavar="QUERY...", help="Ids of queries.", autocompletion=_complete_query)
+        list[str],
+        typer.Argument(metavar="QUERY...", help="Ids of queries.", autocompletion=_complete_query),
     ],
     *,
     pointer: Annotated[
-        list[str] | None, typer.Option(metavar="POINTER", help="Only this pointer of the query; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="POINTER", help="Only this pointer of the query; repeatable."),
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -319,7 +399,9 @@ def erase(
     chosen = None if pointer is None else [*map(_checked_pointer_id, pointer)]
     opened, where = _opened(store, reading=dry_run)
     found = [
-        one for one in (_erasable(opened, query_id, chosen) for query_id in dict.fromkeys(queries)) if one.pointers
+        one
+        for one in (_erasable(opened, query_id, chosen) for query_id in dict.fromkeys(queries))
+        if one.pointers
     ]
     number, size = sum(len(one.pointers) for one in found), sum(one.bytes for one in found)
     if not number:
@@ -328,23 +410,30 @@ def erase(
     if not dry_run:
         confirm(f"Erase {what}?", yes=yes)
         for one in found:
-            opened.delete(query_id=one.query_id, pointer_ids=None if chosen is None else one.pointers)
+            opened.delete(
+                query_id=one.query_id, pointer_ids=None if chosen is None else one.pointers
+            )
     if json:
         print_document(ErasedPointers(store=where, dry_run=dry_run, queries=tuple(found)))
         return
     print_rows(
-        {"Query": str, "Pointers": int, "Bytes": int}, ((one.query_id, len(one.pointers), one.bytes) for one in found)
+        {"Query": str, "Pointers": int, "Bytes": int},
+        ((one.query_id, len(one.pointers), one.bytes) for one in found),
     )
     say(f"Would erase {what}." if dry_run else f"Erased {what}.")
 
 
-def _erasable(store: "ContextPointerStore", query_id: str, chosen: list[str] | None) -> "ErasedQuery":
+def _erasable(
+    store: "ContextPointerStore", query_id: str, chosen: list[str] | None
+) -> "ErasedQuery":
     from llm_common.apps.cli.documents import ErasedQuery
     from llm_common.pointers.records import QueryFiles
 
     files = QueryFiles.of(store.records.blobs, query_id)
     pointers = sorted(files.by_pointer if chosen is None else files.by_pointer.keys() & chosen)
-    return ErasedQuery(query_id=query_id, pointers=tuple(pointers), bytes=sum(map(files.size, pointers)))
+    return ErasedQuery(
+        query_id=query_id, pointers=tuple(pointers), bytes=sum(map(files.size, pointers))
+    )
 
 
 def _opened(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, str]":
@@ -360,9 +449,14 @@ def _opened(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, 
         return ObjectContextPointerStore.from_url(store), store
     from llm_common.pointers.store import FileContextPointerStore
 
-    files = FileContextPointerStore(Path(store) if store else None, allow_hard_links=reading, allow_unsafe_dir=reading)
+    files = FileContextPointerStore(
+        Path(store) if store else None, allow_hard_links=reading, allow_unsafe_dir=reading
+    )
     if not files.base_dir.is_dir():
-        end(f"There is no store at {files.base_dir}; name its folder with --store.", ExitCode.NOTHING)
+        end(
+            f"There is no store at {files.base_dir}; name its folder with --store.",
+            ExitCode.NOTHING,
+        )
     return files, str(files.base_dir)
 
 

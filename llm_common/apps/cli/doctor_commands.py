@@ -35,13 +35,15 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9.
 def doctor(
     *,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not read every stored result.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Do not read every stored result.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Show every setting with its source, the store's health, what the endpoint can do, and the extras installed.
 
-    Changes nothing. The endpoint is asked five short questions. The values of secrets are never shown. Ends with 1 if
-    something is wrong.
+    Changes nothing. The endpoint is asked five short questions. The values of secrets are never
+    shown. Ends with 1 if something is wrong.
     """
     problems: list[str] = []
     with show_progress("Verifying the store", silent=json) as progress:
@@ -57,7 +59,9 @@ def doctor(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _diagnosis(store: "StoreHealth", endpoint: "EndpointReport | None", problems: list[str]) -> "Diagnosis":
+def _diagnosis(
+    store: "StoreHealth", endpoint: "EndpointReport | None", problems: list[str]
+) -> "Diagnosis":
     from llm_common.apps.cli.documents import Diagnosis
     from llm_common.redaction.redactor import DEFAULT_REDACTOR
     from llm_common.selection.results import ToolSelectionConfig
@@ -100,8 +104,14 @@ def _check_limits() -> None:
 
 def _misspelled() -> list[str]:
     names = [variable.name for variable in _env.VARIABLES]
-    near = {name: get_close_matches(name, names, n=1, cutoff=_SAME_NAME) for name in _env.undeclared()}
-    return [f"{name} is set, and nothing reads it; did you mean {found[0]}?" for name, found in near.items() if found]
+    near = {
+        name: get_close_matches(name, names, n=1, cutoff=_SAME_NAME) for name in _env.undeclared()
+    }
+    return [
+        f"{name} is set, and nothing reads it; did you mean {found[0]}?"
+        for name, found in near.items()
+        if found
+    ]
 
 
 def _variables() -> "tuple[VariableInForce, ...]":
@@ -146,7 +156,14 @@ def _store_health(problems: list[str], *, quick: bool) -> "StoreHealth":
     if problem:
         problems.append(f"The store: {problem}")
     checked = exists and not quick
-    return StoreHealth(path=path, exists=exists, checked=checked, queries=queries, pointers=pointers, problem=problem)
+    return StoreHealth(
+        path=path,
+        exists=exists,
+        checked=checked,
+        queries=queries,
+        pointers=pointers,
+        problem=problem,
+    )
 
 
 def _endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
@@ -159,7 +176,9 @@ def _endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
             return None
         if offline:
             host = host_of(config.base_url)
-            return EndpointReport(provider=config.provider, host=host, model=config.default_model, asked=False)
+            return EndpointReport(
+                provider=config.provider, host=host, model=config.default_model, asked=False
+            )
         report = asyncio.run(probe_endpoint(config))
     except ConfigError as exc:
         problems.append(exc.message)
@@ -179,7 +198,10 @@ def _extras() -> "tuple[ExtraPackage, ...]":
         requirements = []
     matches = filter(None, map(_REQUIREMENT.match, requirements))
     pairs = sorted({(match[2], match[1]) for match in matches if match[2] != "all"})
-    return tuple(ExtraPackage(extra=extra, package=package, version=_version(package)) for extra, package in pairs)
+    return tuple(
+        ExtraPackage(extra=extra, package=package, version=_version(package))
+        for extra, package in pairs
+    )
 
 
 def _version(package: str) -> str | None:
@@ -199,11 +221,20 @@ def _show(found: "Diagnosis") -> None:
     )
     print_rows({"Variable": str, "Value": str, "Source": str}, rows)
     console.print("\nStore", style="bold")
-    state = "not made yet" if not found.store.exists else "whole" if found.store.checked else "not checked"
+    state = (
+        "not made yet"
+        if not found.store.exists
+        else "whole"
+        if found.store.checked
+        else "not checked"
+    )
     counts = f"{found.store.queries:,} queries" + (
         f", {found.store.pointers:,} whole pointers" if found.store.checked else ""
     )
-    print_rows({"Path": str, "State": str, "Holds": str}, [(found.store.path, found.store.problem or state, counts)])
+    print_rows(
+        {"Path": str, "State": str, "Holds": str},
+        [(found.store.path, found.store.problem or state, counts)],
+    )
     console.print("\nEndpoint", style="bold")
     _show_endpoint(found.endpoint)
     console.print("\nExtras", style="bold")
@@ -217,7 +248,11 @@ def _show_endpoint(endpoint: "EndpointReport | None") -> None:
     if endpoint is None:
         stdout_console().print("none is configured: selectors rank on this machine")
         return
-    state = "not asked" if not endpoint.asked else "answers" if endpoint.answers else "does not answer"
+    state = (
+        "not asked" if not endpoint.asked else "answers" if endpoint.answers else "does not answer"
+    )
     print_rows({"Host": str, "Model": str, "State": str}, [(endpoint.host, endpoint.model, state)])
-    formats = ((one.name, "works" if one.works else "does not work", one.note) for one in endpoint.formats)
+    formats = (
+        (one.name, "works" if one.works else "does not work", one.note) for one in endpoint.formats
+    )
     print_rows({"Format": str, "State": str, "Note": str}, formats)

@@ -211,7 +211,10 @@ class RankedToolRow(Document):
 
 
 class RankedTools(Document):
-    """`tools rank`: the tools for a request, best first; none where no tool fits it better than chance."""
+    """`tools rank`: the tools for a request, best first.
+
+    None where no tool fits it better than chance.
+    """
 
     request: str
     total: int
@@ -219,7 +222,10 @@ class RankedTools(Document):
 
 
 class CheckedTools(Document):
-    """`tools check`: what is wrong with tools; `errors` keep a tool from being used, the others are warnings."""
+    """`tools check`: what is wrong with tools.
+
+    `errors` keep a tool from being used, the others are warnings.
+    """
 
     total: int
     tokens: int
@@ -382,8 +388,12 @@ def documents() -> dict[str, TypeAdapter[Any]]:
         "pack": PackDocument,
         "demo": QuestionsDocument | DemoDocument,
         "trace show": shown_trace,
-        "trace diff": create_model("ComparedTraces", __base__=Document, steps=(tuple[StepDiff, ...], ...)),
-        "trace replay": create_model("ReplayedTrace", __base__=Document, choices=(tuple[Replayed, ...], ...)),
+        "trace diff": create_model(
+            "ComparedTraces", __base__=Document, steps=(tuple[StepDiff, ...], ...)
+        ),
+        "trace replay": create_model(
+            "ReplayedTrace", __base__=Document, choices=(tuple[Replayed, ...], ...)
+        ),
         "gateway status": list[GatewayReport],
         "gateway doctor": GatewayReport,
     }
@@ -392,7 +402,9 @@ def documents() -> dict[str, TypeAdapter[Any]]:
 
 def documents_schema() -> dict[str, object]:
     """The JSON Schema of all documents: one property a command, as if one object held them all."""
-    found, rest = TypeAdapter.json_schemas([(name, "serialization", kind) for name, kind in documents().items()])
+    found, rest = TypeAdapter.json_schemas(
+        [(name, "serialization", kind) for name, kind in documents().items()]
+    )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Documents of llm-common --json",

@@ -42,7 +42,9 @@ gateway = typer.Typer(
 
 _Config = Annotated[
     list[Path] | None,
-    typer.Option("--config", "-c", metavar="FILE", help="mcpServers JSON, as hosts have it; repeatable."),
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="mcpServers JSON, as hosts have it; repeatable."
+    ),
 ]
 _Folder = Annotated[
     Path | None,
@@ -72,27 +74,50 @@ def serve(
     config: _Config = None,
     tools: Annotated[
         Literal["all", "search", "auto"],
-        typer.Option(help="List all tools, or tools to search and call; auto searches above --tools-tokens."),
+        typer.Option(
+            help="List all tools, or tools to search and call; auto searches above --tools-tokens."
+        ),
     ] = "auto",
     tools_tokens: Annotated[
         int, typer.Option(min=0, help="Tokens of definitions up to which auto lists all.")
     ] = 10_000,
-    pin: Annotated[_Globs, typer.Option(metavar="GLOB", help="List such tools always; repeatable.")] = None,
-    allow: Annotated[_Globs, typer.Option(metavar="GLOB", help="Only such tools: tool or server/tool.")] = None,
+    pin: Annotated[
+        _Globs, typer.Option(metavar="GLOB", help="List such tools always; repeatable.")
+    ] = None,
+    allow: Annotated[
+        _Globs, typer.Option(metavar="GLOB", help="Only such tools: tool or server/tool.")
+    ] = None,
     deny: Annotated[_Globs, typer.Option(metavar="GLOB", help="No such tools; repeatable.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
-    list_found: Annotated[bool, typer.Option("--list-found", help="List what a search found from then on.")] = False,
-    threshold: Annotated[int, typer.Option(min=200, help="Tokens over which a result becomes a preview.")] = 2_000,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only tools that change nothing.")
+    ] = False,
+    list_found: Annotated[
+        bool, typer.Option("--list-found", help="List what a search found from then on.")
+    ] = False,
+    threshold: Annotated[
+        int, typer.Option(min=200, help="Tokens over which a result becomes a preview.")
+    ] = 2_000,
     preview: Annotated[int, typer.Option(min=200, help="Most tokens of a preview.")] = 400,
-    intent: Annotated[bool, typer.Option(help="Offer an argument that previews are made for.")] = True,
+    intent: Annotated[
+        bool, typer.Option(help="Offer an argument that previews are made for.")
+    ] = True,
     host_prefix: Annotated[str, typer.Option(help="What the host puts before tool names.")] = "",
-    lazy: Annotated[bool, typer.Option("--lazy", help="Start servers when they are needed first.")] = False,
-    memory_only: Annotated[bool, typer.Option("--memory-only", help="Write nothing to disk.")] = False,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Start servers when they are needed first.")
+    ] = False,
+    memory_only: Annotated[
+        bool, typer.Option("--memory-only", help="Write nothing to disk.")
+    ] = False,
     folder: _Folder = None,
     call_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.1, help="How long a call may take; else as the host waits.")
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="How long a call may take; else as the host waits."
+        ),
     ] = None,
-    ttl: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")] = 86_400,
+    ttl: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")
+    ] = 86_400,
     http: _Port = None,
 ) -> None:
     """Serve the tools of MCP servers, with large results behind previews that can be read in parts.
@@ -141,7 +166,10 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
 
 @gateway.command()
 def doctor(*, config: _Config = None, json: AsJson = False) -> None:
-    """Start every server once and say what it gives, or what is wrong with it; ends with 1 if something is."""
+    """Start every server once and say what it gives, or what is wrong with it.
+
+    Ends with 1 if something is.
+    """
     settings = _configured(config)
     with _extra():
         from llm_common.apps.gateway.serving import examine
@@ -176,7 +204,9 @@ def _configured(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     with _extra():
         from llm_common.apps.gateway.gateway_config import GatewayConfig
     if paths is None:
-        raise ConfigError("no servers are named; give their file with --config FILE", variable="config")
+        raise ConfigError(
+            "no servers are named; give their file with --config FILE", variable="config"
+        )
     return GatewayConfig.from_files(*paths, **settings)
 
 
@@ -195,9 +225,13 @@ def _show(report: "GatewayReport", title: str) -> None:
     """Prints a report, each fact on a line; the texts are those of servers."""
     lines = [title]
     for server in report.servers:
-        lines.append(f"  {_inert(server.name)}: {_inert(server.problem) or f'{server.tools} tools'}")
+        lines.append(
+            f"  {_inert(server.name)}: {_inert(server.problem) or f'{server.tools} tools'}"
+        )
         lines += [f"    left out: {_inert(entry)}" for entry in server.left_out]
-    lines.append(f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed")
+    lines.append(
+        f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed"
+    )
     if report.calls:
         lines.append(
             f"  {report.calls:,} calls, {report.results_kept:,} results kept, {report.tokens_not_sent:,} tokens not "

@@ -38,20 +38,23 @@ def inspect(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Where to listen on 127.0.0.1; 0 takes a free port.")
+        int,
+        typer.Option(min=0, max=65_535, help="Where to listen on 127.0.0.1; 0 takes a free port."),
     ] = 0,
 ) -> None:
     """Look at stored outputs and recorded runs in a browser; changes nothing.
 
-    Prints an address with a token on stderr and serves until Ctrl-C. Only this machine can reach it, and only who
-    opens that address.
+    Prints an address with a token on stderr and serves until Ctrl-C. Only this machine can reach
+    it, and only who opens that address.
     """
     try:
         from llm_common.apps.inspector.application import Inspector, serve
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in _EXTRA:
             raise
-        raise typer.BadParameter(f"inspect needs {exc.name}: run pip install 'llm-common[inspect]'") from exc
+        raise typer.BadParameter(
+            f"inspect needs {exc.name}: run pip install 'llm-common[inspect]'"
+        ) from exc
     place = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
     if not place.expanduser().is_dir():
         say(f"There is no store in {place} yet; --store names another.")

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 memory = typer.Typer(
-    name="memory", cls=InertErrorGroup, help="What was remembered of users and sessions.", no_args_is_help=True
+    name="memory",
+    cls=InertErrorGroup,
+    help="What was remembered of users and sessions.",
+    no_args_is_help=True,
 )
 _Memory = Annotated[
     str,
@@ -45,7 +48,10 @@ _Memory = Annotated[
 ]
 _Schema = Annotated[str, typer.Option(metavar="NAME", help="Where the tables of PostgreSQL are.")]
 _Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="A session.")]
-_User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose; none means sessions without a user.")]
+_User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="ID", help="Whose; none means sessions without a user."),
+]
 
 
 @memory.command("list")
@@ -59,8 +65,9 @@ def list_(
     offset: Offset = 0,
     json: AsJson = False,
 ) -> None:
-    """List the sessions of a memory, of a user if one is named; with --session the events of a session.
+    """List the sessions of a memory, of a user if one is named.
 
+    With --session the events of a session.
     The newest come first. Ends with 3 where there are none.
     """
     from llm_common.apps.cli.documents import EventPage, SessionPage
@@ -72,7 +79,9 @@ def list_(
 
     async def events() -> "tuple[list[KeptEvent], int]":
         async with _opened(source, schema, read_only=True) as opened:
-            return await list_events(opened, session_id=session, user=user, limit=limit, offset=offset)
+            return await list_events(
+                opened, session_id=session, user=user, limit=limit, offset=offset
+            )
 
     if session is None:
         found, total = asyncio.run(sessions())
@@ -80,15 +89,23 @@ def list_(
         if json:
             print_document(SessionPage(total=total, sessions=tuple(found)))
         else:
-            rows = ((one.user, one.session_id, one.events, one.current, one.newest_at.isoformat()) for one in found)
-            print_rows({"User": str, "Session": str, "Events": int, "Current": int, "Newest": str}, rows)
+            rows = (
+                (one.user, one.session_id, one.events, one.current, one.newest_at.isoformat())
+                for one in found
+            )
+            print_rows(
+                {"User": str, "Session": str, "Events": int, "Current": int, "Newest": str}, rows
+            )
     else:
         kept, total = asyncio.run(events())
         shown, noun = len(kept), "events"
         if json:
             print_document(EventPage(total=total, events=tuple(kept)))
         else:
-            lines = ((one.id, one.event.role, one.key, "" if one.current else "past", one.event.text) for one in kept)
+            lines = (
+                (one.id, one.event.role, one.key, "" if one.current else "past", one.event.text)
+                for one in kept
+            )
             print_rows({"Id": int, "Role": str, "Key": str, "State": str, "Text": str}, lines)
     if not total:
         end(f"There are no such {noun}.", ExitCode.NOTHING)
@@ -103,8 +120,12 @@ def search(
     *,
     session: _Session = None,
     user: _User = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only facts under this key.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="Superseded and expired events too.")] = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Only facts under this key.")
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Superseded and expired events too.")
+    ] = False,
     schema: _Schema = "llm_common",
     limit: Limit = 20,
     json: AsJson = False,
@@ -117,9 +138,15 @@ def search(
     from llm_common.memory.protocol import MemoryFilters
 
     if session is None and user is None:
-        raise typer.BadParameter("name a --session or a --user; nobody's memories are searched together")
+        raise typer.BadParameter(
+            "name a --session or a --user; nobody's memories are searched together"
+        )
     filters = MemoryFilters(
-        session_id=session or "all", user=user, all_sessions=session is None, key=key, history=history
+        session_id=session or "all",
+        user=user,
+        all_sessions=session is None,
+        key=key,
+        history=history,
     )
 
     async def hits() -> "list[MemoryHit]":
@@ -130,7 +157,10 @@ def search(
     if json:
         print_document(FoundEvents(words=words, hits=tuple(found)))
     else:
-        rows = ((one.id, one.session_id, one.event.role, f"{one.score:.2f}", one.event.text) for one in found)
+        rows = (
+            (one.id, one.session_id, one.event.role, f"{one.score:.2f}", one.event.text)
+            for one in found
+        )
         print_rows({"Id": int, "Session": str, "Role": str, "Score": int, "Text": str}, rows)
     if not found:
         end(f"No event has a word of {words[:200]!r}.", ExitCode.NOTHING)
@@ -142,7 +172,9 @@ def forget(
     *,
     session: _Session = None,
     user: _User = None,
-    event: Annotated[str | None, typer.Option("--id", metavar="ID", help="An event; list shows the ids.")] = None,
+    event: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="An event; list shows the ids.")
+    ] = None,
     schema: _Schema = "llm_common",
     yes: Yes = False,
     dry_run: DryRun = False,

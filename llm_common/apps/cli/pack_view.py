@@ -36,7 +36,13 @@ def pack_document(pack: FolderPack, *, explain: bool) -> PackDocument:
         left_out=dict(pack.left_out),
         weighed=len(pack.files) + len(pack.dropped),
         files=tuple(
-            PackedFileRow(path=file.path, form=file.form, tokens=file.tokens, score=file.score, why=file.reason)
+            PackedFileRow(
+                path=file.path,
+                form=file.form,
+                tokens=file.tokens,
+                score=file.score,
+                why=file.reason,
+            )
             for file in pack.files
         ),
         notes=tuple(pack.notes),
@@ -68,7 +74,9 @@ def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
         + (f"; left out: {others}" if others else ""),
         highlight=False,
     )
-    console.print(", ".join(f"{name} {value:.2f} s" for name, value in pack.seconds.items()), style="dim")
+    console.print(
+        ", ".join(f"{name} {value:.2f} s" for name, value in pack.seconds.items()), style="dim"
+    )
     for note in pack.notes:
         console.print(safe_text(f"Note: {note}", style="yellow"))
 
@@ -81,7 +89,9 @@ def why_nothing(pack: FolderPack) -> str:
     if "no_room" in reasons:
         return "the budget has no room for a passage; give a larger --budget"
     if "empty" in reasons:
-        return "the files that match are empty; name other paths, or ask in words that other files use"
+        return (
+            "the files that match are empty; name other paths, or ask in words that other files use"
+        )
     if "below_cut_off" in reasons:
         return f"no file scores that much, the best {pack.dropped[0].score:.2f}; give a lower --min-score"
     return f"none of {pack.searched:,} files has a word of the question; ask in words that the files use"

@@ -1,7 +1,7 @@
 """What every command shares: its options, its exit codes, and what it may write to a terminal.
 
-Text goes to stdout, talk and progress to stderr. Names and texts of others are written so that nothing in them drives
-the terminal.
+Text goes to stdout, talk and progress to stderr. Names and texts of others are written so that
+nothing in them drives the terminal.
 """
 
 import errno
@@ -22,7 +22,13 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError, PointerNotFoundError, ToolArgumentsError
+from llm_common.errors import (
+    ConfigError,
+    InvalidIdError,
+    LLMCommonError,
+    PointerNotFoundError,
+    ToolArgumentsError,
+)
 from llm_common.text.display import CONTROLS, inert, one_line
 
 if TYPE_CHECKING:
@@ -62,8 +68,15 @@ _MEANINGS = {
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would go.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", metavar="NUMBER", min=1, max=1_000_000, help="Most rows to show.")]
-Offset = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="How many rows to leave out before them.")]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", "-n", metavar="NUMBER", min=1, max=1_000_000, help="Most rows to show."
+    ),
+]
+Offset = Annotated[
+    int, typer.Option(metavar="NUMBER", min=0, help="How many rows to leave out before them.")
+]
 
 
 class InertLogHandler(logging.Handler):
@@ -71,7 +84,8 @@ class InertLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Prints the record's message; see `logging.Handler`."""
-        with suppress(TypeError, ValueError, OSError):  # a message whose arguments do not fit, or stderr is gone
+        # a message whose arguments do not fit, or stderr is gone
+        with suppress(TypeError, ValueError, OSError):
             say(one_line(record.getMessage(), max_chars=_MAX_LOG_CHARS))
 
 
@@ -94,8 +108,10 @@ def _inert_errors() -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        if hasattr(exc, "format_message"):  # a usage error; its class is click's or typer's, by the version of typer
-            said = str(vars(exc).get("message") or "").removeprefix("Value error, ")  # pydantic's, from typer
+        # a usage error; its class is click's or typer's, by the version of typer
+        if hasattr(exc, "format_message"):
+            # pydantic's, from typer
+            said = str(vars(exc).get("message") or "").removeprefix("Value error, ")
             vars(exc)["message"] = safe_text(said).plain
         raise
 
@@ -109,7 +125,8 @@ def _exit_codes() -> Iterator[None]:
         end("Interrupted.", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         with suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes what is left at its end
+            # the interpreter flushes what is left at its end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise typer.Exit(ExitCode.BROKEN_PIPE) from None
     except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
         raise typer.BadParameter(str(exc)) from exc
@@ -157,12 +174,17 @@ def as_inert_json(document: Mapping[str, object] | Sequence[object]) -> str:
 
 
 def print_document(document: "BaseModel", output: Path | None = None) -> None:
-    """Prints the document of a command with `--json`, or writes it to a file; see `docs/cli.schema.json`."""
+    """Prints the document of a command with `--json`, or writes it to a file.
+
+    See `docs/cli.schema.json`.
+    """
     print_text(as_inert_json(document.model_dump(mode="json")), output)
 
 
 def print_text(text: str, output: Path | None = None) -> None:
-    """Prints the text on stdout, or writes it to a file; control characters reach a file or a pipe, no terminal.
+    """Prints the text on stdout, or writes it to a file.
+
+    Control characters reach a file or a pipe, no terminal.
 
     Args:
         text: What to print, without the last line end.
@@ -190,7 +212,10 @@ class _Console(Console):
 
 
 def stdout_console() -> Console:
-    """A console on stdout, which folds no line; it has no colours where `NO_COLOR` is set or stdout is no terminal."""
+    """A console on stdout, which folds no line.
+
+    It has no colours where `NO_COLOR` is set or stdout is no terminal.
+    """
     return _Console(highlight=False, soft_wrap=True, markup=False)
 
 
@@ -206,11 +231,15 @@ def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) ->
     """Prints rows on stdout: a table on a terminal, else a line each with tabs between the cells and no head.
 
     Args:
-        columns: The heads, each with what its cells hold: `int` is set to the right, `str` may be folded.
+        columns: The heads, each with what its cells hold: `int` is set to the right, `str` may be
+            folded.
         rows: The cells; None is an empty one. Each is cut to one line of 300 characters.
     """
     console = stdout_console()
-    cells = [["" if cell is None else one_line(str(cell), max_chars=_MAX_CELL_CHARS) for cell in row] for row in rows]
+    cells = [
+        ["" if cell is None else one_line(str(cell), max_chars=_MAX_CELL_CHARS) for cell in row]
+        for row in rows
+    ]
     if not console.is_terminal:
         for line in cells:
             typer.echo("\t".join(safe_text(cell).plain for cell in line))
@@ -233,7 +262,9 @@ def say_more(shown: int, total: int, offset: int, noun: str) -> None:
 
 
 @contextmanager
-def show_progress(first_step: str, *, silent: bool = False) -> Iterator[Callable[[str, int, int], object]]:
+def show_progress(
+    first_step: str, *, silent: bool = False
+) -> Iterator[Callable[[str, int, int], object]]:
     """A progress callback that shows each step on a terminal's stderr after a second, and shows nothing elsewhere.
 
     Args:
@@ -252,7 +283,12 @@ def show_progress(first_step: str, *, silent: bool = False) -> Iterator[Callable
         TextColumn,
     )
 
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+    )
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(first_step, total=None)
     timer = Timer(_QUIET_S, bar.start)

@@ -33,7 +33,10 @@ _SERVER_KEYS = ("mcpServers", "servers")
 _MAX_FILE_BYTES = 50_000_000
 
 tools = typer.Typer(
-    name="tools", cls=InertErrorGroup, help="Tools of MCP servers, or of a file of definitions.", no_args_is_help=True
+    name="tools",
+    cls=InertErrorGroup,
+    help="Tools of MCP servers, or of a file of definitions.",
+    no_args_is_help=True,
 )
 _Source = Annotated[
     Path,
@@ -55,14 +58,18 @@ def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJs
 
     found = sorted(_read(source, silent=json), key=lambda tool: tool.name)
     counter = DefaultCounter()
-    rows = [ListedTool(name=one.name, tokens=counter.count(one.text), signature=one.signature) for one in found]
+    rows = [
+        ListedTool(name=one.name, tokens=counter.count(one.text), signature=one.signature)
+        for one in found
+    ]
     tokens, shown = sum(row.tokens for row in rows), rows[offset : offset + limit]
     if json:
         page = ToolPage(total=len(rows), tokens=tokens, counter=counter_label(), tools=tuple(shown))
         print_document(page)
     else:
         print_rows(
-            {"Tool": str, "Tokens": int, "Signature": str}, ((row.name, row.tokens, row.signature) for row in shown)
+            {"Tool": str, "Tokens": int, "Signature": str},
+            ((row.name, row.tokens, row.signature) for row in shown),
         )
     if not rows:
         end("There are no tools.", ExitCode.NOTHING)
@@ -92,7 +99,10 @@ def rank(
         rows = tuple(RankedToolRow(name=one.name, score=one.score, why=one.why) for one in ranked)
         print_document(RankedTools(request=request, total=len(index), tools=rows))
     else:
-        print_rows({"Tool": str, "Score": int, "Why": str}, ((one.name, f"{one.score:.2f}", one.why) for one in ranked))
+        print_rows(
+            {"Tool": str, "Score": int, "Why": str},
+            ((one.name, f"{one.score:.2f}", one.why) for one in ranked),
+        )
     if not ranked:
         end(f"None of {len(index):,} tools fits {request[:200]!r}.", ExitCode.NOTHING)
 
@@ -112,10 +122,13 @@ def check(source: _Source, *, json: AsJson = False) -> None:
     errors = sum(problem.severity == "error" for problem in problems)
     if json:
         tokens = sum(counter.count(tool.text) for tool in found)
-        print_document(CheckedTools(total=len(found), tokens=tokens, errors=errors, problems=tuple(problems)))
+        print_document(
+            CheckedTools(total=len(found), tokens=tokens, errors=errors, problems=tuple(problems))
+        )
     else:
         print_rows(
-            {"Tool": str, "Severity": str, "Problem": str}, ((one.tool, one.severity, one.message) for one in problems)
+            {"Tool": str, "Severity": str, "Problem": str},
+            ((one.tool, one.severity, one.message) for one in problems),
         )
         say(f"{len(found):,} tools: {errors:,} errors, {len(problems) - errors:,} warnings")
     if errors:
@@ -132,13 +145,19 @@ def _read(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
 
     try:
         if source.stat().st_size > _MAX_FILE_BYTES:
-            raise ConfigError(f"{source} has over {_MAX_FILE_BYTES:,} bytes; name a smaller file", variable="FILE")
+            raise ConfigError(
+                f"{source} has over {_MAX_FILE_BYTES:,} bytes; name a smaller file", variable="FILE"
+            )
         document = json_lib.loads(source.read_bytes())
     except OSError as exc:
-        raise ConfigError(f"{source} cannot be read ({exc.strerror}); name another file", variable="FILE") from exc
+        raise ConfigError(
+            f"{source} cannot be read ({exc.strerror}); name another file", variable="FILE"
+        ) from exc
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{source} is not JSON; correct it", variable="FILE") from exc
-    if isinstance(document, dict) and any(isinstance(document.get(key), dict) for key in _SERVER_KEYS):
+    if isinstance(document, dict) and any(
+        isinstance(document.get(key), dict) for key in _SERVER_KEYS
+    ):
         with show_progress("Starting the servers", silent=silent):
             return read_definitions(_of_servers(source))
     return read_definitions(document)
@@ -163,7 +182,8 @@ def _of_servers(source: Path) -> list[Mapping[str, Any]]:
     async def ask() -> list[Mapping[str, Any]]:
         async with mcp_tools(config) as registry:
             return [
-                {"name": one.name, "description": one.description, "parameters": one.parameters} for one in registry
+                {"name": one.name, "description": one.description, "parameters": one.parameters}
+                for one in registry
             ]
 
     return asyncio.run(ask())

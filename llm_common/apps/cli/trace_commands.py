@@ -22,7 +22,10 @@ from llm_common.apps.cli.terminal import (
 # ruff: noqa: PLC0415
 
 trace_app = typer.Typer(
-    name="trace", cls=InertErrorGroup, help="What a run chose and why, from its trace.", no_args_is_help=True
+    name="trace",
+    cls=InertErrorGroup,
+    help="What a run chose and why, from its trace.",
+    no_args_is_help=True,
 )
 _Run = Annotated[
     Path,
@@ -47,7 +50,11 @@ def show(run: _Run, *, json: AsJson = False) -> None:
     if json:
         lines = [line.model_dump(mode="json", exclude_none=True) for line in read.lines]
         missed = [asdict(one) for one in unseen(read)]
-        print_text(as_inert_json({"run": read.run_id, "notes": verdicts(read), "unseen": missed, "lines": lines}))
+        print_text(
+            as_inert_json(
+                {"run": read.run_id, "notes": verdicts(read), "unseen": missed, "lines": lines}
+            )
+        )
         return
     render_terminal(read, console=stdout_console())
 
@@ -55,7 +62,9 @@ def show(run: _Run, *, json: AsJson = False) -> None:
 @trace_app.command()
 def export(
     run: _Run,
-    output: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="The page to write.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="FILE", dir_okay=False, help="The page to write.")
+    ],
 ) -> None:
     """Write a run as one HTML page that loads nothing and runs nothing."""
     from llm_common.trace.page import render_html
@@ -85,13 +94,22 @@ def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
 def replay(
     run: _Run,
     *,
-    store: Annotated[Path, typer.Option(metavar="FOLDER", file_okay=False, exists=True, help="The run's outputs.")],
+    store: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", file_okay=False, exists=True, help="The run's outputs."),
+    ],
     query: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The question, for a trace without texts.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="The question, for a trace without texts.", show_default=False
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make the choices of a run again from its trace; ends with 1 if one comes out differently. Asks no model."""
+    """Make the choices of a run again from its trace.
+
+    Ends with 1 if one comes out differently. Asks no model.
+    """
     from llm_common.pointers.store import FileContextPointerStore
     from llm_common.trace.replaying import replay as do_again
 
@@ -102,6 +120,10 @@ def replay(
         console = stdout_console()
         for one in done:
             said = "; ".join(one.changes)
-            console.print(safe_text(f"line {one.seq}: {one.status.replace('_', ' ')}{f': {said}' if said else ''}"))
+            console.print(
+                safe_text(
+                    f"line {one.seq}: {one.status.replace('_', ' ')}{f': {said}' if said else ''}"
+                )
+            )
     if any(one.status == "changed" for one in done):
         raise typer.Exit(ExitCode.FAILED)

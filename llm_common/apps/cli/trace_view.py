@@ -23,7 +23,15 @@ _COLOURS = {
     "marks": "bright_black",
     "free": "white",
 }
-_LETTERS = {"project": "P", "file": "F", "memory": "M", "output": "O", "turn": "T", "marks": "#", "free": "."}
+_LETTERS = {
+    "project": "P",
+    "file": "F",
+    "memory": "M",
+    "output": "O",
+    "turn": "T",
+    "marks": "#",
+    "free": ".",
+}
 _BAR_CELLS = 60
 _MAX_ROWS = 40
 
@@ -80,18 +88,29 @@ def _bar(line: PackingLine) -> Text:
 
 def _unseen_table(run: RecordedRun, max_rows: int) -> RenderableType:
     missed = unseen(run)
-    table = Table(title=f"What the model did not see ({len(missed):,})", title_justify="left", box=None, pad_edge=False)
+    table = Table(
+        title=f"What the model did not see ({len(missed):,})",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
     table.add_column("What", no_wrap=True)
     table.add_column("Id", overflow="fold", max_width=32)
     table.add_column("Why", ratio=1)
     table.add_column("Score", justify="right", no_wrap=True)
     for one in missed[:max_rows]:
         name = f"\n{one.name}" if one.name not in {"", one.id} else ""
-        why = safe_text(f"near miss: {one.why}" if one.is_near else one.why, style="bold" if one.is_near else "")
+        why = safe_text(
+            f"near miss: {one.why}" if one.is_near else one.why, style="bold" if one.is_near else ""
+        )
         score = "" if one.score is None else f"{one.score:.2f}"
         table.add_row(one.source, safe_text(f"{one.id}{name}"), why, score)
     rest = len(missed) - max_rows
-    more = Text(f"and {rest:,} more; llm-common trace export shows them", style="dim") if rest > 0 else Text()
+    more = (
+        Text(f"and {rest:,} more; llm-common trace export shows them", style="dim")
+        if rest > 0
+        else Text()
+    )
     return Group(table, more)
 
 

@@ -1,4 +1,7 @@
-"""The MCP gateway: other servers' tools with large results behind previews; needs the extra `mcp`."""
+"""The MCP gateway: other servers' tools with large results behind previews.
+
+Needs the extra `mcp`.
+"""
 
 from typing import TYPE_CHECKING
 

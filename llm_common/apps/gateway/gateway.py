@@ -20,7 +20,11 @@ from llm_common.apps.gateway.server_connection import HostAbilities, HostContext
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.errors import StoreError
 from llm_common.folders.index_cache import default_cache_dir
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore, InMemoryContextPointerStore
+from llm_common.pointers.store import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 
 _MAX_SESSIONS: Final = 64
 _IDLE_S: Final = 3_600.0
@@ -28,7 +32,9 @@ _Answer = Callable[[HostSession, Any, HostContext], Awaitable[Any]]
 
 
 class Gateway:
-    """The gateway's server and its sessions; an async context manager, which ends every server at its end.
+    """The gateway's server and its sessions.
+
+    An async context manager, which ends every server at its end.
 
     Args:
         config: Servers, rules and limits.
@@ -47,13 +53,25 @@ class Gateway:
             on_list_tools=self._of_session(lambda session, _, __: session.list_tools()),
             on_call_tool=self._of_session(HostSession.call),
             on_list_resources=self._of_session(lambda session, _, __: session.lists.resources()),
-            on_list_resource_templates=self._of_session(lambda session, _, __: session.lists.templates()),
-            on_read_resource=self._of_session(lambda session, params, host: session.lists.read(params, host)),
+            on_list_resource_templates=self._of_session(
+                lambda session, _, __: session.lists.templates()
+            ),
+            on_read_resource=self._of_session(
+                lambda session, params, host: session.lists.read(params, host)
+            ),
             on_list_prompts=self._of_session(lambda session, _, __: session.lists.prompts()),
-            on_subscribe_resource=self._of_session(lambda session, params, _: session.lists.subscribe(params)),
-            on_unsubscribe_resource=self._of_session(lambda session, params, _: session.lists.unsubscribe(params)),
-            on_get_prompt=self._of_session(lambda session, params, host: session.lists.prompt(params, host)),
-            on_completion=self._of_session(lambda session, params, host: session.lists.complete(params, host)),
+            on_subscribe_resource=self._of_session(
+                lambda session, params, _: session.lists.subscribe(params)
+            ),
+            on_unsubscribe_resource=self._of_session(
+                lambda session, params, _: session.lists.unsubscribe(params)
+            ),
+            on_get_prompt=self._of_session(
+                lambda session, params, host: session.lists.prompt(params, host)
+            ),
+            on_completion=self._of_session(
+                lambda session, params, host: session.lists.complete(params, host)
+            ),
             on_subscriptions_listen=self._of_session(HostSession.listen),
         )
         self.server.add_notification_handler(
@@ -70,10 +88,15 @@ class Gateway:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         sessions, self._sessions = list(self._sessions.values()), {}
-        await asyncio.gather(*(session.close() for session in sessions), *self._closing, return_exceptions=True)
+        await asyncio.gather(
+            *(session.close() for session in sessions), *self._closing, return_exceptions=True
+        )
 
     @property
     def sessions(self) -> Sequence[HostSession]:
@@ -87,7 +110,10 @@ class Gateway:
         if session is None:
             self._close_idle()
             session = self._sessions[key] = HostSession(
-                self._config, abilities=HostAbilities.of(host), store=self.store, figures=self.figures
+                self._config,
+                abilities=HostAbilities.of(host),
+                store=self.store,
+                figures=self.figures,
             )
         return session
 
@@ -139,13 +165,16 @@ class _GatewayServer(Server[Any]):
         **kwargs: Any,
     ) -> types.ServerCapabilities:
         """Those of the server, with the announcements."""
-        options = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        options = NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
         return super().get_capabilities(options, *args, **kwargs)
 
 
 def session_key(host: HostContext) -> str:
-    """Tells hosts apart: one on stdin and stdout; over HTTP by token and, where the protocol has sessions, by session.
+    """Tells hosts apart: one on stdin and stdout.
 
+    Over HTTP by token and, where the protocol has sessions, by session.
     A host of the protocol of 2026 has no session: those that share a token share their results.
     """
     if host.request is None:

@@ -30,10 +30,13 @@ class ToolRules(BaseModel):
         allow: Only these.
         deny: Not these, also if they are allowed.
         pinned: Listed although the others are only found by search.
-        read_only: Only tools that change nothing: by their server's hint, else by the verb in their name.
+        read_only: Only tools that change nothing: by their server's hint, else by the verb in their
+            name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
 
     allow: Globs = ("*",)
     deny: Globs = ()
@@ -51,7 +54,9 @@ class ToolRules(BaseModel):
 
 _Transport = Annotated[
     Literal["stdio", "http", "sse"] | None,
-    BeforeValidator(lambda word: {"streamable-http": "http", "streamableHttp": "http"}.get(word, word)),
+    BeforeValidator(
+        lambda word: {"streamable-http": "http", "streamableHttp": "http"}.get(word, word)
+    ),
 ]
 
 
@@ -88,20 +93,24 @@ class GatewayConfig(BaseModel):
 
     Attributes:
         servers: By name, in the order of the files.
-        tools: `all` lists every tool; `search` lists tools to search and call, and the pinned ones; `auto` is `all`
-            while the definitions fit `tools_tokens`.
+        tools: `all` lists every tool; `search` lists tools to search and call, and the pinned ones;
+            `auto` is `all` while the definitions fit `tools_tokens`.
         tools_tokens: That budget.
-        list_found: In search mode, lists what was found from then on; a host then reads its whole prompt anew.
+        list_found: In search mode, lists what was found from then on; a host then reads its whole
+            prompt anew.
         rules: As each server's own, for all of them.
-        threshold_tokens: A longer result is stored and shown as a preview; None keeps every result whole.
+        threshold_tokens: A longer result is stored and shown as a preview; None keeps every result
+            whole.
         preview_tokens: Most tokens of a preview.
         intent: Offers each tool's caller an argument `intent`, which previews are made for.
-        host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name tools with it.
+        host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name
+            tools with it.
         lazy: Starts a server when it is needed first, not when a host connects.
         start_timeout_s: Seconds that a server has to start and to list its tools.
-        call_timeout_s: Seconds that a call may take; None waits as long as the host does, but no longer than five
-            minutes for a server over HTTP that sends nothing.
-        list_wait_s: Seconds that a list waits for servers that start; later ones are announced as a change.
+        call_timeout_s: Seconds that a call may take; None waits as long as the host does, but no
+            longer than five minutes for a server over HTTP that sends nothing.
+        list_wait_s: Seconds that a list waits for servers that start; later ones are announced as a
+            change.
         memory_only: Writes nothing to disk.
         folder: Where results are kept; None takes `llm-common/gateway` in the user's cache folder.
         ttl_s: Seconds after which a stored result is gone.
@@ -132,15 +141,16 @@ class GatewayConfig(BaseModel):
     def from_files(cls, *paths: Path | str, **settings: Any) -> Self:
         """The configuration of `mcpServers` files; a later file replaces the servers of that name.
 
-        `${NAME}` and `${NAME:-default}` in texts are variables of the environment. Servers that are disabled, and the
-        gateway itself, are left out.
+        `${NAME}` and `${NAME:-default}` in texts are variables of the environment. Servers that are
+        disabled, and the gateway itself, are left out.
 
         Args:
             *paths: JSON files as hosts have them, with `mcpServers` or `servers`.
             **settings: The other attributes.
 
         Raises:
-            ConfigError: A file cannot be read, an entry or a setting does not fit, or a variable is not set.
+            ConfigError: A file cannot be read, an entry or a setting does not fit, or a variable is
+                not set.
         """
         servers: dict[str, ServerConfig] = {}
         for path in paths:
@@ -153,7 +163,9 @@ class GatewayConfig(BaseModel):
 
 def is_gateway(server: ServerConfig) -> bool:
     """Whether an entry would start this gateway again, also through a launcher such as `uvx` or `python -m`."""
-    words = [PurePath(word).stem.lower().replace("_", "-") for word in (server.command, *server.args)]
+    words = [
+        PurePath(word).stem.lower().replace("_", "-") for word in (server.command, *server.args)
+    ]
     return ("llm-common", "gateway") in pairwise(words)
 
 
@@ -193,13 +205,19 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
     try:
         document = orjson.loads(path.read_bytes())
     except OSError as exc:
-        raise ConfigError(f"{path} cannot be read ({exc.strerror}); name a file", variable="config") from exc
+        raise ConfigError(
+            f"{path} cannot be read ({exc.strerror}); name a file", variable="config"
+        ) from exc
     except orjson.JSONDecodeError as exc:
-        raise ConfigError(f"{path} is not JSON: line {exc.lineno}; correct it", variable="config") from exc
+        raise ConfigError(
+            f"{path} is not JSON: line {exc.lineno}; correct it", variable="config"
+        ) from exc
     members = document if isinstance(document, dict) else {}
     entries = next((members[key] for key in _SERVER_KEYS if key in members), None)
     if not isinstance(entries, dict):
-        raise ConfigError(f'{path} has no "mcpServers" object; add one as a host has it', variable="config")
+        raise ConfigError(
+            f'{path} has no "mcpServers" object; add one as a host has it', variable="config"
+        )
     for name, entry in entries.items():
         where = f"{path}: server {name}"
         if isinstance(entry, dict) and entry.get("disabled") is True:
@@ -209,7 +227,9 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
         except ValidationError as exc:
             raise _misfit(exc, where) from exc
         if bool(server.command) == bool(server.url):
-            raise ConfigError(f'{where} has not exactly one of "command" and "url"; give it one', variable=name)
+            raise ConfigError(
+                f'{where} has not exactly one of "command" and "url"; give it one', variable=name
+            )
         if not is_gateway(server):
             yield name, server
 
@@ -217,7 +237,9 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
 def _misfit(error: ValidationError, where: str) -> ConfigError:
     wrong = ", ".join(sorted({".".join(map(str, part["loc"])) or "it" for part in error.errors()}))
     first = error.errors()[0]["msg"]
-    return ConfigError(f"{where}: {wrong} cannot be used ({first}); correct the entry", variable=wrong)
+    return ConfigError(
+        f"{where}: {wrong} cannot be used ({first}); correct the entry", variable=wrong
+    )
 
 
 def _any_fits(globs: Globs, server: str, tool: str) -> bool:

@@ -1,4 +1,7 @@
-"""`HostSession`: one host's servers, tools and results; nothing of it is shared with another host."""
+"""`HostSession`: one host's servers, tools and results.
+
+Nothing of it is shared with another host.
+"""
 
 import asyncio
 import time
@@ -21,7 +24,13 @@ from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.result_desk import Figures, ResultDesk
 from llm_common.apps.gateway.server_connection import HostAbilities, HostContext, ServerConnection
 from llm_common.apps.gateway.server_lists import ServerLists, tools_of
-from llm_common.apps.gateway.tool_listing import TOOL_CALL, TOOL_SEARCH, ServerTool, ToolListing, shown_description
+from llm_common.apps.gateway.tool_listing import (
+    TOOL_CALL,
+    TOOL_SEARCH,
+    ServerTool,
+    ToolListing,
+    shown_description,
+)
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError
 from llm_common.pointers.store import ContextPointerStore
@@ -42,7 +51,9 @@ _SEARCH_TOOL: Final = types.Tool(
     description="Finds tools by what they do, with their parameters. Search before you say that you cannot do a thing.",
     input_schema={
         "type": "object",
-        "properties": {"query": {"type": "string", "description": "What is to be done, in plain words."}},
+        "properties": {
+            "query": {"type": "string", "description": "What is to be done, in plain words."}
+        },
         "required": ["query"],
     },
     annotations=types.ToolAnnotations(read_only_hint=True),
@@ -116,7 +127,10 @@ class HostSession:
 
     @contextmanager
     def serving(self, host: HostContext) -> Iterator[None]:
-        """Counts a request of the host in the block; changes are announced over the connection of the newest."""
+        """Counts a request of the host in the block.
+
+        Changes are announced over the connection of the newest.
+        """
         self._host = host
         self.running += 1
         try:
@@ -126,7 +140,10 @@ class HostSession:
             self.last_used = time.monotonic()
 
     async def listing(self) -> ToolListing:
-        """The tools of all servers that are there; waits for those that start, within the configured time."""
+        """The tools of all servers that are there.
+
+        Waits for those that start, within the configured time.
+        """
         for _ in range(2):  # once more for a server that changed its tools meanwhile
             self._list_missing()
             waiting = {task for task in self._tasks.values() if not task.done()}
@@ -143,7 +160,9 @@ class HostSession:
     def _list_missing(self) -> None:
         for name in self.connections:
             task = self._tasks.get(name)
-            if task is None or (task.done() and (name in self._stale or task.cancelled() or task.exception())):
+            if task is None or (
+                task.done() and (name in self._stale or task.cancelled() or task.exception())
+            ):
                 self._stale.discard(name)
                 self._tasks[name] = asyncio.create_task(self._list(name))
 
@@ -157,7 +176,11 @@ class HostSession:
 
     def known(self) -> ToolListing:
         """The tools of the servers that have listed theirs."""
-        lists = {name: tools for name in self.connections if (tools := self._listed.get(name)) is not None}
+        lists = {
+            name: tools
+            for name in self.connections
+            if (tools := self._listed.get(name)) is not None
+        }
         current = self._current
         if current is None or current[0] != lists:
             current = self._current = lists, ToolListing(self._config, lists, self._counter)
@@ -189,7 +212,11 @@ class HostSession:
             for tool in self.desk.tools.values()
         ]
         searching = [_SEARCH_TOOL, _CALL_TOOL] if listing.searched else []
-        return [*own, *searching, *(self._shown(name, tool) for name, tool in listing.listed(self._found).items())]
+        return [
+            *own,
+            *searching,
+            *(self._shown(name, tool) for name, tool in listing.listed(self._found).items()),
+        ]
 
     def shown_tokens(self) -> int:
         """Tokens of the definitions that the host lists."""
@@ -200,7 +227,11 @@ class HostSession:
         return sum(map(self._counter.count, shown))
 
     def _shown(self, name: str, tool: ServerTool) -> types.Tool:
-        changes: dict[str, Any] = {"name": name, "description": shown_description(tool), "execution": None}
+        changes: dict[str, Any] = {
+            "name": name,
+            "description": shown_description(tool),
+            "execution": None,
+        }
         if tool.definition.title:
             changes["title"] = one_line(tool.definition.title, max_chars=_MAX_TITLE_CHARS)
         if self._takes_intent(tool):
@@ -213,10 +244,19 @@ class HostSession:
 
     def _takes_intent(self, tool: ServerTool) -> bool:
         properties = tool.parameters.get("properties", {})
-        return self._config.intent and self.desk.keeps and isinstance(properties, dict) and "intent" not in properties
+        return (
+            self._config.intent
+            and self.desk.keeps
+            and isinstance(properties, dict)
+            and "intent" not in properties
+        )
 
-    async def call(self, params: types.CallToolRequestParams, host: HostContext | None = None) -> CallResult:
-        """What a tool answers: the server's answer, or a preview of it; failures as results that say so.
+    async def call(
+        self, params: types.CallToolRequestParams, host: HostContext | None = None
+    ) -> CallResult:
+        """What a tool answers: the server's answer, or a preview of it.
+
+        Failures as results that say so.
 
         Raises:
             MCPError: The server refused.
@@ -226,7 +266,9 @@ class HostSession:
         except ToolError as exc:
             return _failed(exc)
 
-    async def answer(self, params: types.CallToolRequestParams, host: HostContext | None = None) -> CallResult:
+    async def answer(
+        self, params: types.CallToolRequestParams, host: HostContext | None = None
+    ) -> CallResult:
         """As `call`, for whoever handles the failures of tools.
 
         Raises:
@@ -260,17 +302,25 @@ class HostSession:
         return shown
 
     async def _call_found(
-        self, params: types.CallToolRequestParams, arguments: Mapping[str, Any], host: HostContext | None
+        self,
+        params: types.CallToolRequestParams,
+        arguments: Mapping[str, Any],
+        host: HostContext | None,
     ) -> CallResult:
         name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
         found = await self._find(name)
         if found is None:
             return _unknown(name, await self.listing(), self.problems())
         if not isinstance(inner, dict):
-            return _text(f"{name} was not run: its arguments must be one object with names as keys", is_error=True)
+            return _text(
+                f"{name} was not run: its arguments must be one object with names as keys",
+                is_error=True,
+            )
         if problems := self.known().problems(found[0], inner):
             return _text(problems, is_error=True)
-        return await self._run(*found, params, inner, intent=str(arguments.get("intent") or ""), host=host)
+        return await self._run(
+            *found, params, inner, intent=str(arguments.get("intent") or ""), host=host
+        )
 
     async def _run(
         self,
@@ -300,7 +350,9 @@ class HostSession:
 
         async def send(session: ClientSession) -> CallResult:
             timeout_s = self._config.call_timeout_s
-            return await session.send_request(request, _ANSWER, timeout_s, progress_callback=report if tells else None)
+            return await session.send_request(
+                request, _ANSWER, timeout_s, progress_callback=report if tells else None
+            )
 
         connection = self.connections[tool.server]
         try:
@@ -312,7 +364,9 @@ class HostSession:
             await self.listing()
             result = await connection.use(send, host=host)
         if result.meta:  # what only the gateway says
-            meta: Any = {key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)}
+            meta: Any = {
+                key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)
+            }
             result = result.model_copy(update={"meta": meta or None})
         if isinstance(result, types.InputRequiredResult) or result.is_error:
             return result
@@ -322,7 +376,9 @@ class HostSession:
         self, result: types.CallToolResult, name: str, arguments: Mapping[str, Any], intent: str
     ) -> types.CallToolResult:
         texts = [text for block in result.content if (text := _text_in(block)) is not None]
-        preview = await self.desk.preview(result.structured_content, texts, tool=name, args=arguments, intent=intent)
+        preview = await self.desk.preview(
+            result.structured_content, texts, tool=name, args=arguments, intent=intent
+        )
         if preview is None:
             return result
         others = [block for block in result.content if _text_in(block) is None]
@@ -333,8 +389,11 @@ class HostSession:
         """Ends the servers and removes the results."""
         for task in self._tasks.values():
             task.cancel()
-        # The results at once, for a host may not wait until the servers have ended; then those that came meanwhile.
-        await asyncio.gather(self.desk.close(), *(connection.close() for connection in self.connections.values()))
+        # The results at once, for a host may not wait until the servers have ended; then those that
+        # came meanwhile.
+        await asyncio.gather(
+            self.desk.close(), *(connection.close() for connection in self.connections.values())
+        )
         await self.desk.close()
 
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
@@ -372,7 +431,9 @@ class HostSession:
 
     async def tell_servers(self, message: types.RootsListChangedNotification) -> None:
         """Passes on that the host's folders changed."""
-        await asyncio.gather(*(connection.tell(message) for connection in self.connections.values()))
+        await asyncio.gather(
+            *(connection.tell(message) for connection in self.connections.values())
+        )
 
     async def _tell(self, message: types.ServerNotification) -> None:
         host = self._host
@@ -380,14 +441,20 @@ class HostSession:
             return
         if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await host.session.send_notification(message)
-        elif event := event_from_wire(message.method, message.model_dump(mode="json").get("params")):
+        elif event := event_from_wire(
+            message.method, message.model_dump(mode="json").get("params")
+        ):
             await self._bus.publish(event)
 
-    async def listen(self, params: types.SubscriptionsListenRequestParams, host: HostContext) -> Any:
+    async def listen(
+        self, params: types.SubscriptionsListenRequestParams, host: HostContext
+    ) -> Any:
         """Tells a host of the present era what changes, until it ends the request."""
         uris, watcher = params.notifications.resource_subscriptions or (), object()
         try:  # one that no server can watch never changes, as the protocol has it
-            await asyncio.gather(*(self.lists.watch(uri, watcher) for uri in uris), return_exceptions=True)
+            await asyncio.gather(
+                *(self.lists.watch(uri, watcher) for uri in uris), return_exceptions=True
+            )
             return await self._listen(host, params)
         finally:
             with anyio.move_on_after(_UNWATCH_WAIT_S, shield=True):
@@ -397,20 +464,28 @@ class HostSession:
 def _passed_on(host: HostContext | None) -> Any:
     """What of a request's metadata a server gets: neither the protocol's own nor the host's progress token."""
     meta = (host.meta if host else None) or {}
-    kept = {key: value for key, value in meta.items() if key != "progress_token" and not key.startswith(_PROTOCOL_META)}
+    kept = {
+        key: value
+        for key, value in meta.items()
+        if key != "progress_token" and not key.startswith(_PROTOCOL_META)
+    }
     return kept or None
 
 
 def _text_in(block: types.ContentBlock) -> str | None:
     if isinstance(block, types.TextContent):
         return block.text
-    if isinstance(block, types.EmbeddedResource) and isinstance(block.resource, types.TextResourceContents):
+    if isinstance(block, types.EmbeddedResource) and isinstance(
+        block.resource, types.TextResourceContents
+    ):
         return block.resource.text
     return None
 
 
 def _text(text: str, *, is_error: bool = False) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], is_error=is_error
+    )
 
 
 def _failed(error: ToolError) -> types.CallToolResult:
@@ -422,6 +497,8 @@ def _failed(error: ToolError) -> types.CallToolResult:
 
 def _unknown(name: str, listing: ToolListing, problems: Mapping[str, str]) -> types.CallToolResult:
     near = get_close_matches(name[:64], listing.tools, n=3)
-    hint = f"the nearest are {', '.join(near)}" if near else f"{len(listing.tools)} others are there"
+    hint = (
+        f"the nearest are {', '.join(near)}" if near else f"{len(listing.tools)} others are there"
+    )
     missing = "".join(f"; {server} gives none: {problem}" for server, problem in problems.items())
     return _text(f"no tool is called that; {hint}{missing}", is_error=True)

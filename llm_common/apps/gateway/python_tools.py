@@ -23,14 +23,16 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
-    """A registry of the servers' tools; ends the servers, and removes the stored results, at its end.
+    """A registry of the servers' tools.
 
-    The tools have the names and the rules that a host of the gateway sees. Large results come as previews, and the
-    tools that read them back are in the registry too; with a `threshold_tokens` of None each result comes whole, for
-    an executor that keeps results itself. A tool raises `ToolFailedError` where its server reports an error.
+    Ends the servers, and removes the stored results, at its end.
+    The tools have the names and the rules that a host of the gateway sees. Large results come as
+    previews, and the tools that read them back are in the registry too; with a `threshold_tokens`
+    of None each result comes whole, for an executor that keeps results itself. A tool raises
+    `ToolFailedError` where its server reports an error.
 
-    A server that does not start is left out, and so is a tool whose name or schema a `Tool` cannot have; the log says
-    which. `tools` has no effect: a registry holds every tool.
+    A server that does not start is left out, and so is a tool whose name or schema a `Tool` cannot
+    have; the log says which. `tools` has no effect: a registry holds every tool.
 
     Args:
         config: Servers, rules and limits.
@@ -67,7 +69,9 @@ class _ServerTool(Tool):
         self._session = session
 
     async def run(self, args: Mapping[str, Any]) -> Any:
-        """What the server answers, or a preview of it; with pictures and the like, a list that ends with their blocks.
+        """What the server answers, or a preview of it.
+
+        With pictures and the like, a list that ends with their blocks.
 
         Raises:
             ToolArgumentsError: The arguments do not fit; the server was not asked.
@@ -75,7 +79,9 @@ class _ServerTool(Tool):
         """
         arguments, problems = self._bind(args)
         if problems:
-            raise ToolArgumentsError(f"{self.name} was not run: {'; '.join(map(str, problems))}", tool=self.name)
+            raise ToolArgumentsError(
+                f"{self.name} was not run: {'; '.join(map(str, problems))}", tool=self.name
+            )
         params = types.CallToolRequestParams(name=self.name, arguments=dict(arguments))
         try:
             result = await self._session.answer(params)
@@ -89,8 +95,15 @@ class _ServerTool(Tool):
         others = [block for block in result.content if not isinstance(block, types.TextContent)]
         if not others:
             return stored_value(result.structured_content, texts)
-        said = texts if result.structured_content is None else [stored_value(result.structured_content, texts)]
-        return [*said, *(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in others)]
+        said = (
+            texts
+            if result.structured_content is None
+            else [stored_value(result.structured_content, texts)]
+        )
+        return [
+            *said,
+            *(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in others),
+        ]
 
 
 def _failure(name: str, reason: str) -> ToolFailedError:

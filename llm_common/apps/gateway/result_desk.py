@@ -42,7 +42,9 @@ _WORDS_SCHEMA: Final = {
 }
 _LIST_SCHEMA: Final = {
     "type": "object",
-    "properties": {"after": {"type": "integer", "minimum": 0, "description": "How many of the newest to skip."}},
+    "properties": {
+        "after": {"type": "integer", "minimum": 0, "description": "How many of the newest to skip."}
+    },
     "additionalProperties": False,
 }
 
@@ -54,7 +56,8 @@ class Figures:
     Attributes:
         calls: Calls of the servers' tools.
         kept: Results that were stored and shown as previews.
-        tokens_not_sent: Tokens of these results, less those of their previews; of long ones estimated from a sample.
+        tokens_not_sent: Tokens of these results, less those of their previews; of long ones
+            estimated from a sample.
         tokens_read_back: Tokens of the answers of the tools that read, search and list results.
     """
 
@@ -94,7 +97,9 @@ class ResultDesk:
             turn_tokens=None,
             reader_name=reader,
         )
-        self.tools: Final[dict[str, Tool]] = {tool.name: tool for tool in self._tools(reader)} if self.keeps else {}
+        self.tools: Final[dict[str, Tool]] = (
+            {tool.name: tool for tool in self._tools(reader)} if self.keeps else {}
+        )
 
     @property
     def keeps(self) -> bool:
@@ -103,7 +108,9 @@ class ResultDesk:
 
     def _tools(self, reader: str) -> tuple[Tool, ...]:
         return (
-            ReadBackTool(self._context.load_payload, limit_tokens=self._limit_tokens, counter=self._counter),
+            ReadBackTool(
+                self._context.load_payload, limit_tokens=self._limit_tokens, counter=self._counter
+            ),
             Tool(
                 self._search,
                 name=SEARCHER,
@@ -121,10 +128,17 @@ class ResultDesk:
         )
 
     async def preview(
-        self, structured: Any, texts: Sequence[str], *, tool: str, args: Mapping[str, Any], intent: str = ""
+        self,
+        structured: Any,
+        texts: Sequence[str],
+        *,
+        tool: str,
+        args: Mapping[str, Any],
+        intent: str = "",
     ) -> str | None:
-        """What a host sees instead of a result that is over the threshold; None if the result stays as it is.
+        """What a host sees instead of a result that is over the threshold.
 
+        None if the result stays as it is.
         A result that cannot be stored stays as it is: nothing is lost.
 
         Args:
@@ -141,7 +155,9 @@ class ResultDesk:
         turn = OffloadTurn(self._policy, query=query_of(args, intent), counter=self._counter)
         name = _UNSAFE_NAME.sub("_", tool)[:_MAX_NAME_CHARS].strip(".-") or "tool"
         try:
-            shown = await offload(value, tool_name=name, args=dict(args), context=self._context, turn=turn)
+            shown = await offload(
+                value, tool_name=name, args=dict(args), context=self._context, turn=turn
+            )
         except StoreError:
             return None
         if not isinstance(shown, Offloaded):  # its text takes more than its value
@@ -167,7 +183,8 @@ class ResultDesk:
     async def _is_small(self, structured: Any, texts: Sequence[str]) -> bool:
         data = "" if structured is None else _json(structured)
         longest = max((data, "\n".join(texts)), key=len)
-        if len(longest) * (1 if longest.isascii() else 4) <= self._limit_tokens:  # a token is a byte or more
+        # a token is a byte or more
+        if len(longest) * (1 if longest.isascii() else 4) <= self._limit_tokens:
             return True
         if len(longest) > self._limit_tokens * 16:
             return False
@@ -180,7 +197,9 @@ class ResultDesk:
             return self._counter.count(sample) * len(text) // max(len(sample), 1)
 
         self.figures.kept += 1
-        self.figures.tokens_not_sent += max(await in_thread(estimate) - self._counter.count(preview), 0)
+        self.figures.tokens_not_sent += max(
+            await in_thread(estimate) - self._counter.count(preview), 0
+        )
 
     async def _search(self, query: str) -> str:
         return await in_thread(self._found, query)
@@ -191,14 +210,20 @@ class ResultDesk:
             return "The query has no words to look for; name some."
         texts = self._texts()
         scores = scan(query, [(folded(text),) for _, text in texts], weights=(1.0,))
-        best = sorted((-score, number) for number, score in enumerate(scores) if score > 0)[:_MAX_FOUND]
+        best = sorted((-score, number) for number, score in enumerate(scores) if score > 0)[
+            :_MAX_FOUND
+        ]
         if not best:
             return f"None of the {len(texts)} stored results holds these words; try others."
-        passages = [(texts[number][0], RankedPassages(texts[number][1], stems)) for _, number in best]
+        passages = [
+            (texts[number][0], RankedPassages(texts[number][1], stems)) for _, number in best
+        ]
         room = self._limit_tokens * _CHARS_PER_TOKEN // len(best)
         while True:
             blocks = [_found_block(pointer, one, room) for pointer, one in passages]
-            shown = f"{len(best)} stored results hold these words.\n{in_fence(chr(10).join(blocks))}"
+            shown = (
+                f"{len(best)} stored results hold these words.\n{in_fence(chr(10).join(blocks))}"
+            )
             if self._counter.count(shown) <= self._limit_tokens:
                 return shown
             if room > _MIN_PASSAGE_CHARS:
@@ -227,7 +252,9 @@ class ResultDesk:
         lines: list[str] = []
         for pointer in pointers[after:]:
             size = f"{pointer.result_bytes or 0:,} bytes"
-            line = f"{pointer.pointer_id}: {one_line(pointer.summary, max_chars=_LINE_CHARS)} ({size})"
+            line = (
+                f"{pointer.pointer_id}: {one_line(pointer.summary, max_chars=_LINE_CHARS)} ({size})"
+            )
             if self._counter.count("\n".join([*lines, line])) > self._limit_tokens - _FRAME_TOKENS:
                 break
             lines.append(line)

@@ -46,7 +46,11 @@ _PASSED_ON: Final = (
     types.PromptListChangedNotification,
     types.ElicitCompleteNotification,
 )
-_ALL_LISTS: Final = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
+_ALL_LISTS: Final = {
+    "tools_list_changed": True,
+    "prompts_list_changed": True,
+    "resources_list_changed": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class HostAbilities:
 
     Attributes:
         capabilities: Whether it samples for servers, asks its user and names its folders.
-        mode: How a server is greeted: `legacy` for a host of that era, so that its requests reach the host; `auto`
-            for others.
+        mode: How a server is greeted: `legacy` for a host of that era, so that its requests reach
+            the host; `auto` for others.
     """
 
     capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
@@ -72,9 +76,10 @@ class HostAbilities:
 class ServerConnection:
     """A server's process or address, and the requests between it and a host.
 
-    Any number of requests may run at once. A server that ends is started again by the next request, after a wait that
-    doubles from one second to a minute while it keeps failing; until then requests fail at once. A server that was
-    started again may have other tools, so it counts as one that has changed its list.
+    Any number of requests may run at once. A server that ends is started again by the next request,
+    after a wait that doubles from one second to a minute while it keeps failing; until then
+    requests fail at once. A server that was started again may have other tools, so it counts as one
+    that has changed its list.
 
     Args:
         name: The server's name.
@@ -133,7 +138,10 @@ class ServerConnection:
         return await asyncio.shield(ready)
 
     async def use(
-        self, work: Callable[[ClientSession], Awaitable[ResultT]], *, host: HostContext | None = None
+        self,
+        work: Callable[[ClientSession], Awaitable[ResultT]],
+        *,
+        host: HostContext | None = None,
     ) -> ResultT:
         """What the work gets from the server; cancelling it tells the server.
 
@@ -154,20 +162,33 @@ class ServerConnection:
                 if exc.code == types.CONNECTION_CLOSED or exc.message == _SESSION_ENDED:
                     wire.ended.set()
                     self._note_failure(f"{wire.reason} during a call")
-                    raise self._down(f"{wire.reason} during the call, which may have taken effect") from exc
+                    raise self._down(
+                        f"{wire.reason} during the call, which may have taken effect"
+                    ) from exc
                 if exc.code in _NO_ANSWER:
-                    raise ToolFailedError(f"{self.name} gave {_NO_ANSWER[exc.code]}", tool="") from exc
+                    raise ToolFailedError(
+                        f"{self.name} gave {_NO_ANSWER[exc.code]}", tool=""
+                    ) from exc
                 raise
             except ValidationError as exc:
-                where = ", ".join(sorted({".".join(map(str, part["loc"][:3])) for part in exc.errors()[:3]}))
-                raise ToolFailedError(f"{self.name} gave an answer that MCP does not know: {where}", tool="") from exc
+                where = ", ".join(
+                    sorted({".".join(map(str, part["loc"][:3])) for part in exc.errors()[:3]})
+                )
+                raise ToolFailedError(
+                    f"{self.name} gave an answer that MCP does not know: {where}", tool=""
+                ) from exc
         self._failures = 0
         return answer
 
     async def tell(self, message: types.RootsListChangedNotification) -> None:
         """Tells a server that runs something; one that does not run will ask when it is started."""
         ready = self._ready
-        if ready is not None and ready.done() and ready.exception() is None and not self.wire.ended.is_set():
+        if (
+            ready is not None
+            and ready.done()
+            and ready.exception() is None
+            and not self.wire.ended.is_set()
+        ):
             await ready.result().session.send_notification(message)
 
     async def watch(self, uri: str, watcher: object) -> None:
@@ -175,7 +196,8 @@ class ServerConnection:
 
         Args:
             uri: The resource.
-            watcher: Who wants to know; the server is told of the first one, and once the last one is gone.
+            watcher: Who wants to know; the server is told of the first one, and once the last one
+                is gone.
 
         Raises:
             ToolError: The server is not there.
@@ -206,7 +228,11 @@ class ServerConnection:
             elif not self.wire.ended.is_set():
                 request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=each))
                 with suppress(ToolError, MCPError):
-                    await self.use(lambda session, request=request: session.send_request(request, types.EmptyResult))  # type: ignore[misc]
+                    await self.use(
+                        lambda session, request=request: session.send_request(  # type: ignore[misc]
+                            request, types.EmptyResult
+                        )
+                    )
 
     async def _begin_watching(self, client: Client, uri: str) -> None:
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -214,7 +240,9 @@ class ServerConnection:
             await self.use(lambda session: session.send_request(request, types.EmptyResult))
             return
         told = asyncio.Event()
-        self._following[uri] = asyncio.create_task(self._follow(client, told, resource_subscriptions=[uri]))
+        self._following[uri] = asyncio.create_task(
+            self._follow(client, told, resource_subscriptions=[uri])
+        )
         await told.wait()
 
     async def close(self) -> None:
@@ -263,7 +291,9 @@ class ServerConnection:
                 await self._listen(client, wire.ended, again=self._has_run)
         except Exception as exc:  # noqa: BLE001 - starting a server fails in any way
             what = wire.reason if wire.ended.is_set() else _first(exc)
-            problem = f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({what})"
+            problem = (
+                f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({what})"
+            )
             _log.warning("server %s: %s", self.name, problem)
         finally:
             timer.cancel()
@@ -274,7 +304,10 @@ class ServerConnection:
                 ready.exception()  # nobody may be waiting any more
 
     async def _listen(self, client: Client, ended: asyncio.Event, *, again: bool) -> None:
-        """Waits for the end; meanwhile a server of the present era tells its changes only to those who listen."""
+        """Waits for the end.
+
+        Meanwhile a server of the present era tells its changes only to those who listen.
+        """
         self._has_run = True
         self._following = {}
         listening = asyncio.create_task(self._catch_up(client, again=again))
@@ -287,9 +320,13 @@ class ServerConnection:
     async def _catch_up(self, client: Client, *, again: bool) -> None:
         """Asks for changes of lists and of the resources that were watched before the server was started again."""
         able = client.server_capabilities
-        changes = any(part and part.list_changed for part in (able.tools, able.prompts, able.resources))
+        changes = any(
+            part and part.list_changed for part in (able.tools, able.prompts, able.resources)
+        )
         if changes and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._following[""] = asyncio.create_task(self._follow(client, asyncio.Event(), **_ALL_LISTS))
+            self._following[""] = asyncio.create_task(
+                self._follow(client, asyncio.Event(), **_ALL_LISTS)
+            )
         if again:
             await self._on_notification(self.name, types.ToolListChangedNotification())
         for uri in [*self._watchers]:
@@ -346,9 +383,13 @@ class ServerConnection:
         """What the host of the newest running call answers to a server's request."""
         host = next(reversed(self._hosts.values()), None)
         if host is None:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="no call is running that the host could answer")
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="no call is running that the host could answer"
+            )
         if self._questions >= _MAX_QUESTIONS:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="too many questions wait for the host")
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="too many questions wait for the host"
+            )
         self._questions += 1
         related = ServerMessageMetadata(related_request_id=host.request_id)
         try:
@@ -358,12 +399,20 @@ class ServerConnection:
         finally:
             self._questions -= 1
 
-    async def _sample(self, context: ClientRequestContext, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG002
+    async def _sample(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002
+        params: types.CreateMessageRequestParams,
+    ) -> Any:
         with_tools = params.tools is not None or params.tool_choice is not None
         answer = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
         return await self._ask_host(types.CreateMessageRequest(params=params), answer)
 
-    async def _elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> Any:  # noqa: ARG002
+    async def _elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002
+        params: types.ElicitRequestParams,
+    ) -> Any:
         return await self._ask_host(types.ElicitRequest(params=params), types.ElicitResult)
 
     async def _list_roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002

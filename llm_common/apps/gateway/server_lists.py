@@ -45,7 +45,9 @@ async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> 
             return entries
         too_long = len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES or len(seen) + 1 == MAX_PAGES
         if too_long or not cursor or cursor in seen:
-            connection.wire.leave_out(f"the rest of its {field}", "the list is too long, or does not end")
+            connection.wire.leave_out(
+                f"the rest of its {field}", "the list is too long, or does not end"
+            )
             return entries[:MAX_ENTRIES]
         seen.add(cursor)
         params = types.PaginatedRequestParams(cursor=cursor)
@@ -62,7 +64,9 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
     connection.wire.left_out.clear()
     try:
         async with asyncio.timeout(connection.start_timeout_s):
-            listed = await all_pages(connection, lambda session, params: session.list_tools(params=params), "tools")
+            listed = await all_pages(
+                connection, lambda session, params: session.list_tools(params=params), "tools"
+            )
     except TimeoutError as exc:
         problem = f"it did not list its tools within {connection.start_timeout_s:g} s"
         raise ToolFailedError(problem, tool="") from exc
@@ -85,8 +89,8 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
 class ServerLists:
     """Resources and prompts of all servers as one list each.
 
-    A resource keeps its address: the first server that lists it answers. Prompts of equal names get their server's
-    prefix. A server that does not answer is left out.
+    A resource keeps its address: the first server that lists it answers. Prompts of equal names get
+    their server's prefix. A server that does not answer is left out.
 
     Args:
         connections: The servers by name.
@@ -102,25 +106,40 @@ class ServerLists:
 
     async def resources(self) -> types.ListResourcesResult:
         """Every resource."""
-        found = await self._of_all("resources", lambda session, params: session.list_resources(params=params))
+        found = await self._of_all(
+            "resources", lambda session, params: session.list_resources(params=params)
+        )
         self._resources = {str(resource.uri): server for server, resource in reversed(found)}
         return types.ListResourcesResult(resources=[resource for _, resource in found])
 
     async def templates(self) -> types.ListResourceTemplatesResult:
         """Every template of resources."""
         found = await self._of_all(
-            "resource_templates", lambda session, params: session.list_resource_templates(params=params)
+            "resource_templates",
+            lambda session, params: session.list_resource_templates(params=params),
         )
         self._templates = {template.uri_template: server for server, template in reversed(found)}
-        return types.ListResourceTemplatesResult(resource_templates=[template for _, template in found])
+        return types.ListResourceTemplatesResult(
+            resource_templates=[template for _, template in found]
+        )
 
     async def prompts(self) -> types.ListPromptsResult:
         """Every prompt, under the name that the host sees."""
-        found = await self._of_all("prompts", lambda session, params: session.list_prompts(params=params))
+        found = await self._of_all(
+            "prompts", lambda session, params: session.list_prompts(params=params)
+        )
         counts = Counter(prompt.name for _, prompt in found)
-        names = [prompt.name if counts[prompt.name] == 1 else f"{server}_{prompt.name}" for server, prompt in found]
-        self._prompts = {name: (server, prompt.name) for name, (server, prompt) in zip(names, found, strict=True)}
-        shown = [prompt.model_copy(update={"name": name}) for name, (_, prompt) in zip(names, found, strict=True)]
+        names = [
+            prompt.name if counts[prompt.name] == 1 else f"{server}_{prompt.name}"
+            for server, prompt in found
+        ]
+        self._prompts = {
+            name: (server, prompt.name) for name, (server, prompt) in zip(names, found, strict=True)
+        }
+        shown = [
+            prompt.model_copy(update={"name": name})
+            for name, (_, prompt) in zip(names, found, strict=True)
+        ]
         return types.ListPromptsResult(prompts=shown)
 
     async def read(self, params: types.ReadResourceRequestParams, host: HostContext) -> Any:
@@ -153,7 +172,9 @@ class ServerLists:
             MCPError: No server has it, or it refuses.
         """
         server, name = await self._prompt_place(params.name)
-        request = types.GetPromptRequest(params=params.model_copy(update={"name": name, "meta": None}))
+        request = types.GetPromptRequest(
+            params=params.model_copy(update={"name": name, "meta": None})
+        )
         try:
             return await self._connections[server].use(
                 lambda session: session.send_request(request, _PROMPT), host=host
@@ -168,8 +189,12 @@ class ServerLists:
             raise MCPError(types.INVALID_PARAMS, "no server has this prompt")
         return self._prompts[shown]
 
-    async def complete(self, params: types.CompleteRequestParams, host: HostContext) -> types.CompleteResult:
-        """How an argument of a prompt or of a template of resources may go on; nothing if its server does not say.
+    async def complete(
+        self, params: types.CompleteRequestParams, host: HostContext
+    ) -> types.CompleteResult:
+        """How an argument of a prompt or of a template of resources may go on.
+
+        Nothing if its server does not say.
 
         Raises:
             MCPError: No server has that prompt or template, or it refuses.
@@ -189,7 +214,9 @@ class ServerLists:
         try:
             if (await connection.client()).server_capabilities.completions is None:
                 return types.CompleteResult(completion=types.Completion(values=[]))
-            return await connection.use(lambda session: session.send_request(request, types.CompleteResult), host=host)
+            return await connection.use(
+                lambda session: session.send_request(request, types.CompleteResult), host=host
+            )
         except ToolError as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
 
@@ -208,7 +235,9 @@ class ServerLists:
         return types.EmptyResult()
 
     async def watch(self, uri: str, watcher: object) -> None:
-        """Has the server of a resource tell its changes; for one that no server lists, each that can.
+        """Has the server of a resource tell its changes.
+
+        For one that no server lists, each that can.
 
         Raises:
             MCPError: No server can tell.
@@ -218,7 +247,9 @@ class ServerLists:
         known = self._resources.get(uri)
         error = MCPError(types.INVALID_PARAMS, "no server tells changes of this resource")
         is_watched = False
-        for connection in self._connections.values() if known is None else [self._connections[known]]:
+        for connection in (
+            self._connections.values() if known is None else [self._connections[known]]
+        ):
             try:
                 async with asyncio.timeout(self._wait_s):
                     able = (await connection.client()).server_capabilities.resources
@@ -234,7 +265,9 @@ class ServerLists:
 
     async def unwatch(self, watcher: object, uri: str | None = None) -> None:
         """Ends what a watcher wanted to know: of one resource, or of all."""
-        await asyncio.gather(*(connection.unwatch(watcher, uri) for connection in self._connections.values()))
+        await asyncio.gather(
+            *(connection.unwatch(watcher, uri) for connection in self._connections.values())
+        )
 
     async def _of_all(self, field: str, fetch: _Fetch) -> list[tuple[str, Any]]:
         async def of(connection: ServerConnection) -> Iterable[tuple[str, Any]]:
@@ -252,4 +285,9 @@ class ServerLists:
             late = [task for task in tasks if not task.done()]
             for task in late:
                 task.cancel()
-        return [row for task in tasks if task not in late and task.exception() is None for row in task.result()]
+        return [
+            row
+            for task in tasks
+            if task not in late and task.exception() is None
+            for row in task.result()
+        ]

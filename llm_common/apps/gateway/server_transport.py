@@ -26,7 +26,8 @@ from llm_common.text.display import one_line
 
 MAX_LINE_BYTES: Final = 64_000_000
 _END_WAIT_S: Final = 1.0  # twice at most: a host gives the gateway four seconds for its own end
-_HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)  # a stream that is open and silent may be dead
+# a stream that is open and silent may be dead
+_HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 MAX_ENTRIES: Final = 10_000
 _MAX_LEFT_OUT: Final = 100
 _MAX_NAME_CHARS: Final = 60
@@ -61,16 +62,22 @@ class Wire:
 
     def leave_out(self, name: str, problem: str) -> None:
         """Notes an entry and what is wrong with it; of a hundred and more that there are others."""
-        shown = one_line(name, max_chars=_MAX_NAME_CHARS) if len(self.left_out) < _MAX_LEFT_OUT else "and others"
+        shown = (
+            one_line(name, max_chars=_MAX_NAME_CHARS)
+            if len(self.left_out) < _MAX_LEFT_OUT
+            else "and others"
+        )
         self.left_out[shown] = problem
 
 
 @asynccontextmanager
 async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
-    """The streams to and from a server, as the client of the SDK takes them; ends a server that was started.
+    """The streams to and from a server, as the client of the SDK takes them.
 
-    A line that is too long ends the server. Lines that are no messages are skipped; where one was an answer, the
-    request behind it fails. An entry of a list that MCP does not know is left out, and the others stay.
+    Ends a server that was started.
+    A line that is too long ends the server. Lines that are no messages are skipped; where one was
+    an answer, the request behind it fails. An entry of a list that MCP does not know is left out,
+    and the others stay.
 
     Args:
         config: How the server is started or reached.
@@ -107,17 +114,23 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
 async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
     async with (
         httpx2.AsyncClient(headers=dict(config.headers), timeout=_HTTP_TIMEOUT) as http,
-        streamable_http_client(config.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES) as streams,
+        streamable_http_client(
+            config.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
+        ) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
 async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
-    """Starts a server; the SDK's own way of doing so sets no limit to a line, and logs what it cannot read."""
+    """Starts a server.
+
+    The SDK's own way of doing so sets no limit to a line, and logs what it cannot read.
+    """
     environment = {**get_default_environment(), **config.env}
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.subprocess_exec(  # which gives the transport, that can be closed
+    # which gives the transport, that can be closed
+    transport, protocol = await loop.subprocess_exec(
         lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_LINE_BYTES, loop=loop),
         shutil.which(config.command, path=environment.get("PATH")) or config.command,
         *config.args,
@@ -145,7 +158,10 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         async with outgoing:
             with suppress(ConnectionError):
                 async for message in outgoing:
-                    stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    stdin.write(
+                        message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                        + b"\n"
+                    )
                     await stdin.drain()
 
     try:
@@ -179,10 +195,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _parsed(line: bytes) -> SessionMessage | None:
-    """A line as a message; an error in place of an answer that cannot be read; None for words that are no protocol."""
+    """A line as a message; an error in place of an answer that cannot be read.
+
+    None for words that are no protocol.
+    """
     for mend in (bytes, _mended):
         with suppress(ValueError):
-            return SessionMessage(types.jsonrpc_message_adapter.validate_json(mend(line), by_name=False))
+            return SessionMessage(
+                types.jsonrpc_message_adapter.validate_json(mend(line), by_name=False)
+            )
     head, tail = line[:_HEAD_BYTES], line[-_HEAD_BYTES:]
     found = _ID_FIRST.match(head) or (_ID_LAST.search(tail) if _ANSWER.match(head) else None)
     if not found:
@@ -213,7 +234,11 @@ def _sift(message: SessionMessage | Exception, wire: Wire) -> None:
         kept: list[Any] = []
         if len(entries) > MAX_ENTRIES:
             wire.leave_out("the rest", "the list is too long")
-        for entry in entries[:MAX_ENTRIES] if not _problem(method, wire.version, {**result, name: []}) else ():
+        for entry in (
+            entries[:MAX_ENTRIES]
+            if not _problem(method, wire.version, {**result, name: []})
+            else ()
+        ):
             if problem := _problem(method, wire.version, {**result, name: [entry]}):
                 title = entry.get("name") if isinstance(entry, dict) else None
                 wire.leave_out(str(title), problem)
@@ -223,7 +248,10 @@ def _sift(message: SessionMessage | Exception, wire: Wire) -> None:
 
 
 def _problem(method: str, version: str, result: dict[str, Any]) -> str:
-    """Where a result does not fit what MCP knows; "" if it fits, or if the version has no such method."""
+    """Where a result does not fit what MCP knows.
+
+    "" if it fits, or if the version has no such method.
+    """
     try:
         parse_server_result(method, version, result)
     except KeyError:

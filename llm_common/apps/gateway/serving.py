@@ -63,7 +63,8 @@ class GatewayReport(BaseModel):
         calls: Calls of the servers' tools.
         results_kept: Results that were replaced by previews.
         tokens_not_sent: Tokens of these results, less those of the previews.
-        tokens_read_back: Tokens of what was read, found and listed of them, and of searches for tools.
+        tokens_read_back: Tokens of what was read, found and listed of them, and of searches for
+            tools.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -91,7 +92,9 @@ def report_on(session: HostSession, figures: Figures) -> GatewayReport:
                 name=name,
                 tools=counts[name],
                 problem=problems.get(name, ""),
-                left_out=tuple(f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()),
+                left_out=tuple(
+                    f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()
+                ),
             )
             for name, connection in session.connections.items()
         ),
@@ -106,7 +109,9 @@ def report_on(session: HostSession, figures: Figures) -> GatewayReport:
 
 async def examine(config: GatewayConfig) -> GatewayReport:
     """What a gateway of this configuration would see: starts every server, lists its tools, and ends it."""
-    patient = config.model_copy(update={"memory_only": True, "list_wait_s": 2 * config.start_timeout_s + 1})
+    patient = config.model_copy(
+        update={"memory_only": True, "list_wait_s": 2 * config.start_timeout_s + 1}
+    )
     session = HostSession(patient, abilities=HostAbilities(), store=store_of(patient))
     try:
         await session.listing()
@@ -136,7 +141,10 @@ async def serve_stdio(config: GatewayConfig) -> None:
 
 
 async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
-    """The lines, up to an empty one; a thread that waits for more of them does not keep the process from ending."""
+    """The lines, up to an empty one.
+
+    A thread that waits for more of them does not keep the process from ending.
+    """
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -169,32 +177,42 @@ async def serve_http(
 
     Args:
         config: Servers, rules and limits.
-        tokens: A host has to send one as a bearer; hosts with a token each cannot read one another's results.
+        tokens: A host has to send one as a bearer; hosts with a token each cannot read one
+            another's results.
         host: An address of this machine alone.
         port: Where to listen; 0 takes a free one.
         tell: Is given the address, once the port is taken.
 
     Raises:
-        ConfigError: The address is not of this machine alone, the port is taken or not allowed, or a token is missing
-            or short.
+        ConfigError: The address is not of this machine alone, the port is taken or not allowed, or
+            a token is missing or short.
     """
     import uvicorn  # noqa: PLC0415 - the other way of serving needs none
 
     if not (host == "localhost" or _is_loopback(host)):
-        raise ConfigError(f"{host} can be reached from outside; use 127.0.0.1", variable="host", value=host)
+        raise ConfigError(
+            f"{host} can be reached from outside; use 127.0.0.1", variable="host", value=host
+        )
     known = checked_tokens(tokens)
     try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except (OSError, OverflowError) as exc:
-        why = os.strerror(exc.errno or 0) if isinstance(exc, OSError) else "there is none over 65535"
+        why = (
+            os.strerror(exc.errno or 0) if isinstance(exc, OSError) else "there is none over 65535"
+        )
         reason = f"port {port} cannot be used ({why}); take another, or 0 for a free one"
         raise ConfigError(reason, variable="port", value=str(port)) from exc
     with listening:
         tell(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/mcp")
         async with Gateway(config) as gateway, _recorded(config, gateway):
             app = _guarded(gateway.server.streamable_http_app(host=host), known, gateway.leave)
-            settings = uvicorn.Config(app, host=host, log_level="warning", timeout_graceful_shutdown=3)
-            _at_sigterm(lambda: None)  # uvicorn ends by itself, and then sends itself the signal again
+            settings = uvicorn.Config(
+                app, host=host, log_level="warning", timeout_graceful_shutdown=3
+            )
+            # uvicorn ends by itself, and then sends itself the signal again
+            _at_sigterm(lambda: None)
             await uvicorn.Server(settings).serve(sockets=[listening])
 
 
@@ -204,7 +222,9 @@ def _guarded(app: ASGIApp, tokens: Sequence[str], leave: Callable[[Headers], Non
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else None
         if headers is not None and not is_known_token(headers.get("authorization", ""), tokens):
-            refusal = PlainTextResponse("send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"})
+            refusal = PlainTextResponse(
+                "send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"}
+            )
             await refusal(scope, receive, send)
             return
         await app(scope, receive, send)
@@ -227,13 +247,19 @@ def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
         ConfigError: There is none, or one is too short.
     """
     if not tokens or any(len(token) < 16 for token in tokens):  # noqa: PLR2004
-        raise ConfigError("a token needs 16 characters or more; make one with openssl rand -hex 16", variable="token")
+        raise ConfigError(
+            "a token needs 16 characters or more; make one with openssl rand -hex 16",
+            variable="token",
+        )
     return tuple(tokens)
 
 
 @asynccontextmanager
 async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[None]:
-    """Keeps a record of the gateway's figures in its folder, for `reports`; none with `memory_only`."""
+    """Keeps a record of the gateway's figures in its folder, for `reports`.
+
+    None with `memory_only`.
+    """
     if config.memory_only:
         yield
         return

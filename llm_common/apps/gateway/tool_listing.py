@@ -63,11 +63,13 @@ def changes_nothing(tool: ServerTool) -> bool:
 
 
 class ToolListing:
-    """The tools of all servers under the names that a host sees; a value, made anew when a server's tools change.
+    """The tools of all servers under the names that a host sees.
 
-    A name that only one server has stays, with `_` for the signs that model APIs refuse. A name that has, with the
-    host's prefix, over 64 characters ends with a digest of itself. Equal names, and the names of the gateway's own
-    tools, get their server's prefix. A call may always name a tool as `server/name`.
+    A value, made anew when a server's tools change.
+    A name that only one server has stays, with `_` for the signs that model APIs refuse. A name
+    that has, with the host's prefix, over 64 characters ends with a digest of itself. Equal names,
+    and the names of the gateway's own tools, get their server's prefix. A call may always name a
+    tool as `server/name`.
 
     Args:
         config: Rules, mode and budget.
@@ -75,14 +77,23 @@ class ToolListing:
         counter: Counts the tokens of definitions.
     """
 
-    def __init__(self, config: GatewayConfig, tools: Mapping[str, Sequence[ServerTool]], counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        tools: Mapping[str, Sequence[ServerTool]],
+        counter: TokenCounter,
+    ) -> None:
         self._config = config
         self._counter = counter
         all_tools = [tool for some in tools.values() for tool in some if self._has(tool)]
         max_chars = max(_MAX_NAME_CHARS - len(config.host_prefix), _MIN_NAME_CHARS)
         self.tools: Final = dict(sorted(_named(all_tools, max_chars).items()))
-        self._by_place = {f"{tool.server}/{tool.name}": (name, tool) for name, tool in self.tools.items()}
-        self.definition_tokens: Final = {name: self._tokens(name, tool) for name, tool in self.tools.items()}
+        self._by_place = {
+            f"{tool.server}/{tool.name}": (name, tool) for name, tool in self.tools.items()
+        }
+        self.definition_tokens: Final = {
+            name: self._tokens(name, tool) for name, tool in self.tools.items()
+        }
         self.tokens: Final = sum(self.definition_tokens.values())
         """What the definitions of all tools take."""
         over = config.tools == "auto" and self.tokens > config.tools_tokens
@@ -97,7 +108,11 @@ class ToolListing:
         return changes_nothing(tool) or not any(rule.read_only for rule in rules)
 
     def _tokens(self, name: str, tool: ServerTool) -> int:
-        shown = {"name": name, "description": shown_description(tool), "inputSchema": tool.parameters}
+        shown = {
+            "name": name,
+            "description": shown_description(tool),
+            "inputSchema": tool.parameters,
+        }
         try:
             return self._counter.count(stable_json(shown))
         except UnserialisableError:
@@ -111,11 +126,15 @@ class ToolListing:
         """
         if not self.searched:
             return self.tools
-        return {name: tool for name, tool in self.tools.items() if name in found or self._pinned(tool)}
+        return {
+            name: tool for name, tool in self.tools.items() if name in found or self._pinned(tool)
+        }
 
     def lists_any_of(self, server: str, found: frozenset[str] = frozenset()) -> bool:
         """Whether a change of this server's tools may change the host's list."""
-        return not self.searched or any(tool.server == server for tool in self.listed(found).values())
+        return not self.searched or any(
+            tool.server == server for tool in self.listed(found).values()
+        )
 
     def _pinned(self, tool: ServerTool) -> bool:
         rules = (self._config.rules, self._config.servers[tool.server].rules)
@@ -130,17 +149,26 @@ class ToolListing:
         """The tools that fit a request, as text of at most 2,000 tokens, and their names, best first."""
         if self._index is None:
             self._index = ToolIndex(
-                replace(tool, name=name, description=printable(tool.description[:_MAX_INDEXED_CHARS]))
+                replace(
+                    tool, name=name, description=printable(tool.description[:_MAX_INDEXED_CHARS])
+                )
                 for name, tool in self.tools.items()
             )
         names = tuple(row.name for row in self._index.rank(query, k=_MAX_FOUND))
         if not names:
             sizes = Counter(tool.server for tool in self.tools.values())
-            servers = one_line(", ".join(f"{server} ({count})" for server, count in sizes.items()), max_chars=1_000)
-            return f"No tool fits these words. {len(self.tools)} tools are there, by server: {servers}.", ()
+            servers = one_line(
+                ", ".join(f"{server} ({count})" for server, count in sizes.items()), max_chars=1_000
+            )
+            return (
+                f"No tool fits these words. {len(self.tools)} tools are there, by server: {servers}.",
+                (),
+            )
         lines = [self._signature(name) for name in names]
         shown = self._fitting([], lines)
-        schemas = [f"schema of {name}: {_schema(self.tools[name])}" for name in names[:_MAX_SCHEMAS]]
+        schemas = [
+            f"schema of {name}: {_schema(self.tools[name])}" for name in names[:_MAX_SCHEMAS]
+        ]
         shown = self._fitting(shown, schemas)
         head = (
             f"The tools that fit best; run one with {self._config.host_prefix}{TOOL_CALL}. "
@@ -152,7 +180,8 @@ class ToolListing:
         """Further lines, as long as all of them together fit."""
         kept = list(shown)
         for line in lines:
-            if self._counter.count("\n".join([*kept, line])) > _FOUND_TOKENS - 100:  # the head and the fence
+            # the head and the fence
+            if self._counter.count("\n".join([*kept, line])) > _FOUND_TOKENS - 100:
                 break
             kept.append(line)
         return kept
@@ -162,12 +191,16 @@ class ToolListing:
         return signature(name, shown_description(tool), tool.parameters)
 
     def problems(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What is wrong with arguments by the server's schema, with the tool's signature; "" if they fit."""
+        """What is wrong with arguments by the server's schema, with the tool's signature.
+
+        "" if they fit.
+        """
         if name not in self.tools:  # its server has just renamed it, and will say so
             return ""
         try:
             found = find_problems(stable_json(self.tools[name].parameters), arguments)
-        except (ConfigError, UnserialisableError):  # a schema that nobody can check: the server decides
+        except (ConfigError, UnserialisableError):
+            # a schema that nobody can check: the server decides
             return ""
         if not found:
             return ""
@@ -185,9 +218,13 @@ def _named(tools: Sequence[ServerTool], max_chars: int) -> dict[str, ServerTool]
     names = [_shortened(_UNSAFE_NAME.sub("_", tool.name), max_chars) or "_" for tool in tools]
     counts = Counter(names)
     named: dict[str, ServerTool] = {}
-    for own, tool in sorted(zip(names, tools, strict=True), key=lambda pair: (pair[1].server, pair[1].name)):
+    for own, tool in sorted(
+        zip(names, tools, strict=True), key=lambda pair: (pair[1].server, pair[1].name)
+    ):
         plain = counts[own] == 1 and own not in OWN_NAMES
-        wanted = own if plain else _shortened(f"{_UNSAFE_PREFIX.sub('_', tool.server)}_{own}", max_chars)
+        wanted = (
+            own if plain else _shortened(f"{_UNSAFE_PREFIX.sub('_', tool.server)}_{own}", max_chars)
+        )
         name, number = wanted, 2
         while name in named or (not plain and counts[name]) or name in OWN_NAMES:
             name, number = _shortened(f"{wanted}_{number}", max_chars), number + 1

@@ -18,8 +18,20 @@ from starlette.routing import Route
 from llm_common.apps.inspector.layout import PAGE_ROWS, page
 from llm_common.apps.inspector.recorded_runs import RecordedRuns
 from llm_common.apps.inspector.result_parts import View, read_part
-from llm_common.apps.inspector.run_pages import comparable, comparison_page, run_page, runs_page, step_page, tools_page
-from llm_common.apps.inspector.store_pages import pointer_page, queries_page, query_page, search_page
+from llm_common.apps.inspector.run_pages import (
+    comparable,
+    comparison_page,
+    run_page,
+    runs_page,
+    step_page,
+    tools_page,
+)
+from llm_common.apps.inspector.store_pages import (
+    pointer_page,
+    queries_page,
+    query_page,
+    search_page,
+)
 from llm_common.apps.inspector.stored_pointers import StoredPointers
 from llm_common.apps.inspector.visitors import Guarded
 from llm_common.errors import (
@@ -88,20 +100,33 @@ class Inspector:
         }
         routes = [Route(path, partial(_respond, make)) for path, make in pages.items()]
         home = Route("/", lambda _: RedirectResponse("/queries", status_code=303))
-        handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem, sqlite3.Error: _problem}
-        return Guarded(Starlette(routes=[home, *routes], exception_handlers=handlers), token=token, port=port)
+        handlers = {
+            HTTPException: _problem,
+            LLMCommonError: _problem,
+            OSError: _problem,
+            sqlite3.Error: _problem,
+        }
+        return Guarded(
+            Starlette(routes=[home, *routes], exception_handlers=handlers), token=token, port=port
+        )
 
     def _queries(self, request: Request) -> str:
         words, number = request.query_params.get("words", "")[:200], _number(request)
-        rows, total = self._pointers.queries(words, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
+        rows, total = self._pointers.queries(
+            words, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS
+        )
         unread = self._pointers.unread()
-        return queries_page(rows, total=total, number=number, words=words, unread=unread, where=self._where)
+        return queries_page(
+            rows, total=total, number=number, words=words, unread=unread, where=self._where
+        )
 
     def _query(self, request: Request) -> str:
         folder, number = request.path_params["folder"], _number(request)
         query = self._pointers.query(folder)
         if query is None:
-            raise PointerNotFoundError("The store has no such query, or has erased it; choose one of the list")
+            raise PointerNotFoundError(
+                "The store has no such query, or has erased it; choose one of the list"
+            )
         rows = self._pointers.pointers(folder, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
         return query_page(query, rows, number=number)
 
@@ -110,7 +135,9 @@ class Inspector:
         rows, total = self._pointers.find(words, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
         queries = self._pointers.queries(words, limit=10)[0] if words and number == 1 else []
         unread = self._pointers.unread()
-        return search_page(rows, queries, words=words, total=total, number=number, unread=unread, where=self._where)
+        return search_page(
+            rows, queries, words=words, total=total, number=number, unread=unread, where=self._where
+        )
 
     def _pointer(self, request: Request) -> str:
         folder = request.path_params["folder"]
@@ -120,7 +147,9 @@ class Inspector:
         line = _number(request, "line", default=0)
         part, problem = None, ""
         try:
-            part = read_part(self._store, self._files, pointer, view=view, number=_number(request), line=line)
+            part = read_part(
+                self._store, self._files, pointer, view=view, number=_number(request), line=line
+            )
         except (PointerNotFoundError, CorruptPointerError, StoreError) as exc:
             problem = exc.message
         return pointer_page(pointer, folder, part, view=view, problem=problem)
@@ -129,7 +158,9 @@ class Inspector:
         name = meta_name(check_pointer_id(pointer_id))
         [record] = self._files.get_many(folder, [name], max_bytes=MAX_RECORD_BYTES)
         if record is None:
-            raise PointerNotFoundError(f"The store has no pointer {pointer_id} in this query; choose one of its list")
+            raise PointerNotFoundError(
+                f"The store has no pointer {pointer_id} in this query; choose one of its list"
+            )
         return parse_meta(record, query_id=query_id_of(folder), pointer_id=pointer_id)
 
     def _recorded(self, request: Request) -> str:
@@ -145,7 +176,9 @@ class Inspector:
     def _step(self, request: Request) -> str:
         given = request.path_params
         run, line = self.runs.step(given["folder"], given["run_id"], given["seq"])
-        return step_page(run, line, comparable(run, line, self.runs.others(run, limit=_MAX_OTHER_RUNS)))
+        return step_page(
+            run, line, comparable(run, line, self.runs.others(run, limit=_MAX_OTHER_RUNS))
+        )
 
     def _comparison(self, request: Request) -> str:
         return comparison_page(self._place(request, "before"), self._place(request, "after"))
@@ -153,14 +186,20 @@ class Inspector:
     def _place(self, request: Request, name: str) -> tuple[RecordedRun, Line]:
         match = _PLACE.fullmatch(request.query_params.get(name, ""))
         if match is None:
-            raise PointerNotFoundError("The address names no two steps; choose them on the page of a step")
+            raise PointerNotFoundError(
+                "The address names no two steps; choose them on the page of a step"
+            )
         return self.runs.step(match[1], match[2], int(match[3]))
 
     def _tools(self, _: Request) -> str:
-        return tools_page(self.runs.tool_costs(), self._pointers.tools(), unread=self._pointers.unread())
+        return tools_page(
+            self.runs.tool_costs(), self._pointers.tools(), unread=self._pointers.unread()
+        )
 
 
-def serve(inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[str], object]) -> None:
+def serve(
+    inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[str], object]
+) -> None:
     """Serves the pages on 127.0.0.1 until the process is interrupted or told to end.
 
     Args:
@@ -178,7 +217,9 @@ def serve(inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[st
         try:
             listening.bind(("127.0.0.1", port))
         except OSError as exc:
-            reason = f"Port {port} cannot be used ({exc.strerror}); take another, or 0 for a free one"
+            reason = (
+                f"Port {port} cannot be used ({exc.strerror}); take another, or 0 for a free one"
+            )
             raise ConfigError(reason, variable="port", value=str(port)) from exc
         taken = listening.getsockname()[1]
         config = uvicorn.Config(

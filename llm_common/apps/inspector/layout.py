@@ -13,7 +13,9 @@ _SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")
 _UNITS: Final = ("bytes", "KB", "MB", "GB", "TB")
 
 
-def page(title: str, *body: str, place: str = "", above: Sequence[tuple[str, str]] = (), words: str = "") -> str:
+def page(
+    title: str, *body: str, place: str = "", above: Sequence[tuple[str, str]] = (), words: str = ""
+) -> str:
     """A page with the head that all have.
 
     Args:
@@ -24,8 +26,12 @@ def page(title: str, *body: str, place: str = "", above: Sequence[tuple[str, str
         words: What was searched for.
     """
     here = {place: f" aria-current={'true' if above else 'page'}"}
-    links = "".join(f'<a href="/{name}"{here.get(name, "")}>{shown}</a>' for name, shown in _PLACES.items())
-    crumbs = "".join(f'<li><a href="{plain(address)}">{bdi(name)}</a></li>' for address, name in above)
+    links = "".join(
+        f'<a href="/{name}"{here.get(name, "")}>{shown}</a>' for name, shown in _PLACES.items()
+    )
+    crumbs = "".join(
+        f'<li><a href="{plain(address)}">{bdi(name)}</a></li>' for address, name in above
+    )
     path = f'<nav class=crumbs aria-label="Pages above"><ol>{crumbs}</ol></nav>' if above else ""
     return document(
         f"{title} - llm-common",
@@ -64,7 +70,9 @@ def pager(address: str, number: int, total: int, rows: int = PAGE_ROWS, **parame
 
 def with_parameters(address: str, **parameters: str) -> str:
     """The address with those parameters that say something."""
-    given = urlencode({name: value for name, value in parameters.items() if value}, errors="replace")
+    given = urlencode(
+        {name: value for name, value in parameters.items() if value}, errors="replace"
+    )
     return f"{address}?{given}" if given else address
 
 
@@ -96,14 +104,19 @@ def size(count: int | None) -> str:
 
 
 def moment(text: str | float | None) -> str:
-    """A time as the distance from now, with the time itself behind it; what is no time is shown as it is."""
+    """A time as the distance from now, with the time itself behind it.
+
+    What is no time is shown as it is.
+    """
     if text is None:
         return "never"
     when = _time(text)
     if when is None:
         return bdi(text)
     apart_s = (datetime.now(UTC) - when).total_seconds()
-    length, unit = next(((length, unit) for length, unit in _SPANS if abs(apart_s) >= length), (1, "second"))
+    length, unit = next(
+        ((length, unit) for length, unit in _SPANS if abs(apart_s) >= length), (1, "second")
+    )
     count = int(abs(apart_s) // length)
     distance = f"{count:,} {unit}{'' if count == 1 else 's'}"
     said = f"{distance} ago" if apart_s >= 0 else f"in {distance}"
@@ -119,7 +132,11 @@ def expiry(expires_at: str | None) -> str:
 
 def _time(text: str | float) -> datetime | None:
     try:
-        when = datetime.fromtimestamp(text, UTC) if isinstance(text, float) else datetime.fromisoformat(text)
+        when = (
+            datetime.fromtimestamp(text, UTC)
+            if isinstance(text, float)
+            else datetime.fromisoformat(text)
+        )
         return when.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         return None

@@ -83,7 +83,9 @@ class RecordedRuns:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def rows(self, *, limit: int, offset: int = 0, folder: str | None = None) -> tuple[list[RunRow], int]:
+    def rows(
+        self, *, limit: int, offset: int = 0, folder: str | None = None
+    ) -> tuple[list[RunRow], int]:
         """Some runs, newest first, and how many there are.
 
         Args:
@@ -103,7 +105,9 @@ class RecordedRuns:
         """
         path = self._directory / folder / f"{run_id}.jsonl"
         if not _RUN.fullmatch(run_id) or path not in self._paths(folder):
-            raise PointerNotFoundError(f"There is no run {run_id[:40]!r}; take one of the list of runs")
+            raise PointerNotFoundError(
+                f"There is no run {run_id[:40]!r}; take one of the list of runs"
+            )
         if path.stat().st_size > _MAX_RUN_BYTES:
             raise StoreError(
                 f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page; read it with another program"
@@ -147,7 +151,12 @@ class RecordedRuns:
 
     def _paths(self, folder: str | None) -> list[Path]:
         """The files of runs, newest first."""
-        found = (path for place in self._folders() if folder in {None, place.name} for path in _runs_in(place))
+        found = (
+            path
+            for place in self._folders()
+            if folder in {None, place.name}
+            for path in _runs_in(place)
+        )
         return sorted(found, key=lambda path: path.name, reverse=True)
 
     def _folders(self) -> Iterator[Path]:

@@ -50,7 +50,13 @@ class ShownPart:
 
 
 def read_part(
-    store: ContextPointerStore, files: FileBlobStore, pointer: ContextPointer, *, view: View, number: int, line: int = 0
+    store: ContextPointerStore,
+    files: FileBlobStore,
+    pointer: ContextPointer,
+    *,
+    view: View,
+    number: int,
+    line: int = 0,
 ) -> ShownPart:
     """A part of the pointer's result; the nearest one where there is none of this number.
 
@@ -60,7 +66,8 @@ def read_part(
         pointer: Its pointer.
         view: `pretty` indents JSON, `stored` shows the bytes as they are.
         number: Which part, from 1.
-        line: The part that holds this line, from 1; 0 goes by the number. Large results have no lines.
+        line: The part that holds this line, from 1; 0 goes by the number. Large results have no
+            lines.
 
     Raises:
         PointerNotFoundError: There is no such result.
@@ -70,7 +77,9 @@ def read_part(
     if (pointer.result_bytes or 0) > MAX_WHOLE_BYTES:
         return _range(store, files, pointer, number)
     _, payload = store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
-    text, form = (payload.decode("utf-8", "replace"), "as stored") if view == "stored" else _pretty(payload)
+    text, form = (
+        (payload.decode("utf-8", "replace"), "as stored") if view == "stored" else _pretty(payload)
+    )
     parts = _paged(text)
     ends = [0]
     for part in parts:
@@ -80,7 +89,11 @@ def read_part(
     number = min(max(number, 1), len(parts))
     first, last, total = ends[number - 1] + 1, ends[number] + (number == len(parts)), ends[-1] + 1
     return ShownPart(
-        parts[number - 1], number, len(parts), f"Lines {first:,} to {max(first, last):,} of {total:,}", form
+        parts[number - 1],
+        number,
+        len(parts),
+        f"Lines {first:,} to {max(first, last):,} of {total:,}",
+        form,
     )
 
 
@@ -96,7 +109,8 @@ def _pretty(payload: bytes) -> tuple[str, str]:
         return payload.decode("utf-8", "replace"), "as stored: indented it would be too long"
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(), form
-    except TypeError:  # a number over 64 bits, half a surrogate pair, or more levels than orjson takes
+    except TypeError:
+        # a number over 64 bits, half a surrogate pair, or more levels than orjson takes
         return payload.decode("utf-8", "replace"), "as stored: it cannot be indented"
 
 
@@ -106,7 +120,11 @@ def _count_indent_chars(value: object) -> int:
     while level and total <= _MAX_INDENT_CHARS:
         total += 2 * depth * len(level)
         depth += 1
-        inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        inner = (
+            part.values() if isinstance(part, dict) else part
+            for part in level
+            if isinstance(part, dict | list)
+        )
         level = [*chain.from_iterable(inner)]
     return total
 
@@ -132,7 +150,9 @@ def _paged(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _range(store: ContextPointerStore, files: FileBlobStore, pointer: ContextPointer, number: int) -> ShownPart:
+def _range(
+    store: ContextPointerStore, files: FileBlobStore, pointer: ContextPointer, number: int
+) -> ShownPart:
     """Some stored bytes, cut between characters; the rest of the result stays on the disk."""
     total = pointer.result_bytes or 0
     count = -(-total // PART_CHARS)
@@ -148,7 +168,13 @@ def _range(store: ContextPointerStore, files: FileBlobStore, pointer: ContextPoi
     end = min(start + PART_CHARS, total)
     cut = data[_tail_bytes(data) if start else 0 : PART_CHARS + _tail_bytes(data[PART_CHARS:])]
     place = f"Bytes {start + 1:,} to {end:,} of {total:,}"
-    return ShownPart(cut.decode("utf-8", "replace"), number, count, place, "as stored, not compared with its digest")
+    return ShownPart(
+        cut.decode("utf-8", "replace"),
+        number,
+        count,
+        place,
+        "as stored, not compared with its digest",
+    )
 
 
 def _read_range(path: Path, *, start: int, length: int) -> tuple[bytes, int]:
@@ -164,7 +190,11 @@ def _read_range(path: Path, *, start: int, length: int) -> tuple[bytes, int]:
             file = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             opened.callback(os.close, file)
             status = os.fstat(file)
-            return (os.pread(file, length, start), status.st_size) if stat.S_ISREG(status.st_mode) else (b"", 0)
+            return (
+                (os.pread(file, length, start), status.st_size)
+                if stat.S_ISREG(status.st_mode)
+                else (b"", 0)
+            )
     except OSError as exc:
         raise StoreError(
             f"{path.name} cannot be read ({exc.strerror}); check the store with `llm-common context verify`"
@@ -174,4 +204,6 @@ def _read_range(path: Path, *, start: int, length: int) -> tuple[bytes, int]:
 def _tail_bytes(data: bytes) -> int:
     """How many bytes at the beginning belong to a character before it."""
     marker, mask = _UTF8_TAIL
-    return next((place for place, byte in enumerate(data[:4]) if byte & mask != marker), min(len(data), 3))
+    return next(
+        (place for place, byte in enumerate(data[:4]) if byte & mask != marker), min(len(data), 3)
+    )

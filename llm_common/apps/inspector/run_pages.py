@@ -9,7 +9,15 @@ from llm_common.apps.inspector.layout import address_of, link, moment, note, pag
 from llm_common.apps.inspector.recorded_runs import RunRow, ToolCost, ToolCosts
 from llm_common.trace.account import title
 from llm_common.trace.differing import same_prefix, step_changes
-from llm_common.trace.lines import AnswerLine, Line, ModelCallLine, PackingLine, RunBegin, RunEnd, ToolCallLine
+from llm_common.trace.lines import (
+    AnswerLine,
+    Line,
+    ModelCallLine,
+    PackingLine,
+    RunBegin,
+    RunEnd,
+    ToolCallLine,
+)
 from llm_common.trace.markup import MAX_SHOWN_CHARS, bdi, number_cell, plain, table
 from llm_common.trace.page import budget_bar, run_body, run_head, step_article
 from llm_common.trace.recording import digest, same_bytes
@@ -61,9 +69,20 @@ def run_page(run: RecordedRun, *, stored: bool) -> str:
         stored: Whether the store has the query's outputs.
     """
     folder = run.path.parent.name
-    outputs = f"<p>{link(address_of('queries', folder), 'The stored outputs of its query')}</p>" if stored else ""
+    outputs = (
+        f"<p>{link(address_of('queries', folder), 'The stored outputs of its query')}</p>"
+        if stored
+        else ""
+    )
     body = run_body(run, address_of=lambda line: _address(run, line))
-    return page(f"Run {run.run_id}", run_head(run, heading=False), outputs, *body, place="runs", above=[_HOME])
+    return page(
+        f"Run {run.run_id}",
+        run_head(run, heading=False),
+        outputs,
+        *body,
+        place="runs",
+        above=[_HOME],
+    )
 
 
 def step_page(run: RecordedRun, line: Line, others: Mapping[str, Sequence[Place]]) -> str:
@@ -76,7 +95,10 @@ def step_page(run: RecordedRun, line: Line, others: Mapping[str, Sequence[Place]
     """
     groups = "".join(
         f'<optgroup label="{plain(name)}">'
-        + "".join(f'<option value="{plain(_place(*each))}">{plain(_name(each[1]))}</option>' for each in places)
+        + "".join(
+            f'<option value="{plain(_place(*each))}">{plain(_name(each[1]))}</option>'
+            for each in places
+        )
         + "</optgroup>"
         for name, places in others.items()
         if places
@@ -99,13 +121,16 @@ def step_page(run: RecordedRun, line: Line, others: Mapping[str, Sequence[Place]
 def _exact(line: Line) -> str:
     """The text of a step, whole."""
     if isinstance(line, ModelCallLine) and line.prompt.text:
-        inner = "".join(_message(number, text) for number, text in enumerate(line.prompt.text.split("\n"), 1))
+        inner = "".join(
+            _message(number, text) for number, text in enumerate(line.prompt.text.split("\n"), 1)
+        )
         return f"<section aria-labelledby=exact><h2 id=exact>Exactly what was sent</h2>{inner}</section>"
     text = text_of(line)
     if text is None:
         known = isinstance(line, PackingLine | ModelCallLine | AnswerLine)
         return (
-            "<p>The texts are not in the trace. Record with <code>Trace(…, texts=True)</code> to see them.</p>" * known
+            "<p>The texts are not in the trace. Record with <code>Trace(…, texts=True)</code> to see them.</p>"
+            * known
         )
     return (
         f"<section aria-labelledby=exact><h2 id=exact>Exactly the text</h2>"
@@ -124,7 +149,9 @@ def _message(number: int, text: str) -> str:
         role = str(message.get("role", ""))
         content = message.get("content")
         is_text = isinstance(content, str) and set(message) == {"role", "content"}
-        shown = str(content) if is_text else orjson.dumps(message, option=orjson.OPT_INDENT_2).decode()
+        shown = (
+            str(content) if is_text else orjson.dumps(message, option=orjson.OPT_INDENT_2).decode()
+        )
     name = f"message-{number}"
     return (
         f"<h3 id={name}>Message {number:,} <small>{bdi(role)}</small></h3>"
@@ -181,7 +208,10 @@ def _first_change(before: Line, after: Line) -> tuple[int | None, str]:
         return None, "Where the texts differ is not known: a trace has them only with texts=True."
     same = same_bytes(old.encode(), new.encode())
     total = len(new.encode())
-    whole = [isinstance(line, PackingLine) and line.text_digest != digest(line.text or "") for line in (before, after)]
+    whole = [
+        isinstance(line, PackingLine) and line.text_digest != digest(line.text or "")
+        for line in (before, after)
+    ]
     cut = " At least one of the texts is cut or redacted in its trace." if any(whole) else ""
     if old == new:
         return same, f"Both texts are the same {total:,} bytes.{cut}"
@@ -216,9 +246,17 @@ def _changed_text(text: str, same: int, name: str) -> str:
     data = text.encode()
     alike = data[:same].decode("utf-8", "ignore")  # the byte may lie in a character
     rest = text[len(alike) :]
-    more = f"<p>{len(rest) - _AFTER_CHARS:,} more characters follow.</p>" if len(rest) > _AFTER_CHARS else ""
+    more = (
+        f"<p>{len(rest) - _AFTER_CHARS:,} more characters follow.</p>"
+        if len(rest) > _AFTER_CHARS
+        else ""
+    )
     gap = "…" if len(alike) > _BEFORE_CHARS else ""
-    changed = f"<mark>{plain(rest[:1])}</mark>{plain(rest[1:_AFTER_CHARS])}" if rest else "<mark>(its end)</mark>"
+    changed = (
+        f"<mark>{plain(rest[:1])}</mark>{plain(rest[1:_AFTER_CHARS])}"
+        if rest
+        else "<mark>(its end)</mark>"
+    )
     return (
         f"<pre class=whole tabindex=0 aria-labelledby={name.lower()}><bdi><span class=alike>{gap}"
         f"{plain(alike[-_BEFORE_CHARS:])}</span>{changed}</bdi></pre>{more}"
@@ -239,14 +277,24 @@ def tools_page(costs: ToolCosts, stored: Mapping[str, tuple[int, int]], *, unrea
             number_cell(cost.definition_tokens or None),
             number_cell(cost.offered),
             _share(cost.offered_tokens, most),
-            number_cell(cost.calls) + (f" <small>{cost.failed:,} failed</small>" if cost.failed else ""),
+            number_cell(cost.calls)
+            + (f" <small>{cost.failed:,} failed</small>" if cost.failed else ""),
             size(cost.bytes),
             number_cell(outputs),
             size(total),
         ]
         for name, cost, outputs, total in rows[:500]
     ]
-    columns = ("Tool", "Definition", "Offered", "Tokens in all", "Calls", "Returned", "Stored", "Stored bytes")
+    columns = (
+        "Tool",
+        "Definition",
+        "Offered",
+        "Tokens in all",
+        "Calls",
+        "Returned",
+        "Stored",
+        "Stored bytes",
+    )
     said = (
         f"Definitions, calls and what they returned in the newest {costs.read:,} of {costs.total:,} runs; stored "
         "outputs over the whole store. A definition has at most so many tokens, as a signature."
@@ -254,7 +302,9 @@ def tools_page(costs: ToolCosts, stored: Mapping[str, tuple[int, int]], *, unrea
     return page(
         "Tools by their cost",
         f"<p class=lead>{said}</p>",
-        note(f"Queries still being read: {unread:,}. Reload the page for the rest." if unread else ""),
+        note(
+            f"Queries still being read: {unread:,}. Reload the page for the rest." if unread else ""
+        ),
         table("Tools, the dearest definitions first", columns, cells, kind="plain")
         or "<p>There are none: no trace names a tool, and the store is empty.</p>",
         place="tools",
@@ -265,7 +315,9 @@ def _share(tokens: int, most: int) -> str:
     return f'{number_cell(tokens)} <meter min=0 max=1 value="{tokens / most:.3f}" aria-hidden=true></meter>'
 
 
-def comparable(run: RecordedRun, line: Line, others: Sequence[RecordedRun]) -> dict[str, list[Place]]:
+def comparable(
+    run: RecordedRun, line: Line, others: Sequence[RecordedRun]
+) -> dict[str, list[Place]]:
     """The steps of the same kind, the one before it first, by the run that they belong to."""
     own = [(run, each) for each in run.lines if type(each) is type(line) and each.seq != line.seq]
     own.sort(key=lambda place: (place[1].seq > line.seq, abs(place[1].seq - line.seq)))

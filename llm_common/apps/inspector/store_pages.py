@@ -25,7 +25,9 @@ from llm_common.trace.markup import bdi, facts_list, long_text, number_cell, pla
 _HOME: Final = ("/queries", "Queries")
 
 
-def queries_page(rows: list[QueryRow], *, total: int, number: int, words: str, unread: int, where: str) -> str:
+def queries_page(
+    rows: list[QueryRow], *, total: int, number: int, words: str, unread: int, where: str
+) -> str:
     """The queries of a store, the one that changed last first."""
     cells = [
         [
@@ -42,7 +44,12 @@ def queries_page(rows: list[QueryRow], *, total: int, number: int, words: str, u
         '<form class=filter action="/queries"><label for=part>Only ids that hold</label>'
         f'<input id=part name=words value="{plain(words)}"><button>Show</button></form>'
     )
-    body = table("Queries, the last changed first", ("Query", "Pointers", "Bytes", "Changed"), cells, kind="plain")
+    body = table(
+        "Queries, the last changed first",
+        ("Query", "Pointers", "Bytes", "Changed"),
+        cells,
+        kind="plain",
+    )
     return page(
         "Queries",
         f"<p class=lead>{total:,} queries{bdi(named)} in {bdi(where)}</p>",
@@ -72,12 +79,27 @@ def query_page(query: QueryRow, rows: list[PointerRow], *, number: int) -> str:
 
 
 def search_page(
-    rows: list[PointerRow], queries: list[QueryRow], *, words: str, total: int, number: int, unread: int, where: str
+    rows: list[PointerRow],
+    queries: list[QueryRow],
+    *,
+    words: str,
+    total: int,
+    number: int,
+    unread: int,
+    where: str,
 ) -> str:
     """The queries and pointers that hold the words, and the command that looks through the results too."""
-    named = "".join(f"<li>{link(address_of('queries', each.folder), each.query_id)}</li>" for each in queries)
-    found = f"{total:,} outputs hold “{words}”" if words else "Give the words that an output's call or beginning holds."
-    command = f"llm-common context search {shlex.quote(words)} --in results --store {shlex.quote(where)}"
+    named = "".join(
+        f"<li>{link(address_of('queries', each.folder), each.query_id)}</li>" for each in queries
+    )
+    found = (
+        f"{total:,} outputs hold “{words}”"
+        if words
+        else "Give the words that an output's call or beginning holds."
+    )
+    command = (
+        f"llm-common context search {shlex.quote(words)} --in results --store {shlex.quote(where)}"
+    )
     return page(
         "Search",
         f"<p class=lead>{bdi(found)}</p>",
@@ -95,7 +117,9 @@ def search_page(
     )
 
 
-def pointer_page(pointer: ContextPointer, folder: str, part: ShownPart | None, *, view: View, problem: str) -> str:
+def pointer_page(
+    pointer: ContextPointer, folder: str, part: ShownPart | None, *, view: View, problem: str
+) -> str:
     """A pointer with a part of its result."""
     address = address_of("queries", folder, pointer.pointer_id)
     sources = "".join(f"<li>{bdi(each)}</li>" for each in pointer.source_urls)
@@ -117,7 +141,9 @@ def pointer_page(pointer: ContextPointer, folder: str, part: ShownPart | None, *
         f"<details><summary>Sources: {len(pointer.source_urls):,}</summary><ul>{sources}</ul></details>"
         if sources
         else "",
-        _content(part, address, view, is_large=(pointer.result_bytes or 0) > MAX_WHOLE_BYTES) if part else "",
+        _content(part, address, view, is_large=(pointer.result_bytes or 0) > MAX_WHOLE_BYTES)
+        if part
+        else "",
         place="queries",
         above=[_HOME, (address_of("queries", folder), pointer.query_id)],
     )
@@ -126,7 +152,11 @@ def pointer_page(pointer: ContextPointer, folder: str, part: ShownPart | None, *
 def _content(part: ShownPart, address: str, view: View, *, is_large: bool) -> str:
     other = "stored" if view == "pretty" else "pretty"
     names = {"stored": "Show as stored", "pretty": "Show indented"}
-    switch = "" if is_large else f'<a href="{plain(with_parameters(address, view=other))}">{names[other]}</a>'
+    switch = (
+        ""
+        if is_large
+        else f'<a href="{plain(with_parameters(address, view=other))}">{names[other]}</a>'
+    )
     goto = (
         f'<form class=filter action="{plain(address)}"><input type=hidden name=view value="{view}">'
         "<label for=line>Go to line</label><input id=line name=line type=number min=1><button>Go</button></form>"
@@ -151,7 +181,11 @@ def _pointers(caption: str, rows: Iterable[PointerRow], *, with_query: bool = Fa
             bdi(row.shape),
             moment(row.created_at),
             expiry(row.expires_at),
-            *([link(address_of("queries", row.folder), query_id_of(row.folder))] if with_query else []),
+            *(
+                [link(address_of("queries", row.folder), query_id_of(row.folder))]
+                if with_query
+                else []
+            ),
         ]
         for row in rows
     ]

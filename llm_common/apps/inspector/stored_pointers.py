@@ -1,7 +1,8 @@
 """`StoredPointers`: a store's queries and pointers as rows that a page finds at once, however many there are.
 
-A thread reads the records into a database of this process alone: SQLite's private temporary file, which has no name and
-ends with the process. So a page reads fifty rows, not a folder, and little is in memory. Nothing in the store changes.
+A thread reads the records into a database of this process alone: SQLite's private temporary file,
+which has no name and ends with the process. So a page reads fifty rows, not a folder, and little is
+in memory. Nothing in the store changes.
 """
 
 import os
@@ -96,7 +97,10 @@ class QueryRow:
 
 @dataclass(frozen=True, slots=True)
 class PointerRow:
-    """A pointer without its arguments; fields as of `ContextPointer`, `shape` is the beginning of its digest."""
+    """A pointer without its arguments.
+
+    Fields as of `ContextPointer`, `shape` is the beginning of its digest.
+    """
 
     folder: str
     pointer_id: str
@@ -111,8 +115,8 @@ class PointerRow:
 class StoredPointers:
     """The queries and pointers of a store, read by a thread from the first page on.
 
-    Each method answers from what was read so far; `unread` says how many queries are left. A query that is asked for is
-    read first. What changes in the store shows within seconds.
+    Each method answers from what was read so far; `unread` says how many queries are left. A query
+    that is asked for is read first. What changes in the store shows within seconds.
 
     Args:
         files: The store's blobs.
@@ -125,9 +129,12 @@ class StoredPointers:
         self._database.executescript(_TABLES)
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._asked: deque[str] = deque(maxlen=8)
-        self._recent = set[str]()  # changed just before they were read: a later change may bear the same time
+        # changed just before they were read: a later change may bear the same time
+        self._recent = set[str]()
         self._pass, self._passed_s = 0, 0.0
-        self._thread = threading.Thread(target=self._read_on, name="llm-common-inspect", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read_on, name="llm-common-inspect", daemon=True
+        )
 
     def start(self) -> None:
         """Lists the queries, and begins to read them."""
@@ -143,7 +150,9 @@ class StoredPointers:
             self._thread.join()
         self._database.close()
 
-    def queries(self, words: str = "", *, limit: int, offset: int = 0) -> tuple[list[QueryRow], int]:
+    def queries(
+        self, words: str = "", *, limit: int, offset: int = 0
+    ) -> tuple[list[QueryRow], int]:
         """Some queries, the one that changed last first, and how many there are.
 
         Args:
@@ -164,7 +173,10 @@ class StoredPointers:
         return [QueryRow(*row) for row in rows], total
 
     def query(self, folder: str) -> QueryRow | None:
-        """A query as it is now, as far as it can be read in a tenth of a second; None if there is none."""
+        """A query as it is now, as far as it can be read in a tenth of a second.
+
+        None if there is none.
+        """
         self._touch()
         self._read(folder, until_s=time.monotonic() + _WAIT_S)
         rows = self._rows(f"SELECT {_QUERY} FROM queries WHERE folder = ?", folder)  # noqa: S608 - our own text
@@ -181,7 +193,9 @@ class StoredPointers:
         A word may be the beginning of one.
         """
         self._touch()
-        parts = [part for part in (word.strip("_") for word in re.findall(r"\w+", words)) if part][:_MAX_WORDS]
+        parts = [part for part in (word.strip("_") for word in re.findall(r"\w+", words)) if part][
+            :_MAX_WORDS
+        ]
         if not parts:
             return [], 0
         match = " ".join(f'"{part}"*' for part in parts)
@@ -192,7 +206,9 @@ class StoredPointers:
     def tools(self) -> dict[str, tuple[int, int]]:
         """The stored outputs of each tool, and their bytes."""
         self._touch()
-        rows = self._rows("SELECT tool, count(*), coalesce(sum(bytes), 0) FROM pointers GROUP BY tool")
+        rows = self._rows(
+            "SELECT tool, count(*), coalesce(sum(bytes), 0) FROM pointers GROUP BY tool"
+        )
         return {tool: (count, total) for tool, count, total in rows}
 
     def unread(self) -> int:
@@ -212,7 +228,8 @@ class StoredPointers:
         """Reads what is new whenever a page was asked for; the thread."""
         while self._wake.wait() and not self._stopped.is_set():
             self._wake.clear()
-            with suppress(StoreError, sqlite3.OperationalError):  # a full disk: the next page tries again
+            # a full disk: the next page tries again
+            with suppress(StoreError, sqlite3.OperationalError):
                 for recent in [*self._recent]:
                     self._read(recent)
                 if self._pass and time.monotonic() - self._passed_s > _FRESH_S:
@@ -230,7 +247,10 @@ class StoredPointers:
     def _list_queries(self) -> None:
         """Brings the queries up to date, not their pointers."""
         self._pass += 1
-        found = ((folder, query_id_of(folder), changed, self._pass) for folder, changed in self._folders())
+        found = (
+            (folder, query_id_of(folder), changed, self._pass)
+            for folder, changed in self._folders()
+        )
         for rows in _batches(found, 5_000):
             with self._lock:
                 self._database.executemany(_SEEN, rows)
@@ -246,7 +266,10 @@ class StoredPointers:
                     yield folder, path.stat().st_mtime
 
     def _read(self, folder: str, until_s: float | None = None) -> None:
-        """Reads the records of a query that are new, and forgets those that are gone; to be called in any thread."""
+        """Reads the records of a query that are new, and forgets those that are gone.
+
+        To be called in any thread.
+        """
         path = self._files.base_dir / folder
         try:
             query_id = query_id_of(folder)
@@ -259,7 +282,9 @@ class StoredPointers:
             return
         changed = status.st_mtime
         self._rows(_SEEN, folder, query_id, changed, self._pass)
-        is_read = self._rows("SELECT 1 FROM queries WHERE folder = ? AND read IS ?", folder, changed)
+        is_read = self._rows(
+            "SELECT 1 FROM queries WHERE folder = ? AND read IS ?", folder, changed
+        )
         if is_read and folder not in self._recent:
             return
         try:
@@ -267,7 +292,12 @@ class StoredPointers:
             done = metas is not None and self._read_records(folder, query_id, metas, until_s)
         except (OSError, StoreError) as exc:
             problem = type(exc).__name__ if isinstance(exc, StoreError) else "unreadable"
-            self._rows("UPDATE queries SET read = ?, problem = ? WHERE folder = ?", changed, problem, folder)
+            self._rows(
+                "UPDATE queries SET read = ?, problem = ? WHERE folder = ?",
+                changed,
+                problem,
+                folder,
+            )
             return
         if not done:
             self._asked.append(folder)
@@ -276,24 +306,34 @@ class StoredPointers:
         (self._recent.add if is_recent else self._recent.discard)(folder)
         self._rows(_READ, done, changed, folder)
 
-    def _read_records(self, folder: str, query_id: str, metas: dict[str, int], until_s: float | None) -> bool:
+    def _read_records(
+        self, folder: str, query_id: str, metas: dict[str, int], until_s: float | None
+    ) -> bool:
         """Whether all of the records were read in time."""
-        known = dict(self._rows("SELECT pointer_id, changed FROM pointers WHERE folder = ?", folder))
+        known = dict(
+            self._rows("SELECT pointer_id, changed FROM pointers WHERE folder = ?", folder)
+        )
         for gone in _batches([each for each in known if each not in metas], _BATCH):
             self._replace(folder, gone, [])
         new = [each for each, changed in metas.items() if known.get(each) != changed]
         for some in _batches(new, _BATCH):
-            records = self._files.get_many(folder, [meta_name(each) for each in some], max_bytes=MAX_RECORD_BYTES)
+            records = self._files.get_many(
+                folder, [meta_name(each) for each in some], max_bytes=MAX_RECORD_BYTES
+            )
             pointers = []
             for pointer_id, record in zip(some, records, strict=True):
                 with suppress(CorruptPointerError):
-                    pointers.append(parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id))
+                    pointers.append(
+                        parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
+                    )
             self._replace(folder, some, [(each, metas[each.pointer_id]) for each in pointers])
             if self._stopped.is_set() or (until_s is not None and time.monotonic() > until_s):
                 return some[-1] == new[-1]
         return True
 
-    def _replace(self, folder: str, gone: Iterable[str], new: Iterable[tuple[ContextPointer, int]]) -> None:
+    def _replace(
+        self, folder: str, gone: Iterable[str], new: Iterable[tuple[ContextPointer, int]]
+    ) -> None:
         """Puts pointers in place of those with the same ids, as one."""
         with self._lock, transaction(self._database):
             for pointer_id in gone:
@@ -301,11 +341,16 @@ class StoredPointers:
                     self._database.execute(statement, (folder, pointer_id))
             for one, changed in new:
                 added = self._database.execute(_NEW, (folder, *_columns(one), changed))
-                text = f"{one.pointer_id} {one.tool_name} {one.summary} {one.digest}"[:_MAX_TEXT_CHARS]
+                text = f"{one.pointer_id} {one.tool_name} {one.summary} {one.digest}"[
+                    :_MAX_TEXT_CHARS
+                ]
                 self._database.execute(_WORDS, (added.lastrowid, printable(text)))
 
     def _remove(self, folder: str) -> None:
-        gone = [str(one) for [one] in self._rows("SELECT pointer_id FROM pointers WHERE folder = ?", folder)]
+        gone = [
+            str(one)
+            for [one] in self._rows("SELECT pointer_id FROM pointers WHERE folder = ?", folder)
+        ]
         for some in _batches(gone, _BATCH):
             self._replace(folder, some, [])
         self._rows("DELETE FROM queries WHERE folder = ?", folder)
@@ -332,7 +377,9 @@ def _batches(values: Iterable[ValueT], size: int) -> Iterator[list[ValueT]]:
 
 
 def _metas(path: Path, until_s: float | None) -> dict[str, int] | None:
-    """The pointers of a folder, and when each was written; None if there was no time to list them all.
+    """The pointers of a folder, and when each was written.
+
+    None if there was no time to list them all.
 
     Raises:
         OSError: It cannot be read, or is a link.

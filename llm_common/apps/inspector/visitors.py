@@ -19,11 +19,13 @@ _TOKEN: Final = "token"  # noqa: S105 - the name of a parameter
 
 
 class Guarded:
-    """The application for those who hold the token; everybody else gets a page that says how to come in.
+    """The application for those who hold the token.
 
-    The token comes in the address once; then a cookie that no script can read stands for it, and the address no longer
-    holds it. The cookie tells nothing of the token. A `Host` that is not of this machine is refused, so that no name
-    that an attacker points here gets an answer; so is a cookie that a page of another site makes the browser send.
+    Everybody else gets a page that says how to come in.
+    The token comes in the address once; then a cookie that no script can read stands for it, and
+    the address no longer holds it. The cookie tells nothing of the token. A `Host` that is not of
+    this machine is refused, so that no name that an attacker points here gets an answer; so is a
+    cookie that a page of another site makes the browser send.
 
     Args:
         app: What is guarded.
@@ -51,18 +53,33 @@ class Guarded:
         await (self._answer(scope) or self._app)(scope, receive, send_safely)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """What is said to those who are not let in, or come in with the token; None for those who are in."""
+        """What is said to those who are not let in, or come in with the token.
+
+        None for those who are in.
+        """
         headers = Headers(scope=scope)
         if not _HOST.fullmatch(headers.get("host", "")):
-            return _refusal(421, "This name is not of this machine", "Open the address that the command printed.")
+            return _refusal(
+                421,
+                "This name is not of this machine",
+                "Open the address that the command printed.",
+            )
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if given := query.pop(_TOKEN, None):
             if not _same(given[0], self._token):
-                return _refusal(403, "The token is wrong", "Open the address that the command printed last.")
+                return _refusal(
+                    403, "The token is wrong", "Open the address that the command printed last."
+                )
             return self._admission(scope["path"], urlencode(query, doseq=True))
-        if headers.get("sec-fetch-site", "") in _OWN_SITES and _same(self._cookie(headers), self._pass):
+        if headers.get("sec-fetch-site", "") in _OWN_SITES and _same(
+            self._cookie(headers), self._pass
+        ):
             return None
-        return _refusal(401, "A token is needed", "Open the whole address that the command printed, with its token.")
+        return _refusal(
+            401,
+            "A token is needed",
+            "Open the whole address that the command printed, with its token.",
+        )
 
     def _admission(self, path: str, query: str) -> Response:
         """Goes to the same page without the token, with the cookie."""

@@ -36,8 +36,8 @@ class StrategyComparison:
 
     Attributes:
         outcomes: One per strategy, in the order asked for.
-        overlaps: By pair of names, in that order: the items that both kept as a share of those that either kept
-            (Jaccard's index); 1 when neither kept any.
+        overlaps: By pair of names, in that order: the items that both kept as a share of those that
+            either kept (Jaccard's index); 1 when neither kept any.
     """
 
     outcomes: tuple[StrategyOutcome, ...]
@@ -55,7 +55,10 @@ class StrategyComparison:
                 }
                 for each in self.outcomes
             ],
-            "overlaps": [{"strategies": list(pair), "overlap": overlap} for pair, overlap in self.overlaps.items()],
+            "overlaps": [
+                {"strategies": list(pair), "overlap": overlap}
+                for pair, overlap in self.overlaps.items()
+            ],
         }
 
     def explain_text(self) -> str:
@@ -66,8 +69,14 @@ class StrategyComparison:
             lines.append(
                 f"{each.strategy}: {len(each.bundle.kept)} items, {figures.total_tokens:,} of {figures.budget:,} tokens"
             )
-            lines += [f"  only here: {kind} {one_line(item, max_chars=_ID_CHARS)}" for kind, item in each.only_here]
-        lines += [f"overlap of {one} and {other}: {share:.0%}" for (one, other), share in self.overlaps.items()]
+            lines += [
+                f"  only here: {kind} {one_line(item, max_chars=_ID_CHARS)}"
+                for kind, item in each.only_here
+            ]
+        lines += [
+            f"overlap of {one} and {other}: {share:.0%}"
+            for (one, other), share in self.overlaps.items()
+        ]
         return "\n".join(lines)
 
 
@@ -86,9 +95,10 @@ def compare_strategies(
     Args:
         pool: The candidates.
         request: What to select for; its strategy is not read.
-        strategies: Names in `STRATEGIES`, of which a repeated one counts once; or other strategies by name, as for a
-            `ContextSelector`.
-        now: The moment that ages are measured from; None takes the request's, else the newest item's.
+        strategies: Names in `STRATEGIES`, of which a repeated one counts once; or other strategies
+            by name, as for a `ContextSelector`.
+        now: The moment that ages are measured from; None takes the request's, else the newest
+            item's.
         texts: Texts of stored outputs by pointer id; other outputs can only be named.
 
     Raises:
@@ -97,13 +107,19 @@ def compare_strategies(
     asked = request if now is None else request.model_copy(update={"now": now})
     known = strategies if isinstance(strategies, Mapping) else STRATEGIES
     bundles = {name: _bundle(pool, asked, name, texts, known) for name in strategies}
-    kept = {name: {(each.kind, each.id) for each in bundle.kept} for name, bundle in bundles.items()}
+    kept = {
+        name: {(each.kind, each.id) for each in bundle.kept} for name, bundle in bundles.items()
+    }
     outcomes = []
     for name, bundle in bundles.items():
         elsewhere = set().union(*(keys for other, keys in kept.items() if other != name))
-        only_here = ((each.kind, each.id) for each in bundle.kept if (each.kind, each.id) not in elsewhere)
+        only_here = (
+            (each.kind, each.id) for each in bundle.kept if (each.kind, each.id) not in elsewhere
+        )
         outcomes.append(StrategyOutcome(name, bundle, tuple(only_here)))
-    overlaps = {(one, other): _overlap(kept[one], kept[other]) for one, other in combinations(kept, 2)}
+    overlaps = {
+        (one, other): _overlap(kept[one], kept[other]) for one, other in combinations(kept, 2)
+    }
     return StrategyComparison(tuple(outcomes), overlaps)
 
 
@@ -116,7 +132,9 @@ def _bundle(
 ) -> ContextBundle:
     asked = request.model_copy(update={"strategy": strategy})
     allocation = allocate_budget(asked)
-    return select_and_pack_context(pool, allocation, asked.intent, request=asked, texts=texts, strategies=strategies)
+    return select_and_pack_context(
+        pool, allocation, asked.intent, request=asked, texts=texts, strategies=strategies
+    )
 
 
 def _overlap(one: set[tuple[Kind, str]], other: set[tuple[Kind, str]]) -> float:

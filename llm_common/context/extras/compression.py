@@ -34,31 +34,36 @@ async def compress_turns(
 ) -> tuple[TurnEntry, ...]:
     """Summaries of groups of old turns, then the other turns, both oldest first.
 
-    The oldest turns form a group as soon as they hold `group_tokens`; the rest, and the newest turns, stay word for
-    word. A summary is made once, and nothing before the last group changes while turns arrive: a prompt that begins
-    with the summaries stays in the provider's cache until the next group is full.
+    The oldest turns form a group as soon as they hold `group_tokens`; the rest, and the newest
+    turns, stay word for word. A summary is made once, and nothing before the last group changes
+    while turns arrive: a prompt that begins with the summaries stays in the provider's cache until
+    the next group is full.
 
-    Pass the result and the later turns to the next call, or all turns and the summaries. A turn that has a summary is
-    left out, a summary is never compressed again, and without a new group the summariser is not called.
+    Pass the result and the later turns to the next call, or all turns and the summaries. A turn
+    that has a summary is left out, a summary is never compressed again, and without a new group the
+    summariser is not called.
 
     Args:
         turns: The conversation, in any order.
-        summarise: Summarises a group. Its errors and its results are not trusted; it must have its own timeout.
+        summarise: Summarises a group. Its errors and its results are not trusted; it must have its
+            own timeout.
         keep_newest: How many of the newest turns stay; an answer usually refers to the last ten.
         group_tokens: Tokens at which a group is full; the default is five times `target_tokens`.
         target_tokens: Most tokens that a summary may take.
         counter: Counts the contents; None takes `DefaultCounter`.
 
     Returns:
-        The turns. If the summariser raises, or returns no text or more than `target_tokens`, this is logged; the turns
-        of that group and the later ones stay, and the next call tries again.
+        The turns. If the summariser raises, or returns no text or more than `target_tokens`, this
+        is logged; the turns of that group and the later ones stay, and the next call tries again.
 
     Raises:
         ValueError: `keep_newest` is negative, or not `0 < target_tokens < group_tokens`.
         TypeError: The counter returned no whole number.
     """
     if keep_newest < 0 or not 0 < target_tokens < group_tokens:
-        raise ValueError("keep_newest must be 0 or more, and target_tokens between 0 and group_tokens")
+        raise ValueError(
+            "keep_newest must be 0 or more, and target_tokens between 0 and group_tokens"
+        )
     counter = counter or DefaultCounter()
     ordered = sorted(turns, key=_moment)
     summaries = [turn for turn in ordered if _summarised_ids(turn)]
@@ -69,14 +74,20 @@ async def compress_turns(
         text = await _summary(group, summarise)
         tokens = count_tokens(counter, text)
         if not 0 < tokens <= target_tokens:
-            _log.warning("turns stay uncompressed: their summary has %d tokens, 1 to %d fit", tokens, target_tokens)
+            _log.warning(
+                "turns stay uncompressed: their summary has %d tokens, 1 to %d fit",
+                tokens,
+                target_tokens,
+            )
             break
         summaries.append(_summary_turn(group, text, tokens))
         done += len(group)
     return (*summaries, *plain[done:])
 
 
-def _full_groups(turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens: int) -> Iterator[list[TurnEntry]]:
+def _full_groups(
+    turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens: int
+) -> Iterator[list[TurnEntry]]:
     """The full groups, from the oldest turn on."""
     group: list[TurnEntry] = []
     tokens = 0

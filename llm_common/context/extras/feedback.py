@@ -30,16 +30,18 @@ HALF_LIFE: Final = timedelta(days=30)
 def pushes(bundle: ContextBundle, account: ItemAccount, *, helpful: bool) -> dict[str, float]:
     """What a verdict on an item adds to the logarithm of each part's factor, within ±`STEP`.
 
-    A helpful item should beat the mean of its rivals, the other kept items of its kind, or all others of the kind where
-    none was kept; an unhelpful one should lose to it. The parts by which it does differ are moved multiplicatively
-    along the gradient of the logistic loss of that comparison (exponentiated gradient: Kivinen & Warmuth 1997,
-    https://doi.org/10.1006/inco.1996.2612), so that a comparison that is right by a wide margin moves little. All
-    differences are measured in the largest of them, and the moves of a verdict sum up to 0, as the normalisation there
-    has it: scores keep their scale, and with it the cut-offs their meaning.
+    A helpful item should beat the mean of its rivals, the other kept items of its kind, or all
+    others of the kind where none was kept; an unhelpful one should lose to it. The parts by which
+    it does differ are moved multiplicatively along the gradient of the logistic loss of that
+    comparison (exponentiated gradient: Kivinen & Warmuth 1997,
+    https://doi.org/10.1006/inco.1996.2612), so that a comparison that is right by a wide margin
+    moves little. All differences are measured in the largest of them, and the moves of a verdict
+    sum up to 0, as the normalisation there has it: scores keep their scale, and with it the
+    cut-offs their meaning.
 
     Returns:
-        The moves by part; empty without a rival, and where no part differs. If only one part differs, its move is 0:
-        any factor gives the same order by one part.
+        The moves by part; empty without a rival, and where no part differs. If only one part
+        differs, its move is 0: any factor gives the same order by one part.
     """
     lead = _lead(bundle, account)
     largest = max(map(abs, lead.values()), default=0.0)
@@ -113,22 +115,28 @@ class AdaptiveWeights:
 
     Nothing uses them unless the caller puts them into a request:
 
-        request = ContextSelectionRequest(intent=intent, weights=await adaptive.weights(intent.classification), ...)
+        request = ContextSelectionRequest(intent=intent, weights=await
+        adaptive.weights(intent.classification), ...)
 
-    They are factors of scores and nothing else: the budget, what is mentioned, pinned or excluded, and the newest turns
-    are as without them; an item near the strategy's cut-off may cross it. Every factor stays within [0.5, 2], so that
-    no part is silenced and none drowns the others, and falls back to 1 by half in 30 days; for the rule see `pushes`.
+    They are factors of scores and nothing else: the budget, what is mentioned, pinned or excluded,
+    and the newest turns are as without them; an item near the strategy's cut-off may cross it.
+    Every factor stays within [0.5, 2], so that no part is silenced and none drowns the others, and
+    falls back to 1 by half in 30 days; for the rule see `pushes`.
 
-    Recall@6 on one half of the queries after verdicts on the six best outputs of each of the other half, mean of ten
-    divisions (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99, bfcl_base_mix .97 to 1, wiki_musique .62 to
-    .67, wiki_session .79 to .83, tau_airline_mix .92 to .94, wiki_hotpot_b .97 as before, wiki_hotpot_a .93 to .92.
+    Recall@6 on one half of the queries after verdicts on the six best outputs of each of the other
+    half, mean of ten
+    divisions (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99, bfcl_base_mix .97 to 1,
+    wiki_musique .62 to
+    .67, wiki_session .79 to .83, tau_airline_mix .92 to .94, wiki_hotpot_b .97 as before,
+    wiki_hotpot_a .93 to .92.
 
-    The file holds factors by the names of intents, strategies and parts, and a hash for each verdict of the last
-    10,000, so that none counts twice; no text and no id of any item. Tasks, threads and processes of one machine may
-    share it; the work is done in a thread.
+    The file holds factors by the names of intents, strategies and parts, and a hash for each
+    verdict of the last 10,000, so that none counts twice; no text and no id of any item. Tasks,
+    threads and processes of one machine may share it; the work is done in a thread.
 
     Args:
-        path: The file, made at the first use, readable by its owner alone; on a local disk. `~` is expanded.
+        path: The file, made at the first use, readable by its owner alone; on a local disk. `~` is
+            expanded.
         lock_timeout_s: Seconds to wait while another process writes; 10 outlasts any healthy write.
     """
 
@@ -147,7 +155,8 @@ class AdaptiveWeights:
     ) -> bool:
         """Learns whether an item helped; moves the weights of the bundle's intent at once.
 
-        The same verdict on the same bundle counts once. The opposite one undoes it and counts itself.
+        The same verdict on the same bundle counts once. The opposite one undoes it and counts
+        itself.
 
         Args:
             bundle: What the item was considered for.
@@ -165,7 +174,9 @@ class AdaptiveWeights:
         """
         account = _account(bundle, item_id, kind)
         at = _seconds(now)
-        return await self._run(lambda connection: _learn(connection, bundle, account, helpful=helpful, at=at))
+        return await self._run(
+            lambda connection: _learn(connection, bundle, account, helpful=helpful, at=at)
+        )
 
     async def weights(
         self, intent: IntentType, *, strategy: str = "measured", now: datetime | None = None
@@ -183,7 +194,9 @@ class AdaptiveWeights:
             StoreError: The file cannot be used.
         """
         at = _seconds(now)
-        logarithms = await self._run(lambda connection: _logarithms(connection, intent, strategy, at))
+        logarithms = await self._run(
+            lambda connection: _logarithms(connection, intent, strategy, at)
+        )
         factors = {part: round(math.exp(logarithm), 2) for part, logarithm in logarithms.items()}
         return {part: factor for part, factor in factors.items() if factor != 1.0}
 
@@ -208,23 +221,38 @@ class AdaptiveWeights:
 
 
 def _account(bundle: ContextBundle, item_id: str, kind: Kind | None) -> ItemAccount:
-    found = [each for each in (*bundle.kept, *bundle.dropped) if each.id == item_id and kind in (None, each.kind)]
+    found = [
+        each
+        for each in (*bundle.kept, *bundle.dropped)
+        if each.id == item_id and kind in (None, each.kind)
+    ]
     if len(found) != 1:
-        has, remedy = ("items of several kinds", "give the kind") if found else ("no item", "take one of its accounts")
+        has, remedy = (
+            ("items of several kinds", "give the kind")
+            if found
+            else ("no item", "take one of its accounts")
+        )
         shown = one_line(repr(item_id), max_chars=80)
         raise ValueError(f"the bundle has {has} with the id {shown}; {remedy}")
     return found[0]
 
 
 def _learn(
-    connection: sqlite3.Connection, bundle: ContextBundle, account: ItemAccount, *, helpful: bool, at: float
+    connection: sqlite3.Connection,
+    bundle: ContextBundle,
+    account: ItemAccount,
+    *,
+    helpful: bool,
+    at: float,
 ) -> bool:
     figures = bundle.metadata
     moves = pushes(bundle, account, helpful=helpful)
     undone = pushes(bundle, account, helpful=not helpful)
     item = _fingerprint(bundle, account)
     with transaction(connection):
-        before = connection.execute("SELECT helpful FROM verdicts WHERE item = ?", (item,)).fetchone()
+        before = connection.execute(
+            "SELECT helpful FROM verdicts WHERE item = ?", (item,)
+        ).fetchone()
         if before == (helpful,):
             return False
         if before is not None:
@@ -234,33 +262,55 @@ def _learn(
         _keep_factors(
             connection,
             (
-                (figures.intent, figures.strategy, part, bounded(logarithms.get(part, 0.0) + move), at)
+                (
+                    figures.intent,
+                    figures.strategy,
+                    part,
+                    bounded(logarithms.get(part, 0.0) + move),
+                    at,
+                )
                 for part, move in moves.items()
             ),
         )
     return True
 
 
-def _logarithms(connection: sqlite3.Connection, intent: str, strategy: str, at: float) -> dict[str, float]:
+def _logarithms(
+    connection: sqlite3.Connection, intent: str, strategy: str, at: float
+) -> dict[str, float]:
     rows = connection.execute(
         "SELECT part, logarithm, moved_at FROM factors WHERE intent = ? AND strategy = ? ORDER BY part",
         (intent, strategy),
     )
-    return {part: faded(logarithm, timedelta(seconds=at - moved_at)) for part, logarithm, moved_at in rows}
+    return {
+        part: faded(logarithm, timedelta(seconds=at - moved_at))
+        for part, logarithm, moved_at in rows
+    }
 
 
 def _keep_verdict(connection: sqlite3.Connection, item: bytes, *, helpful: bool) -> None:
-    kept = connection.execute("INSERT OR REPLACE INTO verdicts (item, helpful) VALUES (?, ?)", (item, helpful))
-    connection.execute("DELETE FROM verdicts WHERE number <= ?", ((kept.lastrowid or 0) - _MAX_VERDICTS,))
+    kept = connection.execute(
+        "INSERT OR REPLACE INTO verdicts (item, helpful) VALUES (?, ?)", (item, helpful)
+    )
+    connection.execute(
+        "DELETE FROM verdicts WHERE number <= ?", ((kept.lastrowid or 0) - _MAX_VERDICTS,)
+    )
 
 
-def _keep_factors(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]) -> None:
+def _keep_factors(
+    connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]
+) -> None:
     connection.executemany("INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?, ?)", rows)
 
 
 def _fingerprint(bundle: ContextBundle, account: ItemAccount) -> bytes:
-    """Identifies an item of one bundle; the hash covers the whole bundle, so no id can be guessed from it."""
-    accounts = [(each.kind, each.id, each.form, each.score) for each in (*bundle.kept, *bundle.dropped)]
+    """Identifies an item of one bundle.
+
+    The hash covers the whole bundle, so no id can be guessed from it.
+    """
+    accounts = [
+        (each.kind, each.id, each.form, each.score) for each in (*bundle.kept, *bundle.dropped)
+    ]
     known = [account.kind, account.id, bundle.metadata.selection_strategy, accounts]
     return hashlib.sha256(json.dumps(known).encode()).digest()
 

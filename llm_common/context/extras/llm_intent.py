@@ -54,7 +54,9 @@ class LLMIntentClassifier:
         ValueError: `timeout_s` is not positive.
     """
 
-    def __init__(self, client: SupportsChat, *, model: str | None = None, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, client: SupportsChat, *, model: str | None = None, timeout_s: float = 10.0
+    ) -> None:
         if not timeout_s > 0:
             raise ValueError(f"timeout_s is {timeout_s}; it must be more than 0")
         self._client = client
@@ -64,15 +66,16 @@ class LLMIntentClassifier:
     async def classify(self, text: str, *, current_project: str | None = None) -> UserIntent:
         """The request with its intent; at most one model call, none for an empty text.
 
-        The model gives the intent and its confidence; the needs and the entities are found locally. The model gets the
-        first 4,000 and the last 2,000 characters of a longer text.
+        The model gives the intent and its confidence; the needs and the entities are found locally.
+        The model gets the first 4,000 and the last 2,000 characters of a longer text.
 
         Args:
             text: What the user wrote.
             current_project: Name of the current project.
 
         Returns:
-            The intent. A failure of the client or of the reply is logged, and `classify_intent` gives the intent.
+            The intent. A failure of the client or of the reply is logged, and `classify_intent`
+            gives the intent.
         """
         if not text.strip():
             return classify_intent(text, current_project=current_project)
@@ -87,7 +90,9 @@ class LLMIntentClassifier:
         except LLMError as exc:
             _log.warning("the model classified no intent: %s", type(exc).__name__)
             return classify_intent(text, current_project=current_project)
-        return intent_of(text, reply.intent, confidence=reply.confidence, current_project=current_project)
+        return intent_of(
+            text, reply.intent, confidence=reply.confidence, current_project=current_project
+        )
 
 
 def _question(text: str) -> list[LLMMessage]:

@@ -22,8 +22,9 @@ class PrefetchHint:
     Attributes:
         kind: Kind of the item.
         id: Its id.
-        reason: `mentioned`: the user named it, and there was no room for all of it; `pointer_line`: an output of which
-            only a line was shown, for the model to ask for it; `kept_repeatedly`: it was shown at least twice.
+        reason: `mentioned`: the user named it, and there was no room for all of it; `pointer_line`:
+            an output of which only a line was shown, for the model to ask for it;
+            `kept_repeatedly`: it was shown at least twice.
         times: In how many of the newest bundles.
     """
 
@@ -33,13 +34,15 @@ class PrefetchHint:
     times: int
 
 
-def prefetch_hints(bundles: Sequence[ContextBundle], *, limit: int = 10) -> tuple[PrefetchHint, ...]:
+def prefetch_hints(
+    bundles: Sequence[ContextBundle], *, limit: int = 10
+) -> tuple[PrefetchHint, ...]:
     """The items that the next selection is likely to need, most likely first.
 
-    Ordered by reason as in `PrefetchHint`, then by the number of bundles, then the newest; ties by kind and id. Only
-    the five newest bundles count, and only items that the newest one could show. An item that was shown after it had
-    been missed no longer counts as missed. The newest turns and the project are always there, and never hinted at.
-    Pure.
+    Ordered by reason as in `PrefetchHint`, then by the number of bundles, then the newest; ties by
+    kind and id. Only the five newest bundles count, and only items that the newest one could show.
+    An item that was shown after it had been missed no longer counts as missed. The newest turns and
+    the project are always there, and never hinted at. Pure.
 
     Args:
         bundles: The last selections, oldest first.
@@ -63,7 +66,9 @@ def prefetch_hints(bundles: Sequence[ContextBundle], *, limit: int = 10) -> tupl
         for key in _within_reach(newest_first[:1])
         if (reason := _first_reason(ages[key])) is not None
     ]
-    return tuple(PrefetchHint(*key, reason, -times) for _, times, _, key, reason in sorted(ranked)[:limit])
+    return tuple(
+        PrefetchHint(*key, reason, -times) for _, times, _, key, reason in sorted(ranked)[:limit]
+    )
 
 
 def _within_reach(newest: Iterable[ContextBundle]) -> list[tuple[Kind, str]]:
@@ -81,9 +86,15 @@ def _reason(account: ItemAccount) -> PrefetchReason | None:
         return "mentioned"
     if account.form == "left_out" or account.reason == "newest" or account.kind == "project":
         return None
-    return "pointer_line" if account.kind == "output" and account.form == "pointer" else "kept_repeatedly"
+    return (
+        "pointer_line"
+        if account.kind == "output" and account.form == "pointer"
+        else "kept_repeatedly"
+    )
 
 
 def _first_reason(ages: Mapping[PrefetchReason, Sequence[int]]) -> PrefetchReason | None:
-    held = [reason for reason in ages if reason != "kept_repeatedly" or len(ages[reason]) >= _REPEATEDLY]
+    held = [
+        reason for reason in ages if reason != "kept_repeatedly" or len(ages[reason]) >= _REPEATEDLY
+    ]
     return min(held, key=_ORDER.__getitem__, default=None)

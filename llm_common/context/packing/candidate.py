@@ -5,8 +5,22 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 
-from llm_common.context.bundle import FRACTIONS, KINDS, Block, ContextBundle, Form, ItemAccount, item_block
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
+from llm_common.context.bundle import (
+    FRACTIONS,
+    KINDS,
+    Block,
+    ContextBundle,
+    Form,
+    ItemAccount,
+    item_block,
+)
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
 from llm_common.context.request import Kind, Score, Scores
 from llm_common.pointers.pointer import ContextPointer
 
@@ -18,13 +32,15 @@ _Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
 FIRST = {"mentioned": 0, "pinned": 1}
 """Rules that go before the rest, in this order."""
 
-# By score per token, many short items that touch on a request would drive out the one that answers it. Of 1.0
-# to 3.0, bfcl_memory loses below 2.0 and qmsum above.
+# By score per token, many short items that touch on a request would drive out the one that answers
+# it. Of 1.0 to 3.0, bfcl_memory loses below 2.0 and qmsum above.
 _POWER = 2.0
-_HYSTERESIS = 0.5  # added to the value of an item of the previous bundle: what replaces it must score a fifth higher
+# added to the value of an item of the previous bundle: what replaces it must score a fifth higher
+_HYSTERESIS = 0.5
 _MAX_SCORE = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
-_MIN_REPEATED = 200  # characters of a turn or an output; a short one, such as "Yes.", is said anew each time
+# characters of a turn or an output; a short one, such as "Yes.", is said anew each time
+_MIN_REPEATED = 200
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +49,8 @@ class Candidate:
 
     Attributes:
         heading: Where it comes from, in one line.
-        group: The heading that it shares with its neighbours: the day of a turn, where a conversation has several.
+        group: The heading that it shares with its neighbours: the day of a turn, where a
+            conversation has several.
         text: All there is to show of it; None for an output that was not loaded.
         value: The value of all of it, by its score; higher when the previous bundle had it.
         before: Its place in the previous bundle, None if it was not there.
@@ -57,7 +74,10 @@ class Candidate:
 
     @property
     def chars(self) -> int:
-        """About how many characters there are to show; of an output that was not loaded, its bytes."""
+        """About how many characters there are to show.
+
+        Of an output that was not loaded, its bytes.
+        """
         if self.text is not None:
             return len(self.text)
         return (self.item.result_bytes or 0) if isinstance(self.item, ContextPointer) else 0
@@ -71,11 +91,15 @@ class Candidate:
         """The account of the item left out: for its rule, or else for its reason."""
         value, parts, rule = self.score
         reason = rule if rule in REFUSED else self.repetition or self.reason
-        return ItemAccount(self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts, self.chars)
+        return ItemAccount(
+            self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts, self.chars
+        )
 
     def block(self, body: str, note: str = "") -> Block:
         """Its block with that body and, where not all is shown, a note behind the heading."""
-        return item_block(self.kind, self.id, heading=self.heading, body=body, note=note, group=self.group)
+        return item_block(
+            self.kind, self.id, heading=self.heading, body=body, note=note, group=self.group
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +138,28 @@ def _value_of(score: Score) -> float:
     return min(score.value, _MAX_SCORE) ** _POWER if score.value > 0 else 0.0
 
 
-def candidates_of(pool: DataPoolSnapshot, scores: Scores, previous: ContextBundle | None) -> list[Candidate]:
+def candidates_of(
+    pool: DataPoolSnapshot, scores: Scores, previous: ContextBundle | None
+) -> list[Candidate]:
     """Every item of the pool: by section, mentioned and pinned first, then by score.
 
-    Turns of equal score are in the order of their age, the newest first. The order of the pool does not matter.
+    Turns of equal score are in the order of their age, the newest first. The order of the pool does
+    not matter.
     """
-    before = {(account.kind, account.id): place for place, account in enumerate(previous.kept)} if previous else {}
+    before = (
+        {(account.kind, account.id): place for place, account in enumerate(previous.kept)}
+        if previous
+        else {}
+    )
     sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
     for kind, item_id, item, heading, group, text in _items(pool):
         score = scores.get((kind, item_id), _UNSCORED)
         place = before.get((kind, item_id)) if before else None
         value = _value_of(score) * (1.0 if place is None else 1.0 + _HYSTERESIS)
         tier = FIRST.get(score.rule, len(FIRST))
-        sections[kind].append(Candidate(kind, item_id, item, score, heading, group, text, value, place, tier))
+        sections[kind].append(
+            Candidate(kind, item_id, item, score, heading, group, text, value, place, tier)
+        )
     for found in sections.values():
         found.sort(key=attrgetter("value"), reverse=True)
         found.sort(key=attrgetter("tier"))
@@ -135,7 +168,9 @@ def candidates_of(pool: DataPoolSnapshot, scores: Scores, previous: ContextBundl
 
 def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, _Item, str, str, str | None]]:
     """Kind, id, item, heading, group and text of every item: within a kind by id, but turns the newest first."""
-    turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"), reverse=True)
+    turns = sorted(
+        sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"), reverse=True
+    )
     days = [turn.timestamp.date() for turn in turns]
     named = {day: str(day) for day in set(days)}
     for day, turn in zip(days, turns, strict=True):
@@ -151,7 +186,9 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, _Item, str, str,
     if pool.project_state is not None:
         project = pool.project_state
         fields = [
-            f"{name}: {value if isinstance(value, str) else '; '.join(value)}" for name, value in project if value
+            f"{name}: {value if isinstance(value, str) else '; '.join(value)}"
+            for name, value in project
+            if value
         ]
         yield "project", project.name, project, project.name, "", "\n".join(fields)
 
@@ -159,7 +196,8 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, _Item, str, str,
 class Said:
     """What the items say, so that the same is packed once.
 
-    Two files of one text are not the same, since their paths differ; nor are two short turns, or two short outputs.
+    Two files of one text are not the same, since their paths differ; nor are two short turns, or
+    two short outputs.
     """
 
     def __init__(self) -> None:
@@ -172,7 +210,10 @@ class Said:
             self._first.setdefault(key, candidate)
 
     def repeats(self, candidate: Candidate) -> bool:
-        """Whether one that is shown says the same, but for white space and case; `same_as` is then that one."""
+        """Whether one that is shown says the same, but for white space and case.
+
+        `same_as` is then that one.
+        """
         keys = self._keys(candidate)
         first = next((self._first[key] for key in keys if key in self._first), None)
         if first is None or first is candidate or first.kind == candidate.kind == "file":

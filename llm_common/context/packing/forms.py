@@ -1,6 +1,7 @@
 """The forms of an item where there is no room for all of it, with their tokens.
 
-A part grows piece by piece, in an order that no room decides: what a smaller room shows, a larger one shows too.
+A part grows piece by piece, in an order that no room decides: what a smaller room shows, a larger
+one shows too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,10 @@ from llm_common.ranking import folded, places_of
 from llm_common.text.display import printable, without_headings
 
 _MAX_CACHED_CHARS = 8_000_000
-_RELEVANT = 0.8  # S1: from this score on, the summary of a file that is too large goes in instead of it
-_COUNTED_WHOLE = 4  # times the characters of a part: only a text that is shorter may take fewer tokens whole
+# S1: from this score on, the summary of a file that is too large goes in instead of it
+_RELEVANT = 0.8
+# times the characters of a part: only a text that is shorter may take fewer tokens whole
+_COUNTED_WHOLE = 4
 
 FIRST_CHARS = 1_200
 """Characters of the first part of a long item; each part after it shows twice as much."""
@@ -34,7 +37,8 @@ _BOUNDARIES = ("\n\n", "\n", "},", ", ", " ")
 class Meter:
     """Caches the counts of another counter, for texts of up to 8 million characters.
 
-    Assumes only that the counter counts equal texts alike. An estimate decides what to count, and replaces no count.
+    Assumes only that the counter counts equal texts alike. An estimate decides what to count, and
+    replaces no count.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
@@ -91,7 +95,8 @@ class RankedPassages:
     def best(self, *, room: int, count: Callable[[str], int]) -> Passages | None:
         """The passages that hold the rarest stems, then their neighbours, in about `room` tokens.
 
-        A passage that is longer than the room is cut around its stems. A larger room shows the same and more.
+        A passage that is longer than the room is cut around its stems. A larger room shows the same
+        and more.
 
         Args:
             room: Most tokens of the passages and of the marks between them, each counted by itself.
@@ -100,11 +105,18 @@ class RankedPassages:
         Returns:
             The passages, or None when the text holds none of the stems, or when no passage fits.
         """
-        state = Growth(self, len(self.text), count=count, overhead=0).within(room) if self.matches else None
+        state = (
+            Growth(self, len(self.text), count=count, overhead=0).within(room)
+            if self.matches
+            else None
+        )
         return self.join(state.pieces) if state else None
 
     def piece(self, number: int) -> tuple[int, int] | None:
-        """Start and end of the piece that is shown after so many others; None when all of them are shown."""
+        """Start and end of the piece that is shown after so many others.
+
+        None when all of them are shown.
+        """
         if number == len(self._pieces):
             self._pieces.extend(islice(self._waiting, 1))
         return self._pieces[number] if number < len(self._pieces) else None
@@ -116,10 +128,16 @@ class RankedPassages:
             pieces = list(_spans(text, *spans[number], _PIECE_CHARS))
             matches = self._stems.weigh([folded(text[start:end]) for start, end in pieces])
             at = matches.index(max(matches))
-            if not matches[at] and number - 1 not in shown and (number + 1 in shown or 0 < number == len(spans) - 1):
+            if (
+                not matches[at]
+                and number - 1 not in shown
+                and (number + 1 in shown or 0 < number == len(spans) - 1)
+            ):
                 at = len(pieces) - 1  # beside what follows
             shown.add(number)
-            for place in sorted(range(len(pieces)), key=lambda place: (abs(place - at), place < at)):
+            for place in sorted(
+                range(len(pieces)), key=lambda place: (abs(place - at), place < at)
+            ):
                 yield pieces[place]
 
     def join(self, size: int) -> Passages:
@@ -202,7 +220,9 @@ class Growth:
             self._edges.update(piece)
             self._chars += end - start
             self._tokens += self._count(self._passages.text[start:end])
-            state = State(self._pieces, self._chars, self._overhead + self._tokens + self._gaps * self._mark)
+            state = State(
+                self._pieces, self._chars, self._overhead + self._tokens + self._gaps * self._mark
+            )
             is_more = state.tokens > (self._states[-1].tokens if self._states else 0)
             if self._chars < self._size and is_more and not self._takes_more_than_whole(state):
                 self._states.append(state)
@@ -219,7 +239,8 @@ class Forms:
     Args:
         meter: Counts the blocks.
         stems: The stems of the request; see `search_stems`.
-        summary_first: Whether the summary of a relevant file goes in instead of parts, as in the strategy `spec`.
+        summary_first: Whether the summary of a relevant file goes in instead of parts, as in the
+            strategy `spec`.
     """
 
     def __init__(self, meter: Meter, stems: Sequence[str], *, summary_first: bool) -> None:
@@ -242,10 +263,17 @@ class Forms:
         return self._more(self._whole(candidate), least)
 
     def lesser(self, step: Placed, now: Placed | None, *, room: int) -> Placed | None:
-        """The fullest form between `now` and that of a step, of at most `room` tokens; None without one."""
+        """The fullest form between `now` and that of a step, of at most `room` tokens.
+
+        None without one.
+        """
         candidate = step.candidate
         found: list[Placed] = []
-        if step.form != "summary" and candidate.text is not None and not self._is_undivided(candidate):
+        if (
+            step.form != "summary"
+            and candidate.text is not None
+            and not self._is_undivided(candidate)
+        ):
             state = self._growth(candidate).within(min(room, step.tokens - 1))
             found += [self._part(candidate, state)] if state else []
         if now is None and step.form != "pointer" and candidate.kind in ("file", "output"):
@@ -256,14 +284,20 @@ class Forms:
 
     def line(self, candidate: Candidate) -> Placed:
         """A line that names the item, how large it is, and how it is read."""
-        unit = "bytes, to be read by the id" if candidate.kind == "output" else "characters, not shown"
+        unit = (
+            "bytes, to be read by the id" if candidate.kind == "output" else "characters, not shown"
+        )
         return self._placed(candidate, "pointer", "", f"{candidate.chars:,} {unit}")
 
     def summary(self, candidate: Candidate) -> Placed | None:
         """The summary of a file, or what is known of a stored output; None without one."""
         item = candidate.item
         text = (
-            item.summary if isinstance(item, ContextFile) else item.digest if isinstance(item, ContextPointer) else ""
+            item.summary
+            if isinstance(item, ContextFile)
+            else item.digest
+            if isinstance(item, ContextPointer)
+            else ""
         )
         return self._placed(candidate, "summary", text, "summary") if text else None
 
@@ -311,7 +345,10 @@ class Forms:
 
 
 def _note(candidate: Candidate, shown: int, size: int) -> str:
-    """How much is shown, and that the rest has not been read; nothing for a turn, whose marks say what is missing."""
+    """How much is shown, and that the rest has not been read.
+
+    Nothing for a turn, whose marks say what is missing.
+    """
     if candidate.kind == "turn":
         return ""
     way = ": read it by the id" if candidate.kind == "output" else ""
@@ -338,14 +375,16 @@ def _cut(text: str, start: int, end: int) -> int:
     for boundary in _BOUNDARIES:
         found = text.rfind(boundary, start, end)
         if found >= 0:
-            return found + len(boundary.rstrip(" "))  # a space begins a word: so tokenizers count, too
+            # a space begins a word: so tokenizers count, too
+            return found + len(boundary.rstrip(" "))
     return end
 
 
 class _Stems:
     """Weighs texts by the stems that they hold, the rarer the more.
 
-    Words count as in the ranking. Only where no text holds one, letters within other words do: `user` in `getUser`.
+    Words count as in the ranking. Only where no text holds one, letters within other words do:
+    `user` in `getUser`.
 
     Args:
         stems: The stems of the request.
@@ -357,7 +396,9 @@ class _Stems:
             counts = {stem: len(self._find(stem, texts)) for stem in stems}
             if any(counts.values()):
                 break
-        self._weights = {stem: log(1 + len(texts) / count) for stem, count in counts.items() if count}
+        self._weights = {
+            stem: log(1 + len(texts) / count) for stem, count in counts.items() if count
+        }
 
     def weigh(self, texts: Sequence[str]) -> list[float]:
         """The weight of each folded text, 0 for one without a stem."""
@@ -378,14 +419,19 @@ def _order(scores: Sequence[float]) -> list[int]:
     if not hits:
         return []
     distance = _distances(hits, len(scores))
-    return sorted(range(len(scores)), key=lambda number: (-scores[number], distance[number], number))
+    return sorted(
+        range(len(scores)), key=lambda number: (-scores[number], distance[number], number)
+    )
 
 
 def _distances(hits: Sequence[int], size: int) -> list[int]:
     """How far each number is from the nearest hit, of which there is at least one."""
     distance: list[int] = []
     for hit, following in pairwise([-size, *hits, 2 * size]):
-        distance += [min(number - hit, following - number) for number in range(max(hit, 0), min(following, size))]
+        distance += [
+            min(number - hit, following - number)
+            for number in range(max(hit, 0), min(following, size))
+        ]
     return distance
 
 

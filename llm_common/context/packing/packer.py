@@ -1,8 +1,9 @@
 """`pack`: scored items become a bundle under a hard budget.
 
-`Steps` orders everything that could be shown, without a look at the budget. The packer takes its steps until one does
-not fit; of that one it takes the part that fits. So a larger budget shows of each item what a smaller one shows, or
-more. Last the text is rendered and counted: while it takes too many tokens, the last step is made smaller, or undone.
+`Steps` orders everything that could be shown, without a look at the budget. The packer takes its
+steps until one does not fit; of that one it takes the part that fits. So a larger budget shows of
+each item what a smaller one shows, or more. Last the text is rendered and counted: while it takes
+too many tokens, the last step is made smaller, or undone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +24,13 @@ from llm_common.context.bundle import (
 from llm_common.context.packing.candidate import REFUSED, Candidate, Placed, Said, candidates_of
 from llm_common.context.packing.forms import Forms, Meter
 from llm_common.context.packing.steps import Steps
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, ProjectState, TurnEntry
+from llm_common.context.pool import (
+    ContextFile,
+    DataPoolSnapshot,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
 from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Scores, shares_of
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import search_stems
@@ -46,18 +53,22 @@ def pack(
 ) -> ContextBundle:
     """The items of the highest value in a bundle whose `render()` is within the budget.
 
-    The system part of the allocation pays for headings and fences; the tokens that these do not need go to the items.
-    Pure: the same values give the same bundle, and the order of the pool does not matter. As the budget grows, with the
-    shares of the kinds as they are, no item is shown less of. Items that say the same are shown once. An item of the
-    previous bundle keeps its place, and is replaced only by one that scores a fifth higher.
+    The system part of the allocation pays for headings and fences; the tokens that these do not
+    need go to the items.
+    Pure: the same values give the same bundle, and the order of the pool does not matter. As the
+    budget grows, with the
+    shares of the kinds as they are, no item is shown less of. Items that say the same are shown
+    once. An item of the previous bundle keeps its place, and is replaced only by one that scores a
+    fifth higher.
 
     Args:
         pool: All items.
         scores: The score of each; an item without one counts as 0.0.
         request: What to look for, and the counter. Its budget is not read: the allocation's is.
         allocation: The shares of the kinds, and the budget.
-        texts: The texts of stored outputs, by pointer id; an output without one can only be named. Each is read when
-            there may be room for it. An output whose reading raises `StoreError` is left out as `unavailable`.
+        texts: The texts of stored outputs, by pointer id; an output without one can only be named.
+            Each is read when there may be room for it. An output whose reading raises `StoreError`
+            is left out as `unavailable`.
         previous: The bundle of the turn before, if any.
     """
     packer = _Packer(candidates_of(pool, scores, previous), request, allocation)
@@ -70,7 +81,10 @@ class _Packer:
     """The state of one packing: the items placed so far, and how each step changed them."""
 
     def __init__(
-        self, candidates: list[Candidate], request: ContextSelectionRequest, allocation: BudgetAllocation
+        self,
+        candidates: list[Candidate],
+        request: ContextSelectionRequest,
+        allocation: BudgetAllocation,
     ) -> None:
         self._candidates = candidates
         self._request = request
@@ -88,7 +102,11 @@ class _Packer:
         for candidate in _distinct(each for each in able if each.kind == "memory")[_MAX_MEMORIES:]:
             candidate.reason = "limit_reached"
         steps = Steps(
-            [candidate for candidate in able if candidate.reason == "no_room" and not candidate.same_as],
+            [
+                candidate
+                for candidate in able
+                if candidate.reason == "no_room" and not candidate.same_as
+            ],
             self._newest(),
             forms=self._forms,
             texts=texts,
@@ -99,7 +117,9 @@ class _Packer:
         groups = {""}
         for step in steps:
             candidate, before = step.candidate, self._placed.get(step.candidate)
-            left -= 0 if candidate.group in groups else self._meter.count(group_line(candidate.group))
+            left -= (
+                0 if candidate.group in groups else self._meter.count(group_line(candidate.group))
+            )
             groups.add(candidate.group)
             had = before.tokens if before else 0
             if step.tokens - had > left:
@@ -117,10 +137,14 @@ class _Packer:
 
     def _trim_to_budget(self) -> None:
         """Counts the text, and makes the last step smaller or undoes it until the text is within the budget."""
-        for candidate in [each for each in self._placed if each.score.rule in REFUSED and each.kind == "output"]:
+        for candidate in [
+            each for each in self._placed if each.score.rule in REFUSED and each.kind == "output"
+        ]:
             del self._placed[candidate]
         while self._placed:
-            text = render_blocks([placed.block for placed in _in_bundle_order(self._placed.values())])
+            text = render_blocks(
+                [placed.block for placed in _in_bundle_order(self._placed.values())]
+            )
             self._total = self._meter.count(text)
             if self._total <= self._allocation.total_budget:
                 return
@@ -155,7 +179,11 @@ class _Packer:
         """The last turns, newest first, those of one moment by id."""
         # They go before a strategy's cut-off, but not before a minimum that the caller asked for.
         barred = REFUSED if self._request.min_relevance is not None else {"excluded"}
-        turns = [each for each in self._candidates if each.kind == "turn" and each.score.rule not in barred]
+        turns = [
+            each
+            for each in self._candidates
+            if each.kind == "turn" and each.score.rule not in barred
+        ]
         first = min(nlargest(_MAX_NEWEST, map(_moment, turns)), default=None)
         last = [turn for turn in turns if first is not None and _moment(turn) >= first]
         return sorted(last, key=lambda turn: (_moment(turn), turn.id), reverse=True)[:_MAX_NEWEST]
@@ -172,7 +200,10 @@ def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _in_bundle_order(placed: Iterable[Placed]) -> list[Placed]:
-    """By section; turns by time, other items as the previous bundle had them, then the new ones by tier and score."""
+    """By section.
+
+    Turns by time, other items as the previous bundle had them, then the new ones by tier and score.
+    """
     return sorted(placed, key=_place)
 
 
@@ -215,7 +246,9 @@ def _assemble(
     )
 
 
-def _as_shown(placed: Placed) -> TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer:
+def _as_shown(
+    placed: Placed,
+) -> TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer:
     """The item; where it is not shown whole, with the text that is shown instead."""
     item = placed.candidate.item
     if placed.form == "whole" or isinstance(item, ProjectState | ContextPointer):

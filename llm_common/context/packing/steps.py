@@ -1,12 +1,13 @@
 """Every step of a packing, in an order that no budget decides: a larger budget only takes more of the steps.
 
-A step shows an item, or more of it. Within a kind the step of the highest value per character is next. The first step
-of an item adds its value, and counts as at most 800 characters: among longer items the score alone decides. Each later
-step adds `value * log(shown then / shown before)`: so the long items that are shown get room in proportion to their
-values (Kelly 1997, proportional fairness).
+A step shows an item, or more of it. Within a kind the step of the highest value per character is
+next. The first step of an item adds its value, and counts as at most 800 characters: among longer
+items the score alone decides. Each later step adds `value * log(shown then / shown before)`: so the
+long items that are shown get room in proportion to their values (Kelly 1997, proportional
+fairness).
 
-Among the kinds, and what is reserved beside them, the step is next that would end first if each filled at a rate of its
-own (weighted fair queueing; Demers, Keshav and Shenker 1989).
+Among the kinds, and what is reserved beside them, the step is next that would end first if each
+filled at a rate of its own (weighted fair queueing; Demers, Keshav and Shenker 1989).
 """
 
 from collections import Counter
@@ -21,8 +22,10 @@ from llm_common.context.packing.forms import FIRST_CHARS, Forms, next_chars
 from llm_common.context.request import Kind
 from llm_common.errors import StoreError
 
-_HEADING_CHARS = 10  # this and the rate of the newest turns: chosen on qmsum; bfcl_memory is the same with others
-_MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3  # of a first step; docs/benchmarks.md has what others from 100 to 1,000 give
+# this and the rate of the newest turns: chosen on qmsum; bfcl_memory is the same with others
+_HEADING_CHARS = 10
+# of a first step; docs/benchmarks.md has what others from 100 to 1,000 give
+_MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9
 # Rates of what goes beside the kinds, which share a rate of 1.
@@ -51,8 +54,9 @@ class Steps:
         candidates: Those that may go in, the best of each kind first.
         newest: The newest turns, the newest first: it is the first step of all.
         forms: Makes the forms.
-        texts: The texts of stored outputs by pointer id, each read at the item's first step. One without a text is
-            only named; one whose reading raises `StoreError` is left out as `unavailable`.
+        texts: The texts of stored outputs by pointer id, each read at the item's first step. One
+            without a text is only named; one whose reading raises `StoreError` is left out as
+            `unavailable`.
         shares: The rates of turns, files with outputs, memories, and the project.
     """
 
@@ -82,7 +86,9 @@ class Steps:
         }
         ranked = [each for each in candidates if each.tier > 1]
         self._kinds = {
-            kind: _by_density(each for each in ranked if each.kind == kind) for stage in _STAGES for kind in stage
+            kind: _by_density(each for each in ranked if each.kind == kind)
+            for stage in _STAGES
+            for kind in stage
         }
         self._share_used = 0
 
@@ -124,11 +130,16 @@ class Steps:
     def _step_of_kinds(self) -> Placed | None:
         """The step of the kind that is furthest behind its share.
 
-        The share of a kind that has nothing left goes to the next one: turns, files and outputs, memories, project.
+        The share of a kind that has nothing left goes to the next one: turns, files and outputs,
+        memories, project.
         """
         steps: list[Placed | None] = []
         for stage in _STAGES:
-            found = [step for kind in stage if (step := self._peek("share", self._kinds[kind])) is not None]
+            found = [
+                step
+                for kind in stage
+                if (step := self._peek("share", self._kinds[kind])) is not None
+            ]
             found.sort(key=lambda step: self._used[step.candidate.kind] + self._cost(step))
             steps.append(found[0] if found else None)
         ends: list[tuple[float, Placed]] = []
@@ -145,7 +156,10 @@ class Steps:
         return min(ends, key=itemgetter(0))[1] if ends else None
 
     def _peek(self, name: str, lane: _Lane) -> Placed | None:
-        """The next step of the lane; drops what has none, and reorders what another lane gave a step."""
+        """The next step of the lane.
+
+        Drops what has none, and reorders what another lane gave a step.
+        """
         while lane.heap:
             _, number, candidate, seen = lane.heap[0]
             now = self._now.get(candidate)
@@ -190,11 +204,16 @@ class Steps:
 
 def _in_order(candidates: Iterable[Candidate]) -> _Lane:
     """Gives each candidate its first step, in that order."""
-    return _Lane([(0.0, number, candidate, None) for number, candidate in enumerate(candidates)], is_first_only=True)
+    return _Lane(
+        [(0.0, number, candidate, None) for number, candidate in enumerate(candidates)],
+        is_first_only=True,
+    )
 
 
 def _by_density(candidates: Iterable[Candidate]) -> _Lane:
-    lane = _Lane([(-_density(each, None), number, each, None) for number, each in enumerate(candidates)])
+    lane = _Lane(
+        [(-_density(each, None), number, each, None) for number, each in enumerate(candidates)]
+    )
     heapify(lane.heap)
     return lane
 

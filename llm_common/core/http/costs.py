@@ -50,7 +50,9 @@ class Bill:
         self.usage = usage if self.usage is None else self.usage + usage
 
     @contextmanager
-    def attached_to_errors(self, *, model: str, host: str | None, chosen_by: str | None) -> Iterator[None]:
+    def attached_to_errors(
+        self, *, model: str, host: str | None, chosen_by: str | None
+    ) -> Iterator[None]:
         """A block whose LLMErrors get the bill, and the names that `LLMError.locate` takes.
 
         None for `chosen_by` means the call itself.
@@ -66,17 +68,19 @@ class Bill:
 def expected_cost_usd(body: bytes, *, prices: TokenPrices, max_tokens: int | None) -> float:
     """The most that a request should cost in dollars.
 
-    No token is shorter than a byte: the size of the request bounds its tokens. Expects 1,000 tokens of an answer
-    without `max_tokens`.
+    No token is shorter than a byte: the size of the request bounds its tokens. Expects 1,000 tokens
+    of an answer without `max_tokens`.
     """
-    return prices.cost_usd(LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS))
+    return prices.cost_usd(
+        LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
+    )
 
 
 class CostLedger:
     """Adds up costs and refuses a call that could exceed the limit.
 
-    The expected cost of a request is reserved before it is sent, which keeps concurrent calls within the limit too.
-    What can still exceed it: see `LLMConfig.cost_limit_usd`.
+    The expected cost of a request is reserved before it is sent, which keeps concurrent calls
+    within the limit too. What can still exceed it: see `LLMConfig.cost_limit_usd`.
 
     Args:
         limit_usd: None sets no limit.
@@ -101,7 +105,8 @@ class CostLedger:
             expected_usd: The most that it should cost; None for an unknown price.
 
         Raises:
-            CostLimitError: It could exceed the limit, or has no known price under a limit; the block did not run.
+            CostLimitError: It could exceed the limit, or has no known price under a limit; the
+                block did not run.
         """
         expected = expected_usd or 0.0
         if self._limit_usd is not None:

@@ -28,8 +28,9 @@ ResultT = TypeVar("ResultT")
 class JsonEndpoint:
     """Posts JSON to one address.
 
-    Connections are kept alive between calls of one event loop. Redirects are not followed, TLS certificates are always
-    verified, and the size of a reply is limited while it arrives. The key goes into one header and into no error.
+    Connections are kept alive between calls of one event loop. Redirects are not followed, TLS
+    certificates are always verified, and the size of a reply is limited while it arrives. The key
+    goes into one header and into no error.
 
     Args:
         url: Whole address.
@@ -51,13 +52,17 @@ class JsonEndpoint:
     ) -> None:
         key = api_key.get_secret_value()
         if key and (not (key.isascii() and key.isprintable()) or " " in key):
-            raise ConfigError("api_key holds characters that no key has; check how it was copied", variable="api_key")
+            raise ConfigError(
+                "api_key holds characters that no key has; check how it was copied",
+                variable="api_key",
+            )
         self._url, self._key = url, key
         self._headers = {
             "accept": "application/json",
             "accept-encoding": ACCEPT_ENCODING,
             "content-type": "application/json",
-            "user-agent": f"llm-common/{__version__}",  # one vendor answers 403 to the default of Python's clients
+            # one vendor answers 403 to the default of Python's clients
+            "user-agent": f"llm-common/{__version__}",
         } | ({"authorization": f"Bearer {key}"} if key else {})
         self._max_response_bytes = max_response_bytes
         self._transport = transport
@@ -79,13 +84,17 @@ class JsonEndpoint:
         """
         try:
             with translated(timeout_s=timeout_s):
-                async with self._client().stream("POST", self._url, content=body, headers=self._headers) as reply:
+                async with self._client().stream(
+                    "POST", self._url, content=body, headers=self._headers
+                ) as reply:
                     if reply.status_code != httpx.codes.OK:
                         raise await _refusal(reply)
                     received = await read_body(reply, max_bytes=self._max_response_bytes)
         except LLMStatusError as exc:
             # Some endpoints repeat the key.
-            exc.body = (exc.body.replace(self._key, "[api key]") if self._key else exc.body)[:_MAX_ERROR_CHARS]
+            exc.body = (exc.body.replace(self._key, "[api key]") if self._key else exc.body)[
+                :_MAX_ERROR_CHARS
+            ]
             raise
         return read_payload(received, content_type=reply.headers.get("content-type", ""))
 
@@ -111,11 +120,13 @@ class JsonEndpoint:
         return self._http
 
 
-async def retried(send: Callable[[], Awaitable[ResultT]], *, max_attempts: int, deadline: float) -> ResultT:
+async def retried(
+    send: Callable[[], Awaitable[ResultT]], *, max_attempts: int, deadline: float
+) -> ResultT:
     """The result of the first attempt that succeeds.
 
-    Repeats and waits as `back_off_s` says: a wait that does not end before the deadline is not begun, so the caller
-    gets the true error instead of a timeout.
+    Repeats and waits as `back_off_s` says: a wait that does not end before the deadline is not
+    begun, so the caller gets the true error instead of a timeout.
 
     Args:
         send: One attempt.
@@ -141,4 +152,6 @@ async def _refusal(reply: httpx.Response) -> LLMStatusError:
     body = b""
     with suppress(LLMError), translated(timeout_s=0):
         body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
-    return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply))
+    return error_of_status(
+        reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply)
+    )

@@ -1,7 +1,8 @@
 """The span of one model call, its retries included, and its tokens and dollars as measurements.
 
-For the clients that send the call or hand it to another package; what calls them adds no span of the same kind. Those
-that use an SDK which has spans of its own get both: switch one of the two instrumentations off.
+For the clients that send the call or hand it to another package; what calls them adds no span of
+the same kind. Those that use an SDK which has spans of its own get both: switch one of the two
+instrumentations off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,8 @@ from llm_common.core.models import LLMResponse, LLMUsage
 
 _MAX_CHARS: Final = 200  # of a text that an endpoint gave
 _HTTPS: Final = 443
-# Names that the conventions want in another form; those of zai, openrouter and local they do not know.
+# Names that the conventions want in another form; those of zai, openrouter and local they do not
+# know.
 _PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "azure": "azure.ai.openai",
@@ -69,7 +71,10 @@ class ModelCall:
         self.answered_by(response.model)
         reasons = [response.finish_reason[:_MAX_CHARS]] if response.finish_reason else []
         self.span.set_attributes(
-            {"gen_ai.response.id": response.id[:_MAX_CHARS], "gen_ai.response.finish_reasons": reasons}
+            {
+                "gen_ai.response.id": response.id[:_MAX_CHARS],
+                "gen_ai.response.finish_reasons": reasons,
+            }
         )
         return response
 
@@ -91,10 +96,14 @@ def chat_call(
     }
     wanted = asked.get("response_format")
     if isinstance(wanted, Mapping):
-        facts["gen_ai.output.type"] = "json" if str(wanted.get("type")).startswith("json") else "text"
+        facts["gen_ai.output.type"] = (
+            "json" if str(wanted.get("type")).startswith("json") else "text"
+        )
     if streams:
         facts["gen_ai.request.stream"] = True
-    with model_call("chat", request.model, facts, provider=provider, host=host, bill=bill, detached=streams) as call:
+    with model_call(
+        "chat", request.model, facts, provider=provider, host=host, bill=bill, detached=streams
+    ) as call:
         yield call
 
 
@@ -134,7 +143,10 @@ def model_call(
 
 
 def _account(current: Span, bill: Bill) -> None:
-    """The tokens and dollars on the span and as measurements; a call without a reply counts as 0 tokens."""
+    """The tokens and dollars on the span and as measurements.
+
+    A call without a reply counts as 0 tokens.
+    """
     usage, shared = bill.usage or LLMUsage(), current.dimensions()
     # Endpoints do not tell tokens of texts from those of pictures.
     spent = shared | {"gen_ai.token.modality": "unknown"}
@@ -155,4 +167,8 @@ def _account(current: Span, bill: Bill) -> None:
 
 def _server(host: str | None) -> dict[str, Attribute]:
     parts = urlsplit(f"//{host or ''}")
-    return {"server.address": parts.hostname, "server.port": parts.port or _HTTPS} if parts.hostname else {}
+    return (
+        {"server.address": parts.hostname, "server.port": parts.port or _HTTPS}
+        if parts.hostname
+        else {}
+    )

@@ -58,21 +58,23 @@ _MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
 class OpenAICompatibleClient(LLMClient):
     """Answers from an endpoint that speaks the chat completions API.
 
-    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are retried, up to
-    `max_attempts` requests in all; Retry-After is honoured if it fits in the deadline. Redirects are not followed, and
-    TLS certificates are always verified. The size of a reply is limited while it arrives, before and after
-    decompression. Each request has a connection of its own, so that bytes left over from one answer cannot begin the
-    next. Options that an endpoint refuses are recorded for each model, and cost one request once. Safe to
-    share between tasks of one event loop.
+    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are
+    retried, up to `max_attempts` requests in all; Retry-After is honoured if it fits in the
+    deadline. Redirects are not followed, and TLS certificates are always verified. The size of a
+    reply is limited while it arrives, before and after decompression. Each request has a connection
+    of its own, so that bytes left over from one answer cannot begin the next. Options that an
+    endpoint refuses are recorded for each model, and cost one request once. Safe to share between
+    tasks of one event loop.
 
-    With an https endpoint, httpx reads the proxy and certificate settings of the machine (HTTPS_PROXY, NO_PROXY,
-    SSL_CERT_FILE): a company's network may require them, and a proxy cannot read a TLS tunnel. With an http endpoint
-    they are ignored, since the proxy would read prompts and key.
+    With an https endpoint, httpx reads the proxy and certificate settings of the machine
+    (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE): a company's network may require them, and a proxy cannot
+    read a TLS tunnel. With an http endpoint they are ignored, since the proxy would read prompts
+    and key.
 
     Args:
         config: Endpoint, key, limits.
-        transport: Replaces the network, for tests: an `httpx.MockTransport`, or another async transport of httpx or
-            httpx2.
+        transport: Replaces the network, for tests: an `httpx.MockTransport`, or another async
+            transport of httpx or httpx2.
 
     Raises:
         ConfigError: `base_url` or `api_key` cannot be used.
@@ -155,19 +157,21 @@ class OpenAICompatibleClient(LLMClient):
         """The model's answer to the conversation.
 
         Args:
-            messages: The conversation, oldest first; a message may be a dict of the chat completions API.
+            messages: The conversation, oldest first; a message may be a dict of the chat
+                completions API.
             model: Name at the endpoint; None takes `default_model`.
             temperature: None takes the configuration's; not sent to models that take none.
             max_tokens: Limit of the answer in tokens; None takes the configuration's.
-            **options: Sent unchanged, except `timeout_s` or `timeout`, which replace the configured deadline in
-                seconds. With `response_format`, options of the model's profile are added, such as those that disable
-                long thinking; options given here win. If the endpoint refuses `response_format` or an added option,
-                the call is repeated without it; `metadata["dropped_options"]` then names it, `json_schema` if a plain
-                JSON object replaced it.
+            **options: Sent unchanged, except `timeout_s` or `timeout`, which replace the configured
+                deadline in seconds. With `response_format`, options of the model's profile are
+                added, such as those that disable long thinking; options given here win. If the
+                endpoint refuses `response_format` or an added option, the call is repeated without
+                it; `metadata["dropped_options"]` then names it, `json_schema` if a plain JSON
+                object replaced it.
 
         Returns:
-            One answer. `usage` and `cost_usd` include the charges of failed requests before it; `cost_usd` is None for
-            an unknown price.
+            One answer. `usage` and `cost_usd` include the charges of failed requests before it;
+            `cost_usd` is None for an unknown price.
 
         Raises:
             LLMError: One of the following, with the `usage` and `cost_usd` that were charged.
@@ -176,7 +180,8 @@ class OpenAICompatibleClient(LLMClient):
             LLMStatusError: The endpoint answered with an error; the subclasses say which.
             MalformedReplyError: An answer that is not in the API's format.
             CostLimitError: The call could exceed the client's limit; nothing more was sent.
-            ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked for.
+            ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked
+                for.
             TypeError: `messages` is not a list of messages, or `model` is not a text.
         """
         timeout_s = _deadline(options, default_s=self._config.timeout_s)
@@ -184,9 +189,13 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with (
             chat_call(request, provider=self._config.provider, host=self.host, bill=bill) as call,
-            bill.attached_to_errors(model=request.model, host=self.host, chosen_by=None if model else _DEFAULT),
+            bill.attached_to_errors(
+                model=request.model, host=self.host, chosen_by=None if model else _DEFAULT
+            ),
         ):
-            async with deadline_at(asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s):
+            async with deadline_at(
+                asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s
+            ):
                 response = await self._answer(request, bill, timeout_s=timeout_s)
             return call.ends(response)
 
@@ -200,9 +209,10 @@ class OpenAICompatibleClient(LLMClient):
     ) -> AsyncGenerator[LLMDelta, None]:
         """The model's answer as it is written: texts, then one last delta with the whole response.
 
-        The deadline spans the whole answer. A request is retried, as by `chat_completion`, until the endpoint begins to
-        answer, and never after. A model's thinking that the endpoint reports apart is left out. Closing the generator,
-        as `contextlib.aclosing` does at the end of a block, or cancelling the task closes the connection.
+        The deadline spans the whole answer. A request is retried, as by `chat_completion`, until
+        the endpoint begins to answer, and never after. A model's thinking that the endpoint reports
+        apart is left out. Closing the generator, as `contextlib.aclosing` does at the end of a
+        block, or cancelling the task closes the connection.
 
         Args:
             messages: As for `chat_completion`, as are the others.
@@ -212,21 +222,26 @@ class OpenAICompatibleClient(LLMClient):
             **options: Sent unchanged, except `timeout_s` or `timeout`.
 
         Yields:
-            Deltas with text, at least one if the answer has any. The last one has no text and the `response`, with
-            usage, cost and finish reason. An endpoint that does not stream gives its answer as one delta.
+            Deltas with text, at least one if the answer has any. The last one has no text and the
+            `response`, with usage, cost and finish reason. An endpoint that does not stream gives
+            its answer as one delta.
 
         Raises:
-            LLMError: As from `chat_completion`. A stream that ends before the answer is a LLMConnectionError: what was
-                yielded of it is not the answer.
+            LLMError: As from `chat_completion`. A stream that ends before the answer is a
+                LLMConnectionError: what was yielded of it is not the answer.
             ValueError: As from `chat_completion`.
             TypeError: As from `chat_completion`.
         """
         timeout_s = _deadline(options, default_s=self._config.timeout_s)
-        request = self._request(messages, model, temperature, max_tokens, options | {"stream": True})
+        request = self._request(
+            messages, model, temperature, max_tokens, options | {"stream": True}
+        )
         request = request.with_optional(stream_options={"include_usage": True})
         bill, chosen_by = Bill(), None if model else _DEFAULT
         with (
-            chat_call(request, provider=self._config.provider, host=self.host, bill=bill, streams=True) as call,
+            chat_call(
+                request, provider=self._config.provider, host=self.host, bill=bill, streams=True
+            ) as call,
             bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
         ):
             async with aclosing(self._streamed(request, bill, timeout_s=timeout_s)) as deltas:
@@ -237,7 +252,9 @@ class OpenAICompatibleClient(LLMClient):
                         call.ends(delta.response)
                     yield delta
 
-    async def _streamed(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> AsyncGenerator[LLMDelta, None]:
+    async def _streamed(
+        self, request: ChatRequest, bill: Bill, *, timeout_s: float
+    ) -> AsyncGenerator[LLMDelta, None]:
         started = monotonic()
         expected_usd, charge = self._account(request, bill)
         with self._ledger.reserved(expected_usd):
@@ -270,13 +287,18 @@ class OpenAICompatibleClient(LLMClient):
         while True:
             if self._closed:
                 raise LLMConnectionError("this client is closed; make a new one")
-            headers = self._headers | {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}
+            headers = self._headers | {
+                "accept": "text/event-stream, application/json",
+                "accept-encoding": "identity",
+            }
             try:
                 async with deadline_at(policy.deadline, timeout_s=timeout_s):
                     with translated(timeout_s=timeout_s):
                         http = self._client()
                         reply: httpx.Response = await http.send(
-                            http.build_request("POST", self._url, content=policy.request.body(), headers=headers),
+                            http.build_request(
+                                "POST", self._url, content=policy.request.body(), headers=headers
+                            ),
                             stream=True,
                         )
                     if reply.status_code == httpx.codes.OK:
@@ -315,7 +337,8 @@ class OpenAICompatibleClient(LLMClient):
                     raise
             await asyncio.sleep(wait_s)
         if policy.refused:
-            # Only after a success: an error that merely quotes the call would return without the option too.
+            # Only after a success: an error that merely quotes the call would return without the
+            # option too.
             self._refused[request.model] = policy.refused
         return self._response(payload, policy, bill, started=started)
 
@@ -337,7 +360,9 @@ class OpenAICompatibleClient(LLMClient):
             options=options,
         )
 
-    def _response(self, payload: dict[str, Any], policy: RetryPolicy, bill: Bill, *, started: float) -> LLMResponse:
+    def _response(
+        self, payload: dict[str, Any], policy: RetryPolicy, bill: Bill, *, started: float
+    ) -> LLMResponse:
         return read_response(
             payload,
             model=policy.wanted.model,
@@ -357,15 +382,21 @@ class OpenAICompatibleClient(LLMClient):
             host=self.host,
         )
 
-    async def _exchange(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> dict[str, Any]:
+    async def _exchange(
+        self, request: ChatRequest, bill: Bill, *, timeout_s: float
+    ) -> dict[str, Any]:
         """One HTTP request and the JSON object of its reply."""
         expected_usd, charge = self._account(request, bill)
         with self._ledger.reserved(expected_usd):
             return await self._sent(request.body(), charge, timeout_s=timeout_s)
 
-    def _account(self, request: ChatRequest, bill: Bill) -> tuple[float | None, Callable[[Mapping[str, Any]], None]]:
+    def _account(
+        self, request: ChatRequest, bill: Bill
+    ) -> tuple[float | None, Callable[[Mapping[str, Any]], None]]:
         """The most dollars that a request should cost, and what charges its reply."""
-        prices = self._config.prices.get(request.model) or profile_of(request.model).prices.get(self._config.provider)
+        prices = self._config.prices.get(request.model) or profile_of(request.model).prices.get(
+            self._config.provider
+        )
         limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
         assumed = prices or self._dearest
         expected_usd: float | None = None
@@ -389,7 +420,9 @@ class OpenAICompatibleClient(LLMClient):
     ) -> dict[str, Any]:
         try:
             with translated(timeout_s=timeout_s):
-                async with self._client().stream("POST", self._url, content=body, headers=self._headers) as reply:
+                async with self._client().stream(
+                    "POST", self._url, content=body, headers=self._headers
+                ) as reply:
                     if reply.status_code != httpx.codes.OK:
                         raise await _refusal(reply, charge)
                     received = await read_body(reply, max_bytes=self._config.max_response_bytes)
@@ -403,7 +436,9 @@ class OpenAICompatibleClient(LLMClient):
     def _without_key(self, error: LLMStatusError) -> LLMStatusError:
         """The error without the key, which some endpoints repeat."""
         key = self._config.api_key.get_secret_value()
-        error.body = (error.body.replace(key, "[api key]") if key else error.body)[:_MAX_ERROR_CHARS]
+        error.body = (error.body.replace(key, "[api key]") if key else error.body)[
+            :_MAX_ERROR_CHARS
+        ]
         return error
 
     def _client(self) -> Any:
@@ -415,21 +450,26 @@ class OpenAICompatibleClient(LLMClient):
         return self._http
 
 
-async def _refusal(reply: httpx.Response, charge: Callable[[Mapping[str, Any]], None]) -> LLMStatusError:
+async def _refusal(
+    reply: httpx.Response, charge: Callable[[Mapping[str, Any]], None]
+) -> LLMStatusError:
     """The error of a reply whose status is not 200."""
     body, payload = b"", dict[str, Any]()
     with suppress(MalformedReplyError, *httpx_errors()):
         body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
         payload = read_payload(body, content_type=reply.headers.get("content-type", ""))
     charge({**payload, "error": True})  # the status makes it an error, whatever it holds
-    return error_of_status(reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply))
+    return error_of_status(
+        reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply)
+    )
 
 
 def _headers(api_key: SecretStr) -> dict[str, str]:
     headers = {
         "accept": "application/json",
         "accept-encoding": ACCEPT_ENCODING,
-        # Bytes that an endpoint sends after an answer would be read as the next one on the same connection.
+        # Bytes that an endpoint sends after an answer would be read as the next one on the same
+        # connection.
         "connection": "close",
         "content-type": "application/json",
         "user-agent": f"llm-common/{__version__}",
@@ -437,7 +477,10 @@ def _headers(api_key: SecretStr) -> dict[str, str]:
     key = api_key.get_secret_value()
     if key:
         if not (key.isascii() and key.isprintable()) or " " in key:
-            raise ConfigError("api_key holds characters that no key has; check how it was copied", variable="api_key")
+            raise ConfigError(
+                "api_key holds characters that no key has; check how it was copied",
+                variable="api_key",
+            )
         headers["authorization"] = f"Bearer {key}"
     return headers
 
@@ -445,7 +488,9 @@ def _headers(api_key: SecretStr) -> dict[str, str]:
 def _deadline(options: dict[str, Any], *, default_s: float) -> float:
     """The call's deadline in seconds; removes the options that are not for the endpoint."""
     if options.pop("stream", None):
-        raise ValueError("chat_completion answers whole; leave `stream` out, or call the client's stream()")
+        raise ValueError(
+            "chat_completion answers whole; leave `stream` out, or call the client's stream()"
+        )
     given = [options.pop(name) for name in ("timeout_s", "timeout") if name in options]
     timeout_s = next((value for value in given if value is not None), default_s)
     if not (isinstance(timeout_s, int | float) and isfinite(timeout_s) and timeout_s > 0):

@@ -33,8 +33,8 @@ class FormatReport(BaseModel):
     """Whether an endpoint takes a format.
 
     Attributes:
-        name: `json_schema`: answers that fit a schema; `tools`: native tool calls; `logprobs`: log probabilities, which
-            `LogprobDecisions` needs; `stream`: answers as they are written.
+        name: `json_schema`: answers that fit a schema; `tools`: native tool calls; `logprobs`: log
+            probabilities, which `LogprobDecisions` needs; `stream`: answers as they are written.
         works: Whether the endpoint used it for this model.
         note: What it did instead; "" if it works.
     """
@@ -72,10 +72,13 @@ class EndpointReport(BaseModel):
     formats: tuple[FormatReport, ...] = ()
 
 
-async def probe_endpoint(config: LLMConfig, *, transport: SupportsRequests | None = None) -> EndpointReport:
+async def probe_endpoint(
+    config: LLMConfig, *, transport: SupportsRequests | None = None
+) -> EndpointReport:
     """What the endpoint does with a short question, asked once plainly and once in each format.
 
-    Five requests, of some 200 tokens of output together on most models. No error of the endpoint is raised.
+    Five requests, of some 200 tokens of output together on most models. No error of the endpoint is
+    raised.
 
     Args:
         config: The endpoint; its deadline and cost limit hold.
@@ -84,14 +87,20 @@ async def probe_endpoint(config: LLMConfig, *, transport: SupportsRequests | Non
     Raises:
         ConfigError: The configuration cannot be used.
     """
-    report = EndpointReport(provider=config.provider, host=host_of(config.base_url), model=config.default_model)
+    report = EndpointReport(
+        provider=config.provider, host=host_of(config.base_url), model=config.default_model
+    )
     async with OpenAICompatibleClient(config, transport=transport) as client:
         try:
             answer = await client.chat_completion(_QUESTION, max_tokens=_MAX_TOKENS)
         except LLMError as exc:
             return report.model_copy(update={"problem": exc.message})
-        formats = await asyncio.gather(*(_probed(name, probe, client) for name, probe in _PROBES.items()))
-    return report.model_copy(update={"answers": True, "latency_ms": answer.latency_ms, "formats": tuple(formats)})
+        formats = await asyncio.gather(
+            *(_probed(name, probe, client) for name, probe in _PROBES.items())
+        )
+    return report.model_copy(
+        update={"answers": True, "latency_ms": answer.latency_ms, "formats": tuple(formats)}
+    )
 
 
 _Probe = Callable[[OpenAICompatibleClient], Awaitable[str]]
@@ -122,7 +131,11 @@ async def _json_schema(client: OpenAICompatibleClient) -> str:
 
 
 async def _tools(client: OpenAICompatibleClient) -> str:
-    function = {"name": "answer", "description": "Gives the answer.", "parameters": dict(_ANSWER_SCHEMA)}
+    function = {
+        "name": "answer",
+        "description": "Gives the answer.",
+        "parameters": dict(_ANSWER_SCHEMA),
+    }
     answer = await _ask(client, tools=[{"type": "function", "function": function}])
     return "" if answer.tool_calls else "taken, but the model answered without a call"
 

@@ -4,17 +4,22 @@ A profile holds only what a source states. Sources, as read in November 2026:
 
 - GLM, `thinking`: https://docs.z.ai/guides/capabilities/thinking-mode and
   https://docs.bigmodel.cn/cn/guide/capabilities/thinking (GLM-4.5, 4.6, 4.7, 5).
-- DeepSeek, `thinking`: https://api-docs.deepseek.com/guides/thinking_mode. Its prices change with the hour: none here.
-- Qwen3, `chat_template_kwargs`: https://qwen.readthedocs.io/en/latest/deployment/vllm.html; the Instruct models of 2507
-  do not take it (the same site's quickstart).
-- OpenRouter, `reasoning`: https://openrouter.ai/docs/use-cases/reasoning-tokens. It reports each call's cost itself.
-- OpenAI, `reasoning_effort`: lowest value by https://github.com/openai/openai-agents-python/issues/2089 (the API's own
-  error text); fixed temperature: https://github.com/BerriAI/litellm/issues/13781; `max_completion_tokens` instead of
+- DeepSeek, `thinking`: https://api-docs.deepseek.com/guides/thinking_mode. Its prices change with
+  the hour: none here.
+- Qwen3, `chat_template_kwargs`: https://qwen.readthedocs.io/en/latest/deployment/vllm.html; the
+  Instruct models of 2507 do not take it (the same site's quickstart).
+- OpenRouter, `reasoning`: https://openrouter.ai/docs/use-cases/reasoning-tokens. It reports each
+  call's cost itself.
+- OpenAI, `reasoning_effort`: lowest value by
+  https://github.com/openai/openai-agents-python/issues/2089 (the API's own error text); fixed
+  temperature: https://github.com/BerriAI/litellm/issues/13781; `max_completion_tokens` instead of
   `max_tokens`: https://github.com/simonw/llm/issues/724 (quotes the API reference).
-- Prices of GLM: https://vercel.com/ai-gateway/models/glm-4.5-air/providers and the same page of glm-4.5 and glm-4.6
-  (provider Z.ai); GLM-4.5-Air also https://opencode.ai/data/zhipuai/glm-4-5-air.json.
+- Prices of GLM: https://vercel.com/ai-gateway/models/glm-4.5-air/providers and the same page of
+  glm-4.5 and glm-4.6 (provider Z.ai); GLM-4.5-Air also
+  https://opencode.ai/data/zhipuai/glm-4-5-air.json.
 - Prices of OpenAI: https://platform.openai.com/docs/pricing of 2025-06-03 as kept in
-  https://hex.pm/packages/openai_responses/0.4.1, unchanged on 2026-06-21 by https://tokenmath.io/openai-api-pricing-explained.
+  https://hex.pm/packages/openai_responses/0.4.1, unchanged on 2026-06-21 by
+  https://tokenmath.io/openai-api-pricing-explained.
 """
 
 import re
@@ -36,9 +41,10 @@ class ModelProfile:
     """Facts about the models whose name matches.
 
     Attributes:
-        pattern: Matches the whole name in lower case, without vendor prefix (`z-ai/`) and variant (`:free`).
-        structured_options: By provider, the options that keep a model from long thinking before a structured answer.
-            `custom` is an endpoint known only by its address.
+        pattern: Matches the whole name in lower case, without vendor prefix (`z-ai/`) and variant
+            (`:free`).
+        structured_options: By provider, the options that keep a model from long thinking before a
+            structured answer. `custom` is an endpoint known only by its address.
         prices: By provider; empty if no source was found.
         reasons_always: Takes no temperature, and `max_completion_tokens` instead of `max_tokens`.
     """
@@ -49,15 +55,24 @@ class ModelProfile:
     reasons_always: bool = False
 
 
-def _at(provider: str, prompt: float, cached: float, completion: float) -> Mapping[str, TokenPrices]:
+def _at(
+    provider: str, prompt: float, cached: float, completion: float
+) -> Mapping[str, TokenPrices]:
     # Not validated: a constant needs none, and building the validator is a good part of an import.
-    return {provider: TokenPrices.model_construct(prompt=prompt, cached=cached, completion=completion)}
+    return {
+        provider: TokenPrices.model_construct(prompt=prompt, cached=cached, completion=completion)
+    }
 
 
 _THINKING_OFF: Mapping[str, object] = {"thinking": {"type": "disabled"}}
 _REASONING_OFF: Mapping[str, object] = {"reasoning": {"enabled": False}}
 _TEMPLATE_THINKING_OFF: Mapping[str, object] = {"chat_template_kwargs": {"enable_thinking": False}}
-_GLM = {"zai": _THINKING_OFF, "custom": _THINKING_OFF, "openrouter": _REASONING_OFF, "local": _TEMPLATE_THINKING_OFF}
+_GLM = {
+    "zai": _THINKING_OFF,
+    "custom": _THINKING_OFF,
+    "openrouter": _REASONING_OFF,
+    "local": _TEMPLATE_THINKING_OFF,
+}
 _UNKNOWN = ModelProfile(re.compile(""))
 
 _PROFILES = (
@@ -66,17 +81,38 @@ _PROFILES = (
     ModelProfile(re.compile(r"glm-(?:4\.[5-9]|[5-9]).*"), _GLM),
     ModelProfile(
         re.compile(r"qwen-?3(?!.*(?:instruct|thinking|coder)).*"),
-        {"local": _TEMPLATE_THINKING_OFF, "custom": _TEMPLATE_THINKING_OFF, "openrouter": _REASONING_OFF},
+        {
+            "local": _TEMPLATE_THINKING_OFF,
+            "custom": _TEMPLATE_THINKING_OFF,
+            "openrouter": _REASONING_OFF,
+        },
     ),
-    ModelProfile(re.compile(r"deepseek-(?:v[4-9]|flash).*"), {"custom": _THINKING_OFF, "openrouter": _REASONING_OFF}),
+    ModelProfile(
+        re.compile(r"deepseek-(?:v[4-9]|flash).*"),
+        {"custom": _THINKING_OFF, "openrouter": _REASONING_OFF},
+    ),
     ModelProfile(re.compile(r"gpt-4\.1(?:-2025-04-14)?"), prices=_at("openai", 2.00, 0.50, 8.00)),
-    ModelProfile(re.compile(r"gpt-4\.1-mini(?:-2025-04-14)?"), prices=_at("openai", 0.40, 0.10, 1.60)),
-    ModelProfile(re.compile(r"gpt-4\.1-nano(?:-2025-04-14)?"), prices=_at("openai", 0.10, 0.025, 0.40)),
-    ModelProfile(re.compile(r"gpt-4o(?:-2024-(?:08-06|11-20))?"), prices=_at("openai", 2.50, 1.25, 10.00)),
-    ModelProfile(re.compile(r"gpt-4o-mini(?:-2024-07-18)?"), prices=_at("openai", 0.15, 0.075, 0.60)),
+    ModelProfile(
+        re.compile(r"gpt-4\.1-mini(?:-2025-04-14)?"), prices=_at("openai", 0.40, 0.10, 1.60)
+    ),
+    ModelProfile(
+        re.compile(r"gpt-4\.1-nano(?:-2025-04-14)?"), prices=_at("openai", 0.10, 0.025, 0.40)
+    ),
+    ModelProfile(
+        re.compile(r"gpt-4o(?:-2024-(?:08-06|11-20))?"), prices=_at("openai", 2.50, 1.25, 10.00)
+    ),
+    ModelProfile(
+        re.compile(r"gpt-4o-mini(?:-2024-07-18)?"), prices=_at("openai", 0.15, 0.075, 0.60)
+    ),
     ModelProfile(re.compile(r"gpt-5(?:\.\d)?-(?:chat).*")),
-    ModelProfile(re.compile(r"gpt-5\.\d.*"), {"openai": {"reasoning_effort": "none"}}, reasons_always=True),
-    ModelProfile(re.compile(r"gpt-5(?:-.*)?"), {"openai": {"reasoning_effort": "minimal"}}, reasons_always=True),
+    ModelProfile(
+        re.compile(r"gpt-5\.\d.*"), {"openai": {"reasoning_effort": "none"}}, reasons_always=True
+    ),
+    ModelProfile(
+        re.compile(r"gpt-5(?:-.*)?"),
+        {"openai": {"reasoning_effort": "minimal"}},
+        reasons_always=True,
+    ),
     ModelProfile(re.compile(r"o\d(?:-.*)?"), reasons_always=True),
 )
 
@@ -93,9 +129,13 @@ def profile_of(model: str) -> ModelProfile:
 
 def dearest_of(given: Mapping[str, TokenPrices]) -> TokenPrices:
     """The highest price of each kind of token: of the known models, and of those that are given."""
-    known = [*given.values(), *(prices for profile in _PROFILES for prices in profile.prices.values())]
+    known = [
+        *given.values(),
+        *(prices for profile in _PROFILES for prices in profile.prices.values()),
+    ]
     return TokenPrices(
-        prompt=max(prices.prompt for prices in known), completion=max(prices.completion for prices in known)
+        prompt=max(prices.prompt for prices in known),
+        completion=max(prices.completion for prices in known),
     )
 
 
@@ -114,7 +154,12 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         provider.name: provider
         for provider in (
             Provider("zai", "https://api.z.ai/api/paas/v4", "glm-4.5-air", _env.ZAI_API_KEY),
-            Provider("openrouter", "https://openrouter.ai/api/v1", "z-ai/glm-4.5-air", _env.OPENROUTER_API_KEY),
+            Provider(
+                "openrouter",
+                "https://openrouter.ai/api/v1",
+                "z-ai/glm-4.5-air",
+                _env.OPENROUTER_API_KEY,
+            ),
             Provider("openai", "https://api.openai.com/v1", "gpt-4.1-mini", _env.OPENAI_API_KEY),
             # A local server ignores the name and answers with its own model.
             Provider("local", "http://127.0.0.1:8080/v1", "default", None),
@@ -126,9 +171,9 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 def config_from_env() -> LLMConfig | None:
     """The endpoint that the environment names, or None.
 
-    `LLM_COMMON_PROVIDER` decides; without it `LLM_COMMON_BASE_URL`, a custom endpoint; without both the first of z.ai,
-    OpenRouter and OpenAI whose key is set. A provider's own key is sent to a custom endpoint only if
-    `LLM_COMMON_PROVIDER` names that provider.
+    `LLM_COMMON_PROVIDER` decides; without it `LLM_COMMON_BASE_URL`, a custom endpoint; without both
+    the first of z.ai, OpenRouter and OpenAI whose key is set. A provider's own key is sent to a
+    custom endpoint only if `LLM_COMMON_PROVIDER` names that provider.
 
     Raises:
         ConfigError: A value is unusable, or a key or model is missing; names the variable.
@@ -151,7 +196,9 @@ def config_from_env() -> LLMConfig | None:
     return LLMConfig.model_validate(_endpoint_from_env(provider) | given)
 
 
-def config_for_provider(name: str, *, api_key: str | SecretStr | None = None, model: str | None = None) -> LLMConfig:
+def config_for_provider(
+    name: str, *, api_key: str | SecretStr | None = None, model: str | None = None
+) -> LLMConfig:
     """The configuration of a known endpoint.
 
     Args:
@@ -163,7 +210,9 @@ def config_for_provider(name: str, *, api_key: str | SecretStr | None = None, mo
         ConfigError: No such provider, or no key for it.
     """
     provider = _provider(name, variable="name")
-    key = api_key if isinstance(api_key, SecretStr) else SecretStr(api_key or _provider_key(provider))
+    key = (
+        api_key if isinstance(api_key, SecretStr) else SecretStr(api_key or _provider_key(provider))
+    )
     return LLMConfig(
         provider=provider.name,
         base_url=provider.base_url,
@@ -176,16 +225,26 @@ def checked_base_url(text: str, *, variable: str) -> str:
     """The address without a slash at its end.
 
     Raises:
-        ConfigError: Not http(s), without a host, or with a user, a query or a fragment. The text does not repeat the
-            address, which could hold secrets.
+        ConfigError: Not http(s), without a host, or with a user, a query or a fragment. The text
+            does not repeat the address, which could hold secrets.
     """
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        usable = (
+            parts.scheme in {"http", "https"}
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         usable = False
     address = text.rstrip("/")
-    if not usable or parts.username is not None or "?" in text or "#" in text or address.endswith("/chat/completions"):
+    if (
+        not usable
+        or parts.username is not None
+        or "?" in text
+        or "#" in text
+        or address.endswith("/chat/completions")
+    ):
         raise ConfigError(
             f"{variable} is no address like https://host/v1; give https:// or http://, and leave out user, query, "
             "fragment and `/chat/completions`",
@@ -195,7 +254,10 @@ def checked_base_url(text: str, *, variable: str) -> str:
 
 
 def host_of(address: object) -> str | None:
-    """The host of an address, with the port that it names; None if it has none. Never its user, path or query."""
+    """The host of an address, with the port that it names.
+
+    None if it has none. Never its user, path or query.
+    """
     with suppress(ValueError):
         parts = urlsplit(str(address))
         if parts.hostname and (parts.port is None or parts.port > 0):
@@ -209,14 +271,18 @@ def _provider_from_env() -> Provider | None:
         return _provider(name.lower(), variable=_env.PROVIDER.name)
     if _env.read_text(_env.BASE_URL) is not None:
         return None
-    return next((each for each in PROVIDERS.values() if each.key and _env.read_text(each.key)), None)
+    return next(
+        (each for each in PROVIDERS.values() if each.key and _env.read_text(each.key)), None
+    )
 
 
 def _provider(name: str, *, variable: str) -> Provider:
     provider = PROVIDERS.get(name)
     if provider is None:
         raise ConfigError(
-            f"{variable} names no known provider; take one of {', '.join(PROVIDERS)}", variable=variable, value=name
+            f"{variable} names no known provider; take one of {', '.join(PROVIDERS)}",
+            variable=variable,
+            value=name,
         )
     return provider
 
@@ -226,7 +292,9 @@ def _provider_key(provider: Provider) -> str:
         return ""
     key = _env.read_text(provider.key)
     if key is None:
-        raise ConfigError(f"{provider.name} needs a key; set {provider.key.name}", variable=provider.key.name)
+        raise ConfigError(
+            f"{provider.name} needs a key; set {provider.key.name}", variable=provider.key.name
+        )
     return key
 
 
@@ -235,11 +303,14 @@ def _endpoint_from_env(provider: Provider | None) -> dict[str, object]:
     model = _env.read_text(_env.MODEL) or (provider.default_model if provider else None)
     if model is None:
         raise ConfigError(
-            f"{_env.BASE_URL.name} needs a model to ask for; set {_env.MODEL.name}", variable=_env.MODEL.name
+            f"{_env.BASE_URL.name} needs a model to ask for; set {_env.MODEL.name}",
+            variable=_env.MODEL.name,
         )
     return {
         "provider": provider.name if provider else "custom",
         "base_url": checked_base_url(base_url, variable=_env.BASE_URL.name),
         "default_model": model,
-        "api_key": SecretStr(_env.read_text(_env.API_KEY) or (_provider_key(provider) if provider else "")),
+        "api_key": SecretStr(
+            _env.read_text(_env.API_KEY) or (_provider_key(provider) if provider else "")
+        ),
     }

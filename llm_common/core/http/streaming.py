@@ -1,7 +1,7 @@
 """Server-sent events of a chat completion, read as they arrive and put together to one reply.
 
-The format of the events: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6. The format of
-the chunks: https://platform.openai.com/docs/api-reference/chat-streaming.
+The format of the events: https://html.spec.whatwg.org/multipage/server-sent-events.html, section
+9.2.6. The format of the chunks: https://platform.openai.com/docs/api-reference/chat-streaming.
 """
 
 from codecs import BOM_UTF8
@@ -11,7 +11,14 @@ from typing import Any, Final
 import httpx
 import orjson
 
-from llm_common.core.http.transport import bad_encoding, deadline_at, raw_chunks, read_body, too_large, translated
+from llm_common.core.http.transport import (
+    bad_encoding,
+    deadline_at,
+    raw_chunks,
+    read_body,
+    too_large,
+    translated,
+)
 from llm_common.core.http.wire import malformed_reply, raise_stated_error, read_payload
 from llm_common.errors import LLMConnectionError
 
@@ -20,7 +27,9 @@ _TEXTS: Final = ("content", "refusal")
 
 
 class EventReader:
-    """Cuts a body into the data of its events, whatever the borders of its chunks; linear in its length.
+    """Cuts a body into the data of its events, whatever the borders of its chunks.
+
+    Linear in its length.
 
     Args:
         max_bytes: Limit on the whole body.
@@ -42,7 +51,8 @@ class EventReader:
         self._read_bytes += len(chunk)
         if self._read_bytes > self._max_bytes:
             raise too_large(self._max_bytes)
-        if self._after_return and chunk:  # the line feed after a return at the end of the chunk before
+        # the line feed after a return at the end of the chunk before
+        if self._after_return and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_return = False
         self._after_return = self._after_return or chunk.endswith(b"\r")
@@ -124,7 +134,10 @@ class StreamedReply:
         known["arguments"].append(str(facts.get("arguments") or ""))
 
     def _index_of(self, piece: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
-        """The number of the call that a piece belongs to; some endpoints give none, or the same to every call."""
+        """The number of the call that a piece belongs to.
+
+        Some endpoints give none, or the same to every call.
+        """
         index, next_index = piece.get("index"), max(self._calls, default=-1) + 1
         if not isinstance(index, int):
             return next_index if facts.get("name") or not self._calls else next_index - 1
@@ -144,7 +157,13 @@ class StreamedReply:
         message: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._message.items()}
         if self._calls:
             message["tool_calls"] = [
-                call | {"function": {**call["function"], "arguments": "".join(call["function"]["arguments"])}}
+                call
+                | {
+                    "function": {
+                        **call["function"],
+                        "arguments": "".join(call["function"]["arguments"]),
+                    }
+                }
                 for _, call in sorted(self._calls.items())
             ]
         choice = {"message": message, "finish_reason": self._finish_reason}
@@ -161,7 +180,12 @@ class StreamedReply:
 
 
 async def read_stream(
-    reply: httpx.Response, parts: StreamedReply, *, max_bytes: int, deadline: float, timeout_s: float
+    reply: httpx.Response,
+    parts: StreamedReply,
+    *,
+    max_bytes: int,
+    deadline: float,
+    timeout_s: float,
 ) -> AsyncGenerator[str, None]:
     """The texts of an answer as they arrive; `parts` has the whole of it at the end.
 
@@ -176,7 +200,8 @@ async def read_stream(
         LLMTimeoutError: The time came first.
         LLMConnectionError: The connection broke.
         LLMStatusError: The endpoint reports an error in its stream.
-        MalformedReplyError: `too_large`, `bad_encoding`, `bad_json`, `not_an_object`, or as `read_payload`.
+        MalformedReplyError: `too_large`, `bad_encoding`, `bad_json`, `not_an_object`, or as
+            `read_payload`.
     """
     content_type = reply.headers.get("content-type", "")
     if not content_type.lower().startswith("text/event-stream"):

@@ -1,6 +1,7 @@
 """A reply's body within its limits, httpx's exceptions as ours, and whether a failed request is retried.
 
-httpx2 has the classes of httpx under the same names. It is used where the application uses it, and never imported.
+httpx2 has the classes of httpx under the same names. It is used where the application uses it, and
+never imported.
 """
 
 import asyncio
@@ -17,22 +18,35 @@ from typing import Any, Protocol
 import httpx
 
 from llm_common.core.http.wire import ChatRequest, is_transient
-from llm_common.errors import LLMConnectionError, LLMError, LLMStatusError, LLMTimeoutError, MalformedReplyError
+from llm_common.errors import (
+    LLMConnectionError,
+    LLMError,
+    LLMStatusError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
 
 _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
-# Unpacked below with a limit on the output; httpx would unpack a whole chunk, also that of a decompression bomb.
+# Unpacked below with a limit on the output; httpx would unpack a whole chunk, also that of a
+# decompression bomb.
 ACCEPT_ENCODING = "gzip, deflate"
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _MAX_DIGITS = 12  # of a wait in milliseconds
 _HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
 _CONNECTION_ERRORS = (
-    ({"ConnectError"}, "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate"),
+    (
+        {"ConnectError"},
+        "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate",
+    ),
     ({"ProxyError"}, "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
     (
         {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"},
         "the request cannot be sent; check base_url and api_key",
     ),
-    ({"RemoteProtocolError"}, "the endpoint broke off or does not speak HTTP; try again or check base_url"),
+    (
+        {"RemoteProtocolError"},
+        "the endpoint broke off or does not speak HTTP; try again or check base_url",
+    ),
 )
 _log = logging.getLogger(__name__)
 
@@ -45,13 +59,17 @@ class SupportsRequests(Protocol):
 
 
 def open_connections(url: str, transport: SupportsRequests | None, **options: Any) -> Any:
-    """A client of httpx, or of httpx2 for a transport of that, for one endpoint; it never follows a redirect."""
+    """A client of httpx, or of httpx2 for a transport of that, for one endpoint.
+
+    It never follows a redirect.
+    """
     packages = {kind.__module__.partition(".")[0] for kind in type(transport).__mro__}
     encrypted = url.startswith("https:")
     return (sys.modules["httpx2"] if "httpx2" in packages else httpx).AsyncClient(
         transport=transport,
         timeout=None,  # one deadline spans the whole call
-        # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no server.
+        # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no
+        # server.
         verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         trust_env=encrypted,
         follow_redirects=False,
@@ -90,7 +108,8 @@ async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[Non
 
 def _timed_out(timeout_s: float) -> LLMTimeoutError:
     return LLMTimeoutError(
-        f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model", timeout_s=timeout_s
+        f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model",
+        timeout_s=timeout_s,
     )
 
 
@@ -100,7 +119,9 @@ def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
     if "TimeoutException" in names:
         return _timed_out(timeout_s)
     if "DecodingError" in names:
-        return MalformedReplyError("the reply's compression is damaged; try again", reason="bad_encoding")
+        return MalformedReplyError(
+            "the reply's compression is damaged; try again", reason="bad_encoding"
+        )
     for kinds, text in _CONNECTION_ERRORS:
         if kinds & names:
             return LLMConnectionError(text)
@@ -135,7 +156,10 @@ class _Unpacker:
 
 
 async def raw_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body as it comes; one chunk, unpacked, of a reply that is whole, as of an `httpx.MockTransport`."""
+    """The body as it comes.
+
+    One chunk, unpacked, of a reply that is whole, as of an `httpx.MockTransport`.
+    """
     if response.is_stream_consumed:
         yield response.content
         return
@@ -151,7 +175,8 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
         max_bytes: Limit on the packed and on the unpacked size.
 
     Raises:
-        MalformedReplyError: `too_large`, or `bad_encoding` for one that was not asked for, is damaged or cut short.
+        MalformedReplyError: `too_large`, or `bad_encoding` for one that was not asked for, is
+            damaged or cut short.
     """
     if response.is_stream_consumed:  # made from a text or a value, and unpacked
         whole: bytes = response.content
@@ -175,7 +200,9 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
 
 
 def _encoding(response: httpx.Response) -> str:
-    encoding: str = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    encoding: str = (
+        response.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    )
     if encoding not in {"identity", *_WINDOW_BITS}:
         raise bad_encoding("the reply has a content encoding that was not asked for")
     return encoding
@@ -193,21 +220,26 @@ def retry_after_of(response: httpx.Response) -> str | None:
 def too_large(max_bytes: int) -> MalformedReplyError:
     """The error for a reply over the limit."""
     return MalformedReplyError(
-        f"the reply is longer than {max_bytes:,} bytes; ask for less, or raise max_response_bytes", reason="too_large"
+        f"the reply is longer than {max_bytes:,} bytes; ask for less, or raise max_response_bytes",
+        reason="too_large",
     )
 
 
 def bad_encoding(text: str) -> MalformedReplyError:
     """The error for a reply that is not encoded as it was asked for."""
-    return MalformedReplyError(f"{text}; check the proxies between here and the model", reason="bad_encoding")
+    return MalformedReplyError(
+        f"{text}; check the proxies between here and the model", reason="bad_encoding"
+    )
 
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """Decides after each failure of one call whether to retry, and after which wait; logs each retry.
+    """Decides after each failure of one call whether to retry, and after which wait.
 
-    A retry that cannot finish before the deadline is not begun: the caller gets the true error instead of a timeout.
-    An endpoint that refuses an optional field is asked again with a substitute, and in the last attempt without any.
+    Logs each retry.
+    A retry that cannot finish before the deadline is not begun: the caller gets the true error
+    instead of a timeout. An endpoint that refuses an optional field is asked again with a
+    substitute, and in the last attempt without any.
 
     Attributes:
         wanted: The call with every option.
@@ -247,7 +279,9 @@ class RetryPolicy:
             error.locate(model=self.wanted.model, host=self.host)
             what = str(error).partition(";")[0]
             number, most = self._failures + 1, self.max_attempts
-            _log.warning("%s; request %d of %d follows in %.1f s%s", what, number, most, wait_s, change)
+            _log.warning(
+                "%s; request %d of %d follows in %.1f s%s", what, number, most, wait_s, change
+            )
         return wait_s
 
 
@@ -255,7 +289,8 @@ def back_off_s(error: LLMError, *, failures: int, deadline: float) -> float | No
     """Seconds to wait for the next attempt: what the endpoint asks for, else exponentially more.
 
     Args:
-        error: Of the attempt that failed; broken connections, 408, 429 and 5xx are worth another one.
+        error: Of the attempt that failed; broken connections, 408, 429 and 5xx are worth another
+            one.
         failures: How many have failed.
         deadline: On the running loop's clock, in seconds.
 
@@ -265,7 +300,9 @@ def back_off_s(error: LLMError, *, failures: int, deadline: float) -> float | No
     if not is_transient(error):
         return None
     asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
-    least_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2 ** (failures - 1)) if asked_s is None else asked_s
+    least_s = (
+        min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2 ** (failures - 1)) if asked_s is None else asked_s
+    )
     jitter_s = _WAIT_JITTER_S if asked_s is None else 0.0
     left_s = deadline - asyncio.get_running_loop().time()
     return None if left_s <= least_s + jitter_s else least_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret

@@ -1,6 +1,7 @@
 """The chat completions format: calls as bytes, bytes as answers, errors.
 
-Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to `usage`
+Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to
+`usage`
 (https://openrouter.ai/docs/use-cases/usage-accounting).
 """
 
@@ -58,8 +59,8 @@ class ChatRequest:
     Attributes:
         core: What every endpoint takes: model, messages, and the caller's options.
         optional: What an endpoint may refuse: `response_format` and the model profile's options.
-        dropped: What was left out after a refusal: names of optional fields, and `json_schema` if a plain JSON object
-            replaces it.
+        dropped: What was left out after a refusal: names of optional fields, and `json_schema` if a
+            plain JSON object replaces it.
     """
 
     model: str
@@ -88,7 +89,9 @@ class ChatRequest:
         profile = profile_of(model)
         core: dict[str, Any] = {
             "model": model,
-            "messages": [message.model_dump(exclude_none=True) for message in as_messages(messages)],
+            "messages": [
+                message.model_dump(exclude_none=True) for message in as_messages(messages)
+            ],
             **_sampling(profile, temperature=temperature, max_tokens=max_tokens),
             **{name: value for name, value in options.items() if name != "response_format"},
         }
@@ -106,7 +109,12 @@ class ChatRequest:
             ValueError: A number in the options is NaN or infinite.
             TypeError: An option is not a JSON value.
         """
-        text = json.dumps({**self.core, **self.optional}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            {**self.core, **self.optional},
+            ensure_ascii=False,
+            allow_nan=False,
+            separators=(",", ":"),
+        )
         return text.encode(errors="replace")
 
     @property
@@ -119,8 +127,14 @@ class ChatRequest:
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
 
     def with_optional(self, **fields: Any) -> "ChatRequest":
-        """The same call with further fields that an endpoint may refuse; those of the caller win."""
-        return replace(self, optional={**{k: v for k, v in fields.items() if k not in self.core}, **self.optional})
+        """The same call with further fields that an endpoint may refuse.
+
+        Those of the caller win.
+        """
+        return replace(
+            self,
+            optional={**{k: v for k, v in fields.items() if k not in self.core}, **self.optional},
+        )
 
     def without(self, refused: Collection[str]) -> "ChatRequest":
         """The same call without these options; a plain JSON object replaces a schema."""
@@ -143,7 +157,9 @@ class ChatRequest:
             return frozenset()
         named = {name for name in self.optional if name in error.body}
         kind = _format_of(self.optional)
-        if kind and ("response_format" in named or (kind.startswith("json") and kind in error.body)):
+        if kind and (
+            "response_format" in named or (kind.startswith("json") and kind in error.body)
+        ):
             named = named - {"response_format"} | {kind}
         return frozenset(named)
 
@@ -154,7 +170,9 @@ def as_messages(messages: object) -> list[LLMMessage]:
     Raises:
         TypeError: It is no list of messages; names the first that is none, without its text.
     """
-    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(messages, Iterable):
+    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
+        messages, Iterable
+    ):
         raise TypeError(
             f"messages is a {type(messages).__name__}; pass a list such as [LLMMessage(role='user', content='…')]"
         )
@@ -166,7 +184,9 @@ def _as_message(message: object, *, place: str) -> LLMMessage:
         return message
     problem = f"is a {type(message).__name__}"
     if isinstance(message, Mapping):
-        given = {name: value for name, value in message.items() if value is not None and value != []}
+        given = {
+            name: value for name, value in message.items() if value is not None and value != []
+        }
         unknown = [name for name in given if name not in LLMMessage.model_fields]
         if unknown:
             problem = f"has a key that messages do not have, {str(unknown[0])[:40]!r}"
@@ -179,7 +199,9 @@ def _as_message(message: object, *, place: str) -> LLMMessage:
                 problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
     # Outside the handler, since a chained ValidationError would quote the message.
     roles = ", ".join(MessageRole)
-    raise TypeError(f"{place} {problem}; pass an LLMMessage, or a dict with `content` and a `role` of {roles}")
+    raise TypeError(
+        f"{place} {problem}; pass an LLMMessage, or a dict with `content` and a `role` of {roles}"
+    )
 
 
 def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
@@ -200,16 +222,23 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     return payload
 
 
-def charged(payload: Mapping[str, Any], prices: TokenPrices | None) -> tuple[LLMUsage, float | None] | None:
+def charged(
+    payload: Mapping[str, Any], prices: TokenPrices | None
+) -> tuple[LLMUsage, float | None] | None:
     """Tokens and dollars of a reply: the reported cost, else by the model's prices.
 
-    The cost is None for unknown prices, and for a reply without a usage. None for an error that reports no usage: it
-    was not charged.
+    The cost is None for unknown prices, and for a reply without a usage. None for an error that
+    reports no usage: it was not charged.
     """
     if payload.get("error") and not isinstance(payload.get("usage"), dict):
         return None
     usage, cost = read_usage(payload), _mapping(payload.get("usage")).get("cost")
-    if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
+    if (
+        isinstance(cost, int | float)
+        and not isinstance(cost, bool)
+        and isfinite(cost)
+        and cost >= 0
+    ):
         return usage, float(cost)
     return usage, prices.cost_usd(usage) if prices and usage.total_tokens else None
 
@@ -229,8 +258,10 @@ def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=_count(usage.get("total_tokens")) or prompt + completion,
-        # DeepSeek reports hits beside the prompt's tokens: https://api-docs.deepseek.com/guides/kv_cache
-        cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+        # DeepSeek reports hits beside the prompt's tokens:
+        # https://api-docs.deepseek.com/guides/kv_cache
+        cached_tokens=_count(details.get("cached_tokens"))
+        or _count(usage.get("prompt_cache_hit_tokens")),
     )
 
 
@@ -252,14 +283,21 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
         raise malformed_reply("holds a choice without a message", "no_message")
     content = message.get("content")
     if not (content is None or isinstance(content, str) or _is_list_of_objects(content)):
-        raise malformed_reply("holds a message whose content is neither text nor parts", "bad_content")
+        raise malformed_reply(
+            "holds a message whose content is neither text nor parts", "bad_content"
+        )
     tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
     logprobs = choices[0].get("logprobs")
-    if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(function_call, dict | None):
+    if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(
+        function_call, dict | None
+    ):
         raise malformed_reply("holds tool calls that are no objects", "bad_tool_calls")
     return LLMResponse(
         **facts
-        | {"id": _text(payload.get("id")) or "", "model": _model_name(payload.get("model")) or facts["model"]}
+        | {
+            "id": _text(payload.get("id")) or "",
+            "model": _model_name(payload.get("model")) or facts["model"],
+        }
         | {
             "content": content,
             "tool_calls": tool_calls,
@@ -282,22 +320,35 @@ def error_of_status(status: int, body: str, *, retry_after: str | None = None) -
 
     Args:
         status: HTTP status.
-        body: The endpoint's text; becomes `.body`, except for a redirect, whose text repeats the address.
+        body: The endpoint's text; becomes `.body`, except for a redirect, whose text repeats the
+            address.
         retry_after: The header of that name.
     """
     kind, text = _kind_of_status(status, body)
     return kind(
-        text, status=status, body="" if status in _REDIRECTS else body, retry_after_s=retry_after_s(retry_after)
+        text,
+        status=status,
+        body="" if status in _REDIRECTS else body,
+        retry_after_s=retry_after_s(retry_after),
     )
 
 
 def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
     if status in {401, 403}:
-        return LLMAuthError, f"the endpoint refused the key ({status}); check it and what it may use"
+        return (
+            LLMAuthError,
+            f"the endpoint refused the key ({status}); check it and what it may use",
+        )
     if status == HTTPStatus.NOT_FOUND:
-        return ModelNotFoundError, "the endpoint knows no such model or path (404); check model and base_url"
+        return (
+            ModelNotFoundError,
+            "the endpoint knows no such model or path (404); check model and base_url",
+        )
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return LLMRateLimitError, "the endpoint takes no more requests now (429); wait, or ask for a higher limit"
+        return (
+            LLMRateLimitError,
+            "the endpoint takes no more requests now (429); wait, or ask for a higher limit",
+        )
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
         status in _BAD_REQUEST and any(phrase in body.lower() for phrase in _TOO_LONG)
     ):
@@ -305,8 +356,14 @@ def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
         return ContextTooLongError, f"the prompt does not fit the model ({status}); {advice}"
     if status in _REDIRECTS:
         advice = "set base_url to the new address"
-        return LLMStatusError, f"the endpoint redirects ({status}), which is not followed with a key; {advice}"
-    return LLMStatusError, f"the endpoint answered with an error (status {status}); see `.body` for what it said"
+        return (
+            LLMStatusError,
+            f"the endpoint redirects ({status}), which is not followed with a key; {advice}",
+        )
+    return (
+        LLMStatusError,
+        f"the endpoint answered with an error (status {status}); see `.body` for what it said",
+    )
 
 
 def is_transient(error: BaseException | None) -> bool:
@@ -328,7 +385,9 @@ def retry_after_s(header: str | None, *, now: datetime | None = None) -> float |
         return seconds if isfinite(seconds) and seconds >= 0 else None
     with suppress(ValueError):
         date = parsedate_to_datetime(header)
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+        seconds = (
+            date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))
+        ).total_seconds()
         return seconds if seconds >= 0 else None
     return None
 
@@ -339,7 +398,9 @@ def _format_of(optional: Mapping[str, Any]) -> str | None:
     return None if wanted is None else _text(_mapping(wanted).get("type")) or "response_format"
 
 
-def _sampling(profile: ModelProfile, *, temperature: float | None, max_tokens: int | None) -> dict[str, float]:
+def _sampling(
+    profile: ModelProfile, *, temperature: float | None, max_tokens: int | None
+) -> dict[str, float]:
     sampling: dict[str, float] = {}
     if temperature is not None and not profile.reasons_always:
         sampling["temperature"] = temperature
@@ -371,7 +432,9 @@ def _status_of(error: object) -> int:
 
 def malformed_reply(text: str, reason: str) -> MalformedReplyError:
     """The error for a reply that is not in the API's format."""
-    return MalformedReplyError(f"the reply {text}; check base_url, or take another model", reason=reason)
+    return MalformedReplyError(
+        f"the reply {text}; check base_url, or take another model", reason=reason
+    )
 
 
 def _is_list_of_objects(value: object) -> bool:

@@ -24,7 +24,9 @@ def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Resu
 
 def run_json(command: str, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
     """The document of a command, which fits its schema."""
-    document: dict[str, Any] = json.loads(run(*command.split(), *arguments, "--json", code=code).stdout)
+    document: dict[str, Any] = json.loads(
+        run(*command.split(), *arguments, "--json", code=code).stdout
+    )
     check(command, document)
     return document
 

@@ -15,7 +15,12 @@ from llm_common.pointers.store import FileContextPointerStore
 from tests.apps.cli.running import run, run_json
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066 [bold]b[/bold]"
-SALES = {"rows": [{"region": region, "sales": number} for number, region in enumerate(["north", "south", "west"] * 40)]}
+SALES = {
+    "rows": [
+        {"region": region, "sales": number}
+        for number, region in enumerate(["north", "south", "west"] * 40)
+    ]
+}
 
 
 @pytest.fixture
@@ -27,9 +32,13 @@ def store(tmp_path: Path) -> FileContextPointerStore:
 @pytest.fixture
 def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
     async def save() -> dict[str, ContextPointer]:
-        async def one(query_id: str, tool: str, result: object, ttl_s: float | None = None) -> ContextPointer:
+        async def one(
+            query_id: str, tool: str, result: object, ttl_s: float | None = None
+        ) -> ContextPointer:
             args = {"query": f"{tool} of the year", "q": HOSTILE}
-            return await store.save(query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, ttl_s=ttl_s)
+            return await store.save(
+                query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, ttl_s=ttl_s
+            )
 
         return {
             "sales": await one("user:7/q", "sales_report", SALES),
@@ -46,7 +55,10 @@ def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
 def state(folder: Path) -> dict[str, tuple[int, str]]:
     """Every file with its time of change and its bytes."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files}
+    return {
+        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in files
+    }
 
 
 @pytest.fixture
@@ -56,7 +68,11 @@ def at(store: FileContextPointerStore, saved: dict[str, ContextPointer]) -> tupl
 
 def test_queries_are_listed_with_what_they_hold(at: tuple[str, str]) -> None:
     document = run_json("context list", *at)
-    assert {one["query_id"]: one["pointers"] for one in document["queries"]} == {"user:7/q": 2, "hostile": 1, "past": 1}
+    assert {one["query_id"]: one["pointers"] for one in document["queries"]} == {
+        "user:7/q": 2,
+        "hostile": 1,
+        "past": 1,
+    }
     assert all(one["bytes"] > 0 and one["problem"] == "" for one in document["queries"])
     assert "user:7/q\t2\t" in run("context", "list", *at).stdout
 
@@ -70,7 +86,9 @@ def test_a_long_list_is_shown_page_by_page(at: tuple[str, str]) -> None:
     assert result.stderr == "2 of 3 queries; --offset 2 shows more\n"
 
 
-def test_pointers_of_a_query_are_listed_newest_first(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_pointers_of_a_query_are_listed_newest_first(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
     document = run_json("context list", "user:7/q", *at)
     assert {one["pointer_id"] for one in document["pointers"]} == {
         saved["sales"].pointer_id,
@@ -80,13 +98,20 @@ def test_pointers_of_a_query_are_listed_newest_first(at: tuple[str, str], saved:
     assert times == sorted(times, reverse=True)
 
 
-def test_an_expired_pointer_is_not_shown(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_an_expired_pointer_is_not_shown(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
     assert run_json("context list", "past", *at)["pointers"] == []
-    assert "is over and it is gone" in run("context", "show", "past", saved["old"].pointer_id, *at, code=3).stderr
+    assert (
+        "is over and it is gone"
+        in run("context", "show", "past", saved["old"].pointer_id, *at, code=3).stderr
+    )
     assert run_json("context search", "clock noon", *at, code=3)["matches"] == []
 
 
-def test_show_tells_the_call_and_an_excerpt(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_show_tells_the_call_and_an_excerpt(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
     pointer = saved["sales"]
     document = run_json("context show", "user:7/q", pointer.pointer_id, *at)
     assert ContextPointer.model_validate(document["pointer"]) == pointer
@@ -113,14 +138,18 @@ def test_a_part_of_a_result_is_read(
     assert run_json("context read", *arguments)["text"] == text
 
 
-def test_a_long_result_is_read_in_pieces_or_whole(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_a_long_result_is_read_in_pieces_or_whole(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
     arguments = ["user:7/q", saved["sales"].pointer_id, *at]
     whole = run("context", "read", *arguments, "--whole").stdout
     assert json.loads(whole) == SALES
     document = run_json("context read", *arguments, "--limit-tokens", "300")
     pieces = document["text"]
     while document["cursor"]:
-        document = run_json("context read", *arguments, "--limit-tokens", "300", "--cursor", document["cursor"])
+        document = run_json(
+            "context read", *arguments, "--limit-tokens", "300", "--cursor", document["cursor"]
+        )
         pieces += document["text"]
     assert pieces == whole.rstrip("\n")
     assert "goes on" in run("context", "read", *arguments, "--limit-tokens", "300").stderr
@@ -129,7 +158,10 @@ def test_a_long_result_is_read_in_pieces_or_whole(at: tuple[str, str], saved: di
 def test_pointers_are_found_by_their_call_and_their_result(
     at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
-    assert run_json("context search", "snowing", *at)["matches"][0]["pointer"]["tool_name"] == "weather_forecast"
+    assert (
+        run_json("context search", "snowing", *at)["matches"][0]["pointer"]["tool_name"]
+        == "weather_forecast"
+    )
     document = run_json("context search", "sales reports", "--query", "user:7/q", *at)
     assert document["matches"][0]["pointer"]["pointer_id"] == saved["sales"].pointer_id
     assert document["searched"] == 2
@@ -144,7 +176,9 @@ def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
 ) -> None:
     assert run_json("context search", "119", *at, code=3)["looked_in"] == "calls"
     document = run_json("context search", "119", "--in", "results", *at)
-    assert [one["pointer"]["pointer_id"] for one in document["matches"]] == [saved["sales"].pointer_id]
+    assert [one["pointer"]["pointer_id"] for one in document["matches"]] == [
+        saved["sales"].pointer_id
+    ]
     assert (document["looked_in"], document["total"], document["unreadable"]) == ("results", 1, 0)
     folder = store.base_dir / "user;7~q"
     (folder / f"{saved['weather'].pointer_id}.result.json").write_text('"Snow"')
@@ -158,7 +192,9 @@ def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
     assert [one["pointer"]["tool_name"] for one in document["matches"]] == ["weather_forecast"]
 
 
-def test_a_search_shows_how_many_match(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_a_search_shows_how_many_match(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
     assert "1 of 3 matches" in run("context", "search", "year", "-n", "1", *at).stderr
 
 
@@ -170,14 +206,18 @@ def test_verify_names_damage_and_repairs_it_when_asked(
     broken.write_text('"other"')
     before = state(store.base_dir)
     document = run_json("context verify", *at, code=1)
-    assert [(one["name"], one["kind"]) for one in document["findings"]] == [(broken.name, "digest_mismatch")]
+    assert [(one["name"], one["kind"]) for one in document["findings"]] == [
+        (broken.name, "digest_mismatch")
+    ]
     assert "digest_mismatch" in run("context", "verify", *at, code=1).stdout
     assert state(store.base_dir) == before
     assert run_json("context verify", "--repair", *at)["clean"] is True
     assert not broken.exists()
 
 
-def test_gc_says_what_would_go_before_it_goes(store: FileContextPointerStore, at: tuple[str, str]) -> None:
+def test_gc_says_what_would_go_before_it_goes(
+    store: FileContextPointerStore, at: tuple[str, str]
+) -> None:
     orphan = store.base_dir / "user;7~q" / "aaaaaaaaaaaa.result.json"
     orphan.write_text("1")
     before = state(store.base_dir)
@@ -185,18 +225,28 @@ def test_gc_says_what_would_go_before_it_goes(store: FileContextPointerStore, at
     assert state(store.base_dir) == before
     done = run_json("context gc", *at)
     assert planned["report"] == done["report"]
-    assert (done["report"]["expired"], done["report"]["orphans"], planned["dry_run"], done["dry_run"]) == (
+    assert (
+        done["report"]["expired"],
+        done["report"]["orphans"],
+        planned["dry_run"],
+        done["dry_run"],
+    ) == (
         1,
         1,
         True,
         False,
     )
     assert not orphan.exists()
-    assert {one["query_id"] for one in run_json("context list", *at)["queries"]} == {"user:7/q", "hostile"}
+    assert {one["query_id"] for one in run_json("context list", *at)["queries"]} == {
+        "user:7/q",
+        "hostile",
+    }
     assert run("context", "gc", *at).stderr == "Freed 0 bytes.\n"
 
 
-def test_erase_asks_first_and_says_what_it_erased(store: FileContextPointerStore, at: tuple[str, str]) -> None:
+def test_erase_asks_first_and_says_what_it_erased(
+    store: FileContextPointerStore, at: tuple[str, str]
+) -> None:
     before = state(store.base_dir)
     planned = run_json("context erase", "user:7/q", "--dry-run", *at)
     refused = run("context", "erase", "user:7/q", *at, code=1, typed="n\n")
@@ -207,14 +257,19 @@ def test_erase_asks_first_and_says_what_it_erased(store: FileContextPointerStore
     assert len(done["queries"][0]["pointers"]) == 2
     assert not (store.base_dir / "user;7~q").exists()
     assert "nothing to erase" in run("context", "erase", "user:7/q", "--yes", *at, code=3).stderr
-    assert run("context", "erase", "hostile", *at, typed="y\n").stderr.endswith(f"from {store.base_dir}.\n")
+    assert run("context", "erase", "hostile", *at, typed="y\n").stderr.endswith(
+        f"from {store.base_dir}.\n"
+    )
 
 
 def test_single_pointers_are_erased(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
     run("context", "erase", "user:7/q", "--pointer", saved["sales"].pointer_id, "--yes", *at)
     left = run_json("context list", "user:7/q", *at)["pointers"]
     assert [one["pointer_id"] for one in left] == [saved["weather"].pointer_id]
-    assert "erased" in run("context", "read", "user:7/q", saved["sales"].pointer_id, *at, code=3).stderr
+    assert (
+        "erased"
+        in run("context", "read", "user:7/q", saved["sales"].pointer_id, *at, code=3).stderr
+    )
 
 
 def test_reading_changes_nothing(
@@ -255,8 +310,14 @@ def test_a_store_of_another_user_can_be_read(
     assert "another user" in run("context", "erase", "user:7/q", "--yes", *at, code=1).stderr
 
 
-def test_hostile_outputs_are_inert_in_lists(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
-    for arguments in (["list", "hostile"], ["search", "fetch"], ["show", "hostile", saved["hostile"].pointer_id]):
+def test_hostile_outputs_are_inert_in_lists(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    for arguments in (
+        ["list", "hostile"],
+        ["search", "fetch"],
+        ["show", "hostile", saved["hostile"].pointer_id],
+    ):
         shown = run("context", *arguments, *at).stdout
         if arguments[0] != "show":  # whose excerpt a pipe gets as it is
             assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066"), arguments
@@ -272,7 +333,11 @@ def test_hostile_outputs_are_inert_in_lists(at: tuple[str, str], saved: dict[str
         (["list", "--store", "absent"], 3, "There is no store at"),
         (["list", "none", "--store", "."], 3, "There are no pointers"),
         (["read", "q", "aaaaaaaaaaaa", "--lines", "3", "--store", "."], 2, "is no range"),
-        (["read", "q", "aaaaaaaaaaaa", "--lines", "3:1", "--store", "."], 2, "the last line comes before the first"),
+        (
+            ["read", "q", "aaaaaaaaaaaa", "--lines", "3:1", "--store", "."],
+            2,
+            "the last line comes before the first",
+        ),
         (["erase", "q", "--pointer", "zz", "--store", "."], 2, "is no pointer id"),
         (["list", "--limit", "0", "--store", "."], 2, "--limit"),
         (["search", "the of", "--store", "."], 2, "'the of' has no word to look for"),
@@ -289,5 +354,7 @@ def test_mistakes_are_named_with_a_code(
 
 
 def test_a_wrong_part_is_usage(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
-    result = run("context", "read", "user:7/q", saved["sales"].pointer_id, "--path", "/none", *at, code=2)
+    result = run(
+        "context", "read", "user:7/q", saved["sales"].pointer_id, "--path", "/none", *at, code=2
+    )
     assert "the path leads nowhere" in result.stderr

@@ -47,15 +47,23 @@ def served() -> Iterator[Loopback]:
         thread.join()
 
 
-def test_without_settings_nothing_is_asked_and_nothing_is_wrong(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_settings_nothing_is_asked_and_nothing_is_wrong(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a connection was tried")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     document = run_json("doctor")
-    assert [row["name"] for row in document["variables"]] == [variable.name for variable in VARIABLES]
+    assert [row["name"] for row in document["variables"]] == [
+        variable.name for variable in VARIABLES
+    ]
     assert {row["source"] for row in document["variables"]} == {"default", "unset"}
-    assert (document["endpoint"], document["problems"], document["store"]["exists"]) == (None, [], False)
+    assert (document["endpoint"], document["problems"], document["store"]["exists"]) == (
+        None,
+        [],
+        False,
+    )
     assert "none is configured" in run("doctor").stdout
     assert list(folder.iterdir()) == []
 
@@ -63,7 +71,10 @@ def test_without_settings_nothing_is_asked_and_nothing_is_wrong(folder: Path, mo
 def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_COMMON_TIMEOUT_S", "12")
     rows = {row["name"]: row for row in run_json("doctor")["variables"]}
-    assert (rows["LLM_COMMON_TIMEOUT_S"]["value"], rows["LLM_COMMON_TIMEOUT_S"]["source"]) == ("12", "environment")
+    assert (rows["LLM_COMMON_TIMEOUT_S"]["value"], rows["LLM_COMMON_TIMEOUT_S"]["source"]) == (
+        "12",
+        "environment",
+    )
     assert rows["LLM_COMMON_TIMEOUT_S"]["default"] == "60"
     assert rows["LLM_COMMON_TOOL_SELECTION_MAX_CALLS"]["source"] == "default"
     assert "LLM_COMMON_TIMEOUT_S\t12\tenvironment" in run("doctor").stdout
@@ -78,8 +89,14 @@ def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> 
         ("LLM_COMMON_DECISION_MODEL", KEY),
     ],
 )
-def test_a_key_is_never_shown_also_where_none_belongs(monkeypatch: pytest.MonkeyPatch, variable: str, key: str) -> None:
-    for name, value in (("PROVIDER", "local"), ("DECISION_URL", "http://127.0.0.1/v1"), ("DECISION_MODEL", "small")):
+def test_a_key_is_never_shown_also_where_none_belongs(
+    monkeypatch: pytest.MonkeyPatch, variable: str, key: str
+) -> None:
+    for name, value in (
+        ("PROVIDER", "local"),
+        ("DECISION_URL", "http://127.0.0.1/v1"),
+        ("DECISION_MODEL", "small"),
+    ):
         monkeypatch.setenv(f"LLM_COMMON_{name}", value)
     monkeypatch.setenv(variable, key)
     result = run("doctor", "--offline")
@@ -150,12 +167,16 @@ def test_a_damaged_store_is_named_and_left_alone(folder: Path) -> None:
 
 
 def test_extras_are_told_with_their_versions() -> None:
-    extras = {row["package"]: (row["extra"], row["version"]) for row in run_json("doctor")["extras"]}
+    extras = {
+        row["package"]: (row["extra"], row["version"]) for row in run_json("doctor")["extras"]
+    }
     assert extras["typer"] == ("cli", metadata.version("typer"))
     assert "all" not in {extra for extra, _ in extras.values()}
 
 
-def test_a_store_that_is_no_folder_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_no_folder_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("x")
     monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "file"))
     document = run_json("doctor", "--offline", code=1)

@@ -29,11 +29,16 @@ def test_help_is_at_hand(command: list[str]) -> None:
     [
         (None, "give their file with --config FILE"),
         ("{", "is not JSON"),
-        ('{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}', "variable NOT_SET_ANYWHERE, which is not set"),
+        (
+            '{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}',
+            "variable NOT_SET_ANYWHERE, which is not set",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [[], ["doctor"]])
-def test_a_wrong_configuration_ends_with_2(command: list[str], text: str | None, said: str, tmp_path: Path) -> None:
+def test_a_wrong_configuration_ends_with_2(
+    command: list[str], text: str | None, said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text or "", encoding="utf-8")
     arguments = ["gateway", *command, *(["-c", str(path)] if text else [])]
@@ -47,14 +52,18 @@ def test_without_its_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
     path.write_text('{"mcpServers": {}}', encoding="utf-8")
     program = "import sys; sys.modules['mcp'] = None; from llm_common.apps.cli import main; main()"
     command = [sys.executable, "-c", program, "gateway", "-c", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env={"COLUMNS": "200"})
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"COLUMNS": "200"}
+    )
     assert result.returncode == 2
     assert "pip install 'llm-common[mcp]'" in result.stderr
 
 
 def configuration(folder: Path, **servers: list[str]) -> Path:
     """A file that names servers by their arguments, each a program of its own."""
-    entries = {name: {"command": command, "args": args} for name, (command, *args) in servers.items()}
+    entries = {
+        name: {"command": command, "args": args} for name, (command, *args) in servers.items()
+    }
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
     return path
@@ -65,8 +74,15 @@ def test_doctor_tells_a_healthy_server_from_one_that_cannot_start(tmp_path: Path
     config = configuration(tmp_path, good=healthy, absent=["./no-such-program"])
     document = run_json("gateway doctor", "-c", config, code=1)
     found = {server["name"]: server for server in document["servers"]}
-    assert (found["good"]["tools"], found["good"]["problem"], found["absent"]["tools"]) == (1, "", 0)
-    assert "does not start (FileNotFoundError: its program or folder cannot be used" in found["absent"]["problem"]
+    assert (found["good"]["tools"], found["good"]["problem"], found["absent"]["tools"]) == (
+        1,
+        "",
+        0,
+    )
+    assert (
+        "does not start (FileNotFoundError: its program or folder cannot be used"
+        in found["absent"]["problem"]
+    )
     shown = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
     assert shown.startswith("checked\n  good: 1 tools\n  definitions: ")
 
@@ -87,7 +103,9 @@ def test_names_and_problems_of_servers_drive_no_terminal(tmp_path: Path) -> None
 
 def test_a_hostile_tool_is_named_harmlessly_by_doctor(tmp_path: Path) -> None:
     server = [sys.executable, "-S", HOSTILE_SERVER, "an unusable tool with control characters"]
-    shown = run("gateway", "doctor", "-c", configuration(tmp_path, **{f"s{HOSTILE}": server}), code=1).output
+    shown = run(
+        "gateway", "doctor", "-c", configuration(tmp_path, **{f"s{HOSTILE}": server}), code=1
+    ).output
     assert "left out: " in shown
     assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066")
 

@@ -22,7 +22,9 @@ def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
     ) as server:
         try:
             assert server.stderr is not None
-            found = re.fullmatch(r"Open http://127\.0\.0\.1:(\d+)(/\?token=[\w-]{32})\n", server.stderr.readline())
+            found = re.fullmatch(
+                r"Open http://127\.0\.0\.1:(\d+)(/\?token=[\w-]{32})\n", server.stderr.readline()
+            )
             assert found
             connection = HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
             connection.request("GET", found[2])
@@ -38,14 +40,21 @@ def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
         finally:
             server.send_signal(signal.SIGINT)
         assert server.stdout is not None
-        assert (server.stdout.read(), server.stderr.read()) == ("", "Ctrl-C ends it.\nInterrupted.\n")
+        assert (server.stdout.read(), server.stderr.read()) == (
+            "",
+            "Ctrl-C ends it.\nInterrupted.\n",
+        )
     assert server.returncode == 130
     assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--store", "absent"], "absent"), (["--traces", "absent"], "absent"), (["--port", "70000"], "65535")],
+    [
+        (["--store", "absent"], "absent"),
+        (["--traces", "absent"], "absent"),
+        (["--port", "70000"], "65535"),
+    ],
 )
 def test_wrong_options_end_with_2(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["inspect", *arguments], env={"COLUMNS": "300"})
@@ -57,7 +66,9 @@ def test_a_store_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None
     environment = {"LLM_COMMON_POINTER_STORE_DIR": str(tmp_path / "absent"), "COLUMNS": "300"}
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        result = CliRunner().invoke(app, ["inspect", "--port", str(taken.getsockname()[1])], env=environment)
+        result = CliRunner().invoke(
+            app, ["inspect", "--port", str(taken.getsockname()[1])], env=environment
+        )
     assert f"There is no store in {tmp_path / 'absent'} yet" in result.stderr
     assert not [*tmp_path.iterdir()]
 
@@ -67,12 +78,16 @@ def test_a_port_in_use_ends_with_2(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        result = CliRunner().invoke(app, ["inspect", "--store", str(tmp_path), "--port", port], env={"COLUMNS": "300"})
+        result = CliRunner().invoke(
+            app, ["inspect", "--store", str(tmp_path), "--port", port], env={"COLUMNS": "300"}
+        )
     assert result.exit_code == 2
     assert f"Port {port} cannot be used" in result.stderr
 
 
-def test_without_its_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_its_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "llm_common.apps.inspector.application", raising=False)
     result = CliRunner().invoke(app, ["inspect", "--store", str(tmp_path)], env={"COLUMNS": "300"})

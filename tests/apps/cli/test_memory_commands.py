@@ -23,7 +23,9 @@ def memory(tmp_path: Path) -> Path:
         async with SqliteMemory(path) as kept:
             await kept.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
             await kept.append_event("s1", Event(text="It is Rome now"), user="ann", key="address")
-            await kept.append_event("s2", Event(text="I like tea", metadata={"mood": "calm"}), user="ann")
+            await kept.append_event(
+                "s2", Event(text="I like tea", metadata={"mood": "calm"}), user="ann"
+            )
             await kept.append_event("s1", Event(text=HOSTILE, role=MessageRole.ASSISTANT))
 
     asyncio.run(fill())
@@ -36,14 +38,20 @@ def state(folder: Path) -> dict[str, str]:
 
 def test_sessions_are_listed_for_all_users_or_for_one(memory: Path) -> None:
     document = run_json("memory list", memory)
-    assert [(one["user"], one["session_id"], one["events"], one["current"]) for one in document["sessions"]] == [
+    assert [
+        (one["user"], one["session_id"], one["events"], one["current"])
+        for one in document["sessions"]
+    ] == [
         (None, "s1", 1, 1),
         ("ann", "s2", 1, 1),
         ("ann", "s1", 2, 1),
     ]
     assert run_json("memory list", memory, "--user", "ann")["total"] == 2
     assert "ann\ts1\t2\t1\t" in run("memory", "list", memory).stdout
-    assert run("memory", "list", memory, "--limit", "1").stderr == "1 of 3 sessions; --offset 1 shows more\n"
+    assert (
+        run("memory", "list", memory, "--limit", "1").stderr
+        == "1 of 3 sessions; --offset 1 shows more\n"
+    )
 
 
 def test_events_of_a_session_are_listed_with_their_ids(memory: Path) -> None:
@@ -52,19 +60,27 @@ def test_events_of_a_session_are_listed_with_their_ids(memory: Path) -> None:
         ("It is Rome now", "address", True),
         ("I live in Oslo", "address", False),
     ]
-    assert [one["event"]["text"] for one in run_json("memory list", memory, "--session", "s1")["events"]] == [HOSTILE]
+    assert [
+        one["event"]["text"] for one in run_json("memory list", memory, "--session", "s1")["events"]
+    ] == [HOSTILE]
     shown = run("memory", "list", memory, "--session", "s1").stdout
     assert "evil" in shown
     assert not set(shown) & set("\x1b\u202e")
 
 
 def test_events_are_found_as_an_agent_finds_them(memory: Path) -> None:
-    assert [hit["event"]["text"] for hit in run_json("memory search", memory, "Oslo", "--user", "ann")["hits"]] == [
-        "It is Rome now"
-    ]
-    past = run_json("memory search", memory, "Oslo", "--user", "ann", "--history", "--key", "address")["hits"]
+    assert [
+        hit["event"]["text"]
+        for hit in run_json("memory search", memory, "Oslo", "--user", "ann")["hits"]
+    ] == ["It is Rome now"]
+    past = run_json(
+        "memory search", memory, "Oslo", "--user", "ann", "--history", "--key", "address"
+    )["hits"]
     assert {hit["current"] for hit in past} == {True, False}
-    assert run_json("memory search", memory, "tea", "--session", "s1", "--user", "ann", code=3)["hits"] == []
+    assert (
+        run_json("memory search", memory, "tea", "--session", "s1", "--user", "ann", code=3)["hits"]
+        == []
+    )
     assert "I like tea" in run("memory", "search", memory, "tea", "--user", "ann").stdout
 
 
@@ -91,16 +107,27 @@ async def test_a_memory_opened_to_read_takes_no_event(memory: Path) -> None:
 
 
 def test_forget_asks_first_and_says_what_it_erased(memory: Path) -> None:
-    assert run_json("memory forget", memory, "--user", "ann", "--dry-run") == {"dry_run": True, "events": 3}
+    assert run_json("memory forget", memory, "--user", "ann", "--dry-run") == {
+        "dry_run": True,
+        "events": 3,
+    }
     refused = run("memory", "forget", memory, "--user", "ann", code=1, typed="n\n")
     assert "Erase 3 events?" in refused.stderr
-    assert run_json("memory forget", memory, "--user", "ann", "--session", "s2", "--yes")["events"] == 1
-    assert run("memory", "forget", memory, "--user", "ann", typed="y\n").stderr.endswith("Erased 2 events.\n")
+    assert (
+        run_json("memory forget", memory, "--user", "ann", "--session", "s2", "--yes")["events"]
+        == 1
+    )
+    assert run("memory", "forget", memory, "--user", "ann", typed="y\n").stderr.endswith(
+        "Erased 2 events.\n"
+    )
     assert run_json("memory list", memory)["total"] == 1
     assert b"Rome" not in memory.read_bytes()
     [event] = run_json("memory list", memory, "--session", "s1")["events"]
     assert run_json("memory forget", memory, "--id", event["id"], "--yes")["events"] == 1
-    assert run("memory", "forget", memory, "--id", event["id"], "--yes", code=3).stderr == "There are no such events.\n"
+    assert (
+        run("memory", "forget", memory, "--id", event["id"], "--yes", code=3).stderr
+        == "There are no such events.\n"
+    )
 
 
 @pytest.mark.parametrize(

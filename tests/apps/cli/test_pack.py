@@ -19,7 +19,9 @@ from tests.apps.cli.running import check
 from tests.folders.tree import PROGRAM, write
 
 RUN = [sys.executable, "-c", PROGRAM, "pack"]
-FILLER = "".join(f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(400))
+FILLER = "".join(
+    f"def other_{number}(value):\n    return value * {number}\n\n\n" for number in range(400)
+)
 FILES: dict[str, str | bytes] = {
     "src/cookies.py": f"{FILLER}def expire_cookie(jar):\n    jar.pop()\n",
     "src/server.py": "def serve(port):\n    return listen(port)\n",
@@ -45,7 +47,9 @@ def tree(tmp_path: Path) -> Path:
 
 
 def run(cache: Path, *arguments: str | Path, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["pack", "--cache-dir", str(cache), *map(str, arguments)], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(
+        app, ["pack", "--cache-dir", str(cache), *map(str, arguments)], env={"COLUMNS": "200"}
+    )
     assert result.exit_code == code, (result.output, result.exception)
     return result
 
@@ -68,17 +72,24 @@ def test_the_document_holds_what_the_library_returns(cache: Path, tree: Path) ->
         pack.tokens,
         [file.path for file in pack.files],
     )
-    assert (document["searched"], document["left_out"]) == (4, {"secret": 1, "generated": 1, "binary": 1})
+    assert (document["searched"], document["left_out"]) == (
+        4,
+        {"secret": 1, "generated": 1, "binary": 1},
+    )
     assert document["budget_tokens"] == 1000
 
 
 def test_options_choose_which_files_are_searched(cache: Path, tree: Path) -> None:
-    document = run_json(cache, "cookie jar expire", tree, "--generated", "-x", "tests/", "--exclude", "*.md")
+    document = run_json(
+        cache, "cookie jar expire", tree, "--generated", "-x", "tests/", "--exclude", "*.md"
+    )
     assert {"src/cookies.py", "yarn.lock"} <= set(paths(document))
     assert document["left_out"] == {"secret": 1, "binary": 1, "excluded": 2}
 
 
-def test_without_a_path_this_folder_is_packed(cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_path_this_folder_is_packed(
+    cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tree)
     assert paths(run_json(cache, "serve a port"))[0] == "src/server.py"
 
@@ -94,7 +105,9 @@ def test_nothing_that_matches_packs_nothing_and_says_so_u_b9(cache: Path, tree: 
     result = run(cache, "xylophone", tree, code=3)
     assert result.stdout.strip() == ""
     assert "none of 4 files has a word of the question" in result.stderr
-    assert "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=3).stderr
+    assert (
+        "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=3).stderr
+    )
     write(tree, {"xylophone.py": ""})
     assert "the files that match are empty" in run(cache, "xylophone", tree, code=3).stderr
 
@@ -115,7 +128,9 @@ def test_explain_adds_score_parts_and_what_was_not_chosen(cache: Path, tree: Pat
     write(tree, {f"src/cookie_{number}.py": FILLER[:900] for number in range(9)})
     arguments = ("when does a cookie expire", tree, "--budget", "256", "--explain")
     explained = run_json(cache, *arguments)["explain"]
-    assert {"words", "code", "size", "named", "defines", "test", "recent"} == set(explained["kept"][0]["parts"])
+    assert {"words", "code", "size", "named", "defines", "test", "recent"} == set(
+        explained["kept"][0]["parts"]
+    )
     assert explained["dropped"]
     shown = run(cache, *arguments).stderr
     assert "words=" in shown
@@ -126,7 +141,9 @@ def test_explain_adds_score_parts_and_what_was_not_chosen(cache: Path, tree: Pat
 def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_json: bool) -> None:
     options = ["--json"] if as_json else []
     for _ in range(2):
-        assert run(cache, "cookie jar expire", tree, "-o", tree / "packed.md", *options).stdout == ""
+        assert (
+            run(cache, "cookie jar expire", tree, "-o", tree / "packed.md", *options).stdout == ""
+        )
         text = (tree / "packed.md").read_text()
         packed = json.loads(text)["packed"] if as_json else text
         assert "expire_cookie" in packed
@@ -159,7 +176,9 @@ def test_wrong_usage_is_named_and_ends_with_2(
 def test_a_full_disk_behind_stdout_is_named(cache: Path, tree: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert result.returncode == 1
     assert "stdout cannot be written" in result.stderr
     assert "Traceback" not in result.stderr
@@ -174,9 +193,15 @@ def test_a_damaged_index_is_noted(cache: Path, tree: Path) -> None:
 
 
 def test_ctrl_c_ends_with_130_and_leaves_a_whole_index(cache: Path, tmp_path: Path) -> None:
-    tree = write(tmp_path / "large", {f"{number}.txt": FILLER[:4000] + f"word{number}" for number in range(800)})
+    tree = write(
+        tmp_path / "large",
+        {f"{number}.txt": FILLER[:4000] + f"word{number}" for number in range(800)},
+    )
     process = subprocess.Popen(
-        [*RUN, "word7", str(tree), "--cache-dir", str(cache)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*RUN, "word7", str(tree), "--cache-dir", str(cache)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 20
     while not list((cache / "indexes").glob("*.sqlite")) and time.monotonic() < deadline:
@@ -193,7 +218,11 @@ def test_progress_shows_on_a_terminal_and_nowhere_else(cache: Path, tree: Path) 
     main, side = pty.openpty()
     command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
     result = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=side, check=True, env={**os.environ, "TERM": "xterm"}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=side,
+        check=True,
+        env={**os.environ, "TERM": "xterm"},
     )
     os.close(side)
     shown = b""
@@ -220,7 +249,9 @@ def test_help_names_every_option() -> None:
 
 def test_the_name_of_a_given_file_drives_no_terminal_f_174(tree: Path, cache: Path) -> None:
     named = write(tree, {"a\x1b[2J\u202eb.py": "def expire_cookie(): ...\n"}) / "a\x1b[2J\u202eb.py"
-    result = CliRunner().invoke(app, ["pack", "expire cookies", str(tree), str(named), "--cache-dir", str(cache)])
+    result = CliRunner().invoke(
+        app, ["pack", "expire cookies", str(tree), str(named), "--cache-dir", str(cache)]
+    )
     assert result.exit_code == 0
     assert "a\ufffd[2J\ufffdb.py" in result.stderr
     assert "\x1b[2J" not in result.stderr

@@ -41,7 +41,11 @@ def test_the_schema_is_made_from_the_documents() -> None:
 
 
 def test_every_command_prints_a_document_that_is_published() -> None:
-    with_json = {name for name, command in COMMANDS.items() if any("--json" in each.opts for each in command.params)}
+    with_json = {
+        name
+        for name, command in COMMANDS.items()
+        if any("--json" in each.opts for each in command.params)
+    }
     assert with_json == {*documents()} == {*COMMANDS} - WITHOUT_DOCUMENT
 
 
@@ -90,7 +94,9 @@ def test_a_code_means_the_same_for_every_command(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.json").write_text('{"no": "such thing"}')
-    (tmp_path / "tools.json").write_text('[{"name": "weather", "description": "Tells it.", "parameters": {}}]')
+    (tmp_path / "tools.json").write_text(
+        '[{"name": "weather", "description": "Tells it.", "parameters": {}}]'
+    )
     result = run(*arguments.split(), code=code)
     assert result.stderr or code == 0
 
@@ -102,24 +108,39 @@ def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
 
     def completed(words: str) -> set[str]:
         variables = {"_LLM_COMMON_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
-        shown = CliRunner().invoke(app, [], env=variables, prog_name="llm-common").stdout.replace("\\", "")
+        shown = (
+            CliRunner()
+            .invoke(app, [], env=variables, prog_name="llm-common")
+            .stdout.replace("\\", "")
+        )
         return {
-            word for word in ("context", "memory", "verify", "user:7/sales", "user:7/weather", "other") if word in shown
+            word
+            for word in ("context", "memory", "verify", "user:7/sales", "user:7/weather", "other")
+            if word in shown
         }
 
     assert completed("llm-common ") >= {"context", "memory"}
     assert completed("llm-common context ver") == {"verify"}
-    assert completed(f"llm-common context list --store {store} user") == {"user:7/sales", "user:7/weather"}
+    assert completed(f"llm-common context list --store {store} user") == {
+        "user:7/sales",
+        "user:7/weather",
+    }
 
 
 def test_no_color_leaves_colours_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLM_COMMON_TIMEOUT_S", "soon")
     monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
-    coloured = CliRunner().invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm"}).stdout
+    coloured = (
+        CliRunner()
+        .invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm"})
+        .stdout
+    )
     plain = (
         CliRunner()
-        .invoke(app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": "1"})
+        .invoke(
+            app, ["doctor", "--offline"], env={"FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": "1"}
+        )
         .stdout
     )
     assert "\x1b[31m" in coloured
@@ -134,7 +155,9 @@ def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path
     command = [sys.executable, "-c", PROGRAM, *arguments.split()]
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, "")
 
@@ -142,10 +165,17 @@ def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path
 def test_help_imports_no_client_and_no_store() -> None:
     program = f"{PROGRAM.replace('main()', 'sys.argv = [chr(99), chr(45) + chr(104)]; atexit.register(tell); main()')}"
     program = f"import atexit, sys\ndef tell(): sys.stderr.write(' '.join(sys.modules))\n{program}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     loaded = {*done.stderr.split()}
     assert "llm_common.apps.cli.app" in loaded
-    assert not loaded & {"httpx", "sqlite3", "llm_common.pointers.store", "llm_common.apps.cli.documents"}
+    assert not loaded & {
+        "httpx",
+        "sqlite3",
+        "llm_common.pointers.store",
+        "llm_common.apps.cli.documents",
+    }
 
 
 def test_a_command_without_arguments_shows_its_help() -> None:

@@ -16,7 +16,22 @@ from llm_common.apps.cli.terminal import InertLogHandler, as_inert_json, print_t
 from tests.folders.tree import PROGRAM, write
 
 CONTROLS = [
-    *("\0", "\x07", "\x08", "\x0b", "\r", "\x1b", "\x1f", "\x7f", "\x80", "\x9b", "\x9f", "\u061c", "\u200e", "\u200f"),
+    *(
+        "\0",
+        "\x07",
+        "\x08",
+        "\x0b",
+        "\r",
+        "\x1b",
+        "\x1f",
+        "\x7f",
+        "\x80",
+        "\x9b",
+        "\x9f",
+        "\u061c",
+        "\u200e",
+        "\u200f",
+    ),
     *("\u202a", "\u202e", "\u2066", "\u2069", "\ud800", "\udfff"),
 ]
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066"
@@ -30,7 +45,9 @@ def test_what_drives_a_terminal_is_replaced_f_174_a_25(control: str) -> None:
     assert json.loads(document) == {"text": control}
 
 
-@pytest.mark.parametrize("text", ["a b", "a\tb\nc", "~\xa0é", "שלום", "👩\u200d💻", "\u2029\u2065\u206a", "[bold]"])
+@pytest.mark.parametrize(
+    "text", ["a b", "a\tb\nc", "~\xa0é", "שלום", "👩\u200d💻", "\u2029\u2065\u206a", "[bold]"]
+)
 def test_other_text_stays_as_it_is_f_174(text: str) -> None:
     assert safe_text(text).plain == text
     if "\n" not in text:
@@ -95,8 +112,12 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def test_a_warning_of_a_library_is_one_inert_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    record = logging.makeLogRecord({"msg": "server %s ended", "args": (f"a\n{HOSTILE}",), "levelno": logging.WARNING})
+def test_a_warning_of_a_library_is_one_inert_line_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = logging.makeLogRecord(
+        {"msg": "server %s ended", "args": (f"a\n{HOSTILE}",), "levelno": logging.WARNING}
+    )
     InertLogHandler().handle(record)
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
@@ -105,9 +126,16 @@ def test_a_warning_of_a_library_is_one_inert_line_on_stderr(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("command", [["pack", "cookie"], ["demo", "--query", "cookie"]])
-def test_documents_keep_the_true_text_escaped_f_174_a_25(tmp_path: Path, command: list[str]) -> None:
+def test_documents_keep_the_true_text_escaped_f_174_a_25(
+    tmp_path: Path, command: list[str]
+) -> None:
     tree = write(tmp_path / f"tree{HOSTILE}", {"a.txt": f"cookie {HOSTILE}\n"})
-    arguments = [*command, str(tree), "--json", *(["--cache-dir", str(tmp_path)] if command[0] == "pack" else [])]
+    arguments = [
+        *command,
+        str(tree),
+        "--json",
+        *(["--cache-dir", str(tmp_path)] if command[0] == "pack" else []),
+    ]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, (result.output, result.exception)
     assert not set(result.stdout) & set(CONTROLS)
@@ -123,13 +151,23 @@ def test_a_path_that_is_no_unicode_is_written_to_a_file(tmp_path: Path) -> None:
     tree = write(tmp_path / os.fsdecode(b"tree\xff"), {"a.txt": "cookie\n"})
     for options in ([], ["--json"]):
         output = tmp_path / "out"
-        arguments = ["pack", "cookie", str(tree / "a.txt"), "--cache-dir", str(tmp_path / "c"), "-o", str(output)]
+        arguments = [
+            "pack",
+            "cookie",
+            str(tree / "a.txt"),
+            "--cache-dir",
+            str(tmp_path / "c"),
+            "-o",
+            str(output),
+        ]
         result = CliRunner().invoke(app, [*arguments, *options])
         assert result.exit_code == 0, (result.output, result.exception)
         assert "cookie" in output.read_text(encoding="utf-8")
 
 
-def test_the_summary_names_an_extra_with_its_brackets_u_b7(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_names_an_extra_with_its_brackets_u_b7(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
     write(tmp_path / "tree", {"a.txt": "cookie\n"})
     arguments = ["pack", "cookie", str(tmp_path / "tree"), "--cache-dir", str(tmp_path / "cache")]

@@ -9,15 +9,27 @@ import pytest
 
 from tests.apps.cli.running import run, run_json
 
-CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "Where."}}, "required": ["city"]}
-WEATHER = {"name": "get_weather", "description": "Forecasts the weather of a city.", "inputSchema": CITY}
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "description": "Where."}},
+    "required": ["city"],
+}
+WEATHER = {
+    "name": "get_weather",
+    "description": "Forecasts the weather of a city.",
+    "inputSchema": CITY,
+}
 SHAPES: dict[str, object] = {
     "a list of MCP": [WEATHER],
     "an MCP answer": {"jsonrpc": "2.0", "id": 1, "result": {"tools": [WEATHER]}},
     "chat completions": [
         {
             "type": "function",
-            "function": {"name": "get_weather", "description": WEATHER["description"], "parameters": CITY},
+            "function": {
+                "name": "get_weather",
+                "description": WEATHER["description"],
+                "parameters": CITY,
+            },
         }
     ],
     "an object of tools": {"tools": [{**WEATHER, "input_schema": CITY}]},
@@ -42,14 +54,20 @@ def test_every_shape_of_definitions_is_read_alike(tmp_path: Path, shape: str) ->
 def many() -> list[dict[str, Any]]:
     return [
         WEATHER,
-        *({"name": f"tool_{n}", "description": f"Sells stock number {n}.", "inputSchema": CITY} for n in range(5)),
+        *(
+            {"name": f"tool_{n}", "description": f"Sells stock number {n}.", "inputSchema": CITY}
+            for n in range(5)
+        ),
     ]
 
 
 def test_tools_are_listed_page_by_page(tmp_path: Path) -> None:
     path = file(tmp_path, many())
     document = run_json("tools list", path, "--limit", "2", "--offset", "1")
-    assert ([one["name"] for one in document["tools"]], document["total"]) == (["tool_0", "tool_1"], 6)
+    assert ([one["name"] for one in document["tools"]], document["total"]) == (
+        ["tool_0", "tool_1"],
+        6,
+    )
     result = run("tools", "list", path, "--limit", "2")
     assert len(result.stdout.splitlines()) == 2
     assert "6 tools" in result.stderr
@@ -71,8 +89,15 @@ def test_check_tells_errors_from_warnings(tmp_path: Path) -> None:
         {"name": "twice", "description": "x", "inputSchema": CITY},
         {"name": "twice", "description": "y", "inputSchema": CITY},
         {"name": "text", "description": "x", "inputSchema": {"type": "string"}},
-        {"name": "away", "description": "x", "inputSchema": {"type": "object", "$ref": "https://example.com/s.json"}},
-        {"name": "bare", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        {
+            "name": "away",
+            "description": "x",
+            "inputSchema": {"type": "object", "$ref": "https://example.com/s.json"},
+        },
+        {
+            "name": "bare",
+            "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}},
+        },
         {"description": "nameless"},
         {"name": "long", "description": "word " * 3_000},
     ]
@@ -95,10 +120,15 @@ def test_check_tells_errors_from_warnings(tmp_path: Path) -> None:
 
 def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
     document = run_json("tools check", file(tmp_path, [{"name": "bare"}]))
-    assert (document["errors"], [one["severity"] for one in document["problems"]]) == (0, ["warning"])
+    assert (document["errors"], [one["severity"] for one in document["problems"]]) == (
+        0,
+        ["warning"],
+    )
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '"tools"', "{}", '{"tools": 3}', '{"result": 4}', "[[]]", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '"tools"', "{}", '{"tools": 3}', '{"result": 4}', "[[]]", "[" * 100_000]
+)
 def test_a_file_without_tools_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tools.json"
     path.write_text(text, encoding="utf-8")
@@ -109,7 +139,9 @@ def test_an_empty_list_is_nothing_found(tmp_path: Path) -> None:
     assert run("tools", "list", file(tmp_path, []), code=3).stderr == "There are no tools.\n"
 
 
-def test_servers_need_the_extra_that_asks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_need_the_extra_that_asks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "llm_common.apps.gateway", None)
     path = file(tmp_path, {"mcpServers": {"clock": {"command": "clock"}}})
     shown = " ".join(run("tools", "list", path, code=2).stderr.replace("│", " ").split())

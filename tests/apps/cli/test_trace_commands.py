@@ -31,14 +31,23 @@ def test_show_says_why(run: RecordedRun) -> None:
     assert "The model was shown it and did not choose it." in shown
     document = json.loads(call("show", run.path, "--json").stdout)
     assert document["unseen"][0]["why"] == "The model was shown it and did not choose it."
-    assert [line["kind"] for line in document["lines"]] == ["run_begin", "model_call", "selection", "run_end"]
+    assert [line["kind"] for line in document["lines"]] == [
+        "run_begin",
+        "model_call",
+        "selection",
+        "run_end",
+    ]
 
 
-def test_export_writes_a_page_for_the_newest_run_of_a_folder(run: RecordedRun, tmp_path: Path) -> None:
+def test_export_writes_a_page_for_the_newest_run_of_a_folder(
+    run: RecordedRun, tmp_path: Path
+) -> None:
     result = call("export", run.path.parent, tmp_path / "run.html")
     assert result.stdout == ""
     assert "did not choose it." in (tmp_path / "run.html").read_text(encoding="utf-8")
-    assert "cannot be written" in call("export", run.path, tmp_path / "no" / "x.html", code=2).stderr
+    assert (
+        "cannot be written" in call("export", run.path, tmp_path / "no" / "x.html", code=2).stderr
+    )
 
 
 async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: Path) -> None:
@@ -46,18 +55,26 @@ async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: 
     assert "2 of 2 steps are the same" in call("diff", run.path, run.path).stdout
     assert "only in the second run: Packed" in call("diff", run.path, other.path, code=1).stdout
     steps = json.loads(call("diff", run.path, other.path, "--json", code=1).stdout)["steps"]
-    assert [step["name"] for step in steps] == ["model call 1", "selection of outputs 1", "packing 1"]
+    assert [step["name"] for step in steps] == [
+        "model call 1",
+        "selection of outputs 1",
+        "packing 1",
+    ]
 
 
 def test_replay_ends_with_one_where_a_choice_changed(run: RecordedRun, tmp_path: Path) -> None:
     assert call("replay", run.path, "--store", tmp_path / "store").stdout == "line 3: same\n"
     (tmp_path / "empty").mkdir()
-    [choice] = json.loads(call("replay", run.path, "--store", tmp_path / "empty", "--json", code=1).stdout)["choices"]
+    [choice] = json.loads(
+        call("replay", run.path, "--store", tmp_path / "empty", "--json", code=1).stdout
+    )["choices"]
     assert choice["status"] == "changed"
 
 
 @pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
-@pytest.mark.parametrize(("is_there", "code", "said"), [(True, 1, "holds no line"), (False, 2, "does not exist")])
+@pytest.mark.parametrize(
+    ("is_there", "code", "said"), [(True, 1, "holds no line"), (False, 2, "does not exist")]
+)
 def test_what_is_no_trace_is_named_harmlessly(
     command: list[str], is_there: bool, code: int, said: str, tmp_path: Path
 ) -> None:

@@ -46,7 +46,9 @@ async def host_of(config: GatewayConfig, **options: Any) -> AsyncIterator[Client
 async def host_of_process(*arguments: str, **options: Any) -> AsyncIterator[Client]:
     """A host that starts the command line's gateway."""
     command = ["-c", "from llm_common.apps.cli import main; main()", "gateway", *arguments]
-    async with Client(StdioServerParameters(command=sys.executable, args=command), **options) as client:
+    async with Client(
+        StdioServerParameters(command=sys.executable, args=command), **options
+    ) as client:
         yield client
 
 

@@ -153,7 +153,9 @@ async def ask_in_rounds(context: Context[Any, Any]) -> str | InputRequiredResult
     if not context.input_responses:
         schema = {"type": "object", "properties": {"color": {"type": "string"}}}
         params = ElicitRequestFormParams(message="Which color?", requested_schema=schema)
-        return InputRequiredResult(input_requests={"color": ElicitRequest(params=params)}, request_state="first")
+        return InputRequiredResult(
+            input_requests={"color": ElicitRequest(params=params)}, request_state="first"
+        )
     answer = context.input_responses["color"]
     assert isinstance(answer, ElicitResult)
     return f"{(answer.content or {})['color']} after {context.request_state}"
@@ -191,7 +193,9 @@ def route(region: str) -> str:
     return f"from {region}"
 
 
-def route_by_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+def route_by_header(
+    region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
+) -> str:
     """Gives the region, which a header has to name too."""
     return f"by header from {region}"
 
@@ -210,7 +214,9 @@ def want_header() -> str:
 @server.tool()
 def wrong_output() -> CallToolResult:
     """Gives what its own schema does not allow."""
-    return CallToolResult(content=[TextContent(type="text", text="odd")], structured_content={"result": "no number"})
+    return CallToolResult(
+        content=[TextContent(type="text", text="odd")], structured_content={"result": "no number"}
+    )
 
 
 @server.resource("odd://greeting")
@@ -234,12 +240,16 @@ async def change_resource(uri: str, context: Context[Any, Any]) -> str:
 
 @server.completion()  # type: ignore[no-untyped-call, untyped-decorator]
 async def complete(
-    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
+    ref: PromptReference | ResourceTemplateReference,
+    argument: CompletionArgument,
+    context: CompletionContext | None,
 ) -> Completion | None:
     """Subjects that begin so, after what was chosen before."""
     kind = ref.name if isinstance(ref, PromptReference) else ref.uri
     chosen = (context.arguments if context else None) or {}
-    return Completion(values=[f"{argument.value}pples of {kind} {sorted(chosen.values())}"], has_more=False)
+    return Completion(
+        values=[f"{argument.value}pples of {kind} {sorted(chosen.values())}"], has_more=False
+    )
 
 
 @server.prompt()

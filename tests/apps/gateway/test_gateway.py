@@ -14,7 +14,17 @@ from pydantic import FileUrl
 from llm_common.apps.gateway import ToolRules, mcp_tools
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import ToolFailedError
-from tests.apps.gateway.hosts import ERAS, config_of, host_of, host_of_process, hostile, id_in, odd, text_of, until
+from tests.apps.gateway.hosts import (
+    ERAS,
+    config_of,
+    host_of,
+    host_of_process,
+    hostile,
+    id_in,
+    odd,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.mcp
 COUNTER = DefaultCounter()
@@ -28,7 +38,9 @@ async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> No
         assert COUNTER.count(preview) <= 400
         assert "list of 6,000 objects" in preview
         assert result.structured_content is None
-        item = await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}})
+        item = await host.call_tool(
+            "read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
+        )
         assert '{"id":4321,"name":"item 4321"' in text_of(item)
         found = await host.call_tool("search_context", {"query": "4321"})
         assert "item 4321" in text_of(found)
@@ -42,7 +54,9 @@ async def test_an_intent_makes_the_preview_and_never_reaches_the_server() -> Non
     async with host_of(config_of(small=hostile())) as host:
         assert "with ['text']" in text_of(await host.call_tool("ok", {"text": "a", "intent": "b"}))
     async with host_of(config_of(odd=odd())) as host:
-        schema = next(tool.input_schema for tool in (await host.list_tools()).tools if tool.name == "add_one")
+        schema = next(
+            tool.input_schema for tool in (await host.list_tools()).tools if tool.name == "add_one"
+        )
         assert list(schema["properties"]) == ["number", "intent"]
         assert schema["required"] == ["number"]
 
@@ -50,7 +64,11 @@ async def test_an_intent_makes_the_preview_and_never_reaches_the_server() -> Non
 async def test_tools_are_listed_without_output_schema_and_our_own_first() -> None:
     async with host_of(config_of(odd=odd())) as host:
         tools = (await host.list_tools()).tools
-        assert [tool.name for tool in tools][:3] == ["read_context", "search_context", "list_context"]
+        assert [tool.name for tool in tools][:3] == [
+            "read_context",
+            "search_context",
+            "list_context",
+        ]
         assert all(tool.meta == {"anthropic/alwaysLoad": True} for tool in tools[:3])
         assert [tool.name for tool in tools[3:]] == sorted(tool.name for tool in tools[3:])
         assert {tool.output_schema is None for tool in tools} == {True}
@@ -70,7 +88,10 @@ async def test_small_results_errors_images_and_links_stay_as_they_are(era: str) 
             ("fail", {"words": 9_000}),
         ]
         for name, arguments in calls:
-            shown, given = await host.call_tool(name, arguments), await bare.call_tool(name, arguments)
+            shown, given = (
+                await host.call_tool(name, arguments),
+                await bare.call_tool(name, arguments),
+            )
             assert shown.model_dump(exclude={"meta"}) == given.model_dump(exclude={"meta"}), name
 
 
@@ -103,7 +124,9 @@ async def test_cancelling_reaches_the_server_and_progress_the_host(tmp_path: Pat
         with anyio.move_on_after(60) as scope:
             async with anyio.create_task_group() as group:
                 arguments = {"folder": str(tmp_path)}
-                group.start_soon(lambda: host.call_tool("wait_long", arguments, progress_callback=on_progress))
+                group.start_soon(
+                    lambda: host.call_tool("wait_long", arguments, progress_callback=on_progress)
+                )
                 await until(lambda: bool(told) and (tmp_path / "began").exists())
                 group.cancel_scope.cancel()
             await until((tmp_path / "cancelled").exists)
@@ -114,13 +137,18 @@ async def test_cancelling_reaches_the_server_and_progress_the_host(tmp_path: Pat
 async def test_fifty_calls_at_once_get_their_own_answers() -> None:
     async with host_of(config_of(odd=odd())) as host:
         results = await asyncio.gather(
-            *(host.call_tool("pause", {"seconds": (number % 5) / 50, "number": number}) for number in range(50))
+            *(
+                host.call_tool("pause", {"seconds": (number % 5) / 50, "number": number})
+                for number in range(50)
+            )
         )
         assert [text_of(result) for result in results] == [str(number) for number in range(50)]
 
 
 async def test_a_server_asks_the_host_of_its_call() -> None:
-    async def elicit(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(
+        _: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
         assert params.message == "Which color?"
         return types.ElicitResult(action="accept", content={"color": "green"})
 
@@ -138,12 +166,19 @@ async def test_a_server_asks_the_host_of_its_call() -> None:
 
 
 async def test_a_question_in_rounds_passes_with_its_state() -> None:
-    async def elicit(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(
+        _: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"color": "blue"})
 
-    async with host_of(config_of(odd=odd()), mode="2026-07-28", elicitation_callback=elicit) as host:
+    async with host_of(
+        config_of(odd=odd()), mode="2026-07-28", elicitation_callback=elicit
+    ) as host:
         assert text_of(await host.call_tool("ask_in_rounds", {})) == "blue after first"
-        assert text_of(await host.call_tool("call_tool", {"name": "ask_in_rounds"})) == "blue after first"
+        assert (
+            text_of(await host.call_tool("call_tool", {"name": "ask_in_rounds"}))
+            == "blue after first"
+        )
 
 
 async def test_resources_and_prompts_pass() -> None:
@@ -153,7 +188,10 @@ async def test_resources_and_prompts_pass() -> None:
         content = (await host.read_resource("odd://greeting")).contents[0]
         assert isinstance(content, types.TextResourceContents)
         assert content.text == "hello"
-        assert [prompt.name for prompt in (await host.list_prompts()).prompts] == ["one_summarise", "two_summarise"]
+        assert [prompt.name for prompt in (await host.list_prompts()).prompts] == [
+            "one_summarise",
+            "two_summarise",
+        ]
         prompt = await host.get_prompt("two_summarise", {"subject": "it"})
         assert isinstance(prompt.messages[0].content, types.TextContent)
         assert prompt.messages[0].content.text == "Summarise it."
@@ -165,12 +203,21 @@ async def test_search_mode_finds_and_calls_tools() -> None:
     settings = {"tools": "search", "rules": ToolRules(pinned=("add_one",))}
     async with host_of(config_of(odd=odd(), settings=settings)) as host:
         names = [tool.name for tool in (await host.list_tools()).tools]
-        assert names == ["read_context", "search_context", "list_context", "search_tools", "call_tool", "add_one"]
+        assert names == [
+            "read_context",
+            "search_context",
+            "list_context",
+            "search_tools",
+            "call_tool",
+            "add_one",
+        ]
         found = text_of(await host.call_tool("search_tools", {"query": "the lines of the log"}))
         assert "get_log(lines: int)" in found
         called = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": 2}})
         assert text_of(called) == "line 0 of the log\nline 1 of the log"
-        wrong = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": "many"}})
+        wrong = await host.call_tool(
+            "call_tool", {"name": "get_log", "arguments": {"lines": "many"}}
+        )
         assert wrong.is_error
         assert "lines" in text_of(wrong)
         assert "get_log(lines: int)" in text_of(wrong)
@@ -213,10 +260,14 @@ async def test_the_command_serves_protocol_alone_and_says_what_it_did(tmp_path: 
         if isinstance(message, Exception):
             strays.append(message)
 
-    async with host_of_process("-c", str(config), "--folder", folder, message_handler=on_message) as host:
+    async with host_of_process(
+        "-c", str(config), "--folder", folder, message_handler=on_message
+    ) as host:
         preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
         assert "line 0 of the log" in preview
-        await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"lines": [77, 78]}})
+        await host.call_tool(
+            "read_context", {"pointer_id": id_in(preview), "select": {"lines": [77, 78]}}
+        )
     assert strays == []
     shown = await _output("status", "--folder", folder, "--json")
     (report,) = json.loads(shown)
@@ -233,7 +284,9 @@ async def test_a_record_that_cannot_be_written_is_written_later(tmp_path: Path) 
     config.write_text(json.dumps({"mcpServers": {"small": entry}}), encoding="utf-8")
     runs.parent.mkdir()
     runs.touch()  # where a folder belongs
-    async with host_of_process("-c", str(config), "--folder", str(runs.parent), mode="legacy") as host:
+    async with host_of_process(
+        "-c", str(config), "--folder", str(runs.parent), mode="legacy"
+    ) as host:
         await host.call_tool("ok", {})
         await asyncio.sleep(2.2)  # after the first attempt
         runs.unlink()
@@ -261,7 +314,9 @@ async def test_memory_only_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     async with host_of_process("-c", str(config), "--folder", str(folder), "--memory-only") as host:
         preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
-        answer = await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"lines": [78, 78]}})
+        answer = await host.call_tool(
+            "read_context", {"pointer_id": id_in(preview), "select": {"lines": [78, 78]}}
+        )
         assert "line 77 of the log" in text_of(answer)
     assert not folder.exists()
 
@@ -271,7 +326,9 @@ async def test_python_gets_a_registry_with_the_same_care() -> None:
         assert registry.get("list_items").read_only is True  # type: ignore[union-attr]
         assert await registry.execute("add_one", number=3) == 4
         preview = await registry.execute("list_items", count=6_000)
-        answer = await registry.execute("read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321/id"}})
+        answer = await registry.execute(
+            "read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321/id"}}
+        )
         assert "4321" in str(answer)
         with pytest.raises(ToolFailedError) as caught:
             await registry.execute("fail", words=2)

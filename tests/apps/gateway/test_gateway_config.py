@@ -8,7 +8,9 @@ from llm_common.apps.gateway.gateway_config import GatewayConfig, ToolRules
 from llm_common.errors import ConfigError
 
 
-def written(folder: Path, servers: object, *, name: str = "mcp.json", key: str = "mcpServers") -> Path:
+def written(
+    folder: Path, servers: object, *, name: str = "mcp.json", key: str = "mcpServers"
+) -> Path:
     path = folder / name
     path.write_text(json.dumps({key: servers}), encoding="utf-8")
     return path
@@ -16,7 +18,9 @@ def written(folder: Path, servers: object, *, name: str = "mcp.json", key: str =
 
 def test_later_files_replace_servers_of_the_same_name(tmp_path: Path) -> None:
     first = written(tmp_path, {"a": {"command": "one"}, "b": {"command": "two"}})
-    second = written(tmp_path, {"b": {"url": "http://localhost/mcp"}}, name="other.json", key="servers")
+    second = written(
+        tmp_path, {"b": {"url": "http://localhost/mcp"}}, name="other.json", key="servers"
+    )
     config = GatewayConfig.from_files(first, second)
     assert [(name, server.command, server.url) for name, server in config.servers.items()] == [
         ("a", "one", ""),
@@ -30,7 +34,10 @@ def test_disabled_servers_and_the_gateway_itself_are_left_out(tmp_path: Path) ->
         {
             "off": {"command": "x", "disabled": True, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
             "self": {"command": "/usr/bin/llm-common", "args": ["gateway", "-c", "mcp.json"]},
-            "launched": {"command": "uvx", "args": ["--from", "llm-common[mcp]", "llm-common", "gateway"]},
+            "launched": {
+                "command": "uvx",
+                "args": ["--from", "llm-common[mcp]", "llm-common", "gateway"],
+            },
             "on windows": {"command": "cmd", "args": ["/c", "LLM-Common.exe", "gateway"]},
             "another": {"command": "llm-common", "args": ["demo", "gateway"]},
             "on": {"command": "x", "alwaysAllow": ["what other hosts write"], "timeout": 60_000},
@@ -52,10 +59,14 @@ def test_variables_in_texts_are_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     assert server.env == {"A": "k-1"}
 
 
-def test_a_variable_that_is_not_set_is_named_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_not_set_is_named_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("GATEWAY_TEST_OTHER", raising=False)
     path = written(tmp_path, {"a": {"command": "x", "env": {"TOKEN": "${GATEWAY_TEST_OTHER}"}}})
-    with pytest.raises(ConfigError, match=r"server a, env, TOKEN needs the variable GATEWAY_TEST_OTHER") as caught:
+    with pytest.raises(
+        ConfigError, match=r"server a, env, TOKEN needs the variable GATEWAY_TEST_OTHER"
+    ) as caught:
         GatewayConfig.from_files(path)
     assert caught.value.variable == "GATEWAY_TEST_OTHER"
 
@@ -71,8 +82,14 @@ def test_a_variable_that_is_not_set_is_named_with_its_place(tmp_path: Path, monk
             'not exactly one of "command" and "url"',
         ),
         ('{"mcpServers": {"a": {"command": 5}}}', "server a: command cannot be used"),
-        ('{"mcpServers": {"a": {"command": "x", "type": "pigeon"}}}', "server a: type cannot be used"),
-        ('{"mcpServers": {"a": {"command": "x", "llmCommon": {"alow": []}}}}', "llmCommon.alow cannot be used"),
+        (
+            '{"mcpServers": {"a": {"command": "x", "type": "pigeon"}}}',
+            "server a: type cannot be used",
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x", "llmCommon": {"alow": []}}}}',
+            "llmCommon.alow cannot be used",
+        ),
         ('{"mcpServers": {"a": 5}}', "server a"),
     ],
 )
@@ -90,7 +107,9 @@ def test_a_missing_file_is_a_setting_error(tmp_path: Path) -> None:
         GatewayConfig.from_files(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize("settings", [{"threshold_tokens": 10}, {"tools": "some"}, {"ttl_s": 0}, {"unknown": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"threshold_tokens": 10}, {"tools": "some"}, {"ttl_s": 0}, {"unknown": 1}]
+)
 def test_a_wrong_setting_is_named(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         GatewayConfig.from_files(**settings)
@@ -98,7 +117,13 @@ def test_a_wrong_setting_is_named(settings: dict[str, Any]) -> None:
 
 def test_globs_fit_a_tool_or_a_server_and_a_tool() -> None:
     rules = ToolRules(allow=("git/*", "get_*"), deny=("*_secret",), pinned=("time/now",))
-    admitted = [("git", "commit"), ("web", "get_page"), ("web", "post_page"), ("git", "read_secret"), ("gi", "t")]
+    admitted = [
+        ("git", "commit"),
+        ("web", "get_page"),
+        ("web", "post_page"),
+        ("git", "read_secret"),
+        ("gi", "t"),
+    ]
     assert [rules.admits(*place) for place in admitted] == [True, True, False, False, False]
     assert rules.pins("time", "now")
     assert not rules.pins("other", "now")

@@ -14,7 +14,9 @@ from llm_common.apps.gateway import GatewayConfig
 pytestmark = pytest.mark.mcp
 ROOT = Path(__file__).parents[3]
 SERVERS = ROOT / ".mcp-servers" / "mcp-server-git" / "bin"
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = re.findall(
+    r"```(\w+)\n(.*?)```", (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8"), re.DOTALL
+)
 
 
 def of(kind: str) -> list[str]:
@@ -25,12 +27,20 @@ def run(command: list[str], folder: Path, code: int = 0) -> str:
     scripts = folder / "bin"
     scripts.mkdir(exist_ok=True)
     script = scripts / "llm-common"
-    script.write_text(f"#!{sys.executable}\nfrom llm_common.apps.cli import main\nmain()\n", encoding="utf-8")
+    script.write_text(
+        f"#!{sys.executable}\nfrom llm_common.apps.cli import main\nmain()\n", encoding="utf-8"
+    )
     script.chmod(0o700)
     path = os.pathsep.join([str(scripts), str(SERVERS), os.environ["PATH"]])
     settings = {"PATH": path, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     shown = subprocess.run(
-        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, check=False, timeout=100
+        command,
+        cwd=folder,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
     )
     assert shown.returncode == code, shown.stderr
     return shown.stdout or shown.stderr

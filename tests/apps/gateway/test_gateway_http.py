@@ -63,7 +63,10 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
                 assert (await http.post(address, json={}, headers=header)).status_code == 401
         for era in ERAS:
             tokens = (TOKENS[0], TOKENS[0] if era == "legacy" else TOKENS[1])
-            async with host_at(address, tokens[0], era) as one, host_at(address, tokens[1], era) as two:
+            async with (
+                host_at(address, tokens[0], era) as one,
+                host_at(address, tokens[1], era) as two,
+            ):
                 preview = text_of(await one.call_tool("list_items", {"count": 6_000}))
                 part = {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
                 assert "item 4321" in text_of(await one.call_tool("read_context", part))
@@ -108,8 +111,11 @@ async def test_names_of_other_machines_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "tokens"), [("0.0.0.0", TOKENS), ("example.org", TOKENS), ("127.0.0.1", ()), ("127.0.0.1", ("short",))]
+    ("host", "tokens"),
+    [("0.0.0.0", TOKENS), ("example.org", TOKENS), ("127.0.0.1", ()), ("127.0.0.1", ("short",))],
 )
-async def test_other_machines_and_missing_tokens_are_refused(host: str, tokens: tuple[str, ...]) -> None:
+async def test_other_machines_and_missing_tokens_are_refused(
+    host: str, tokens: tuple[str, ...]
+) -> None:
     with pytest.raises(ConfigError):
         await serve_http(config_of(), tokens=tokens, host=host)

@@ -25,7 +25,10 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
         assert ended.is_error
         assert "the server one is not there: it ended during the call" in text_of(ended)
         assert ended.meta is not None
-        assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == ("ServerDownError", "one")
+        assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == (
+            "ServerDownError",
+            "one",
+        )
         assert 0 < ended.meta["llm-common/retryAfterS"] <= 1
         assert text_of(await slow) == "5"
         while (again := await host.call_tool("one_get_pid", {})).is_error:
@@ -38,9 +41,17 @@ async def test_a_server_that_dies_between_calls_is_started_again_at_once() -> No
     async with host_of(config_of(one=odd())) as host:
         pid = int(text_of(await host.call_tool("get_pid", {})))
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: not Path(f"/proc/{pid}/stat").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
+        await until(
+            lambda: (
+                not Path(f"/proc/{pid}/stat").exists()
+                or "Z" in Path(f"/proc/{pid}/stat").read_text()
+            )
+        )
         await asyncio.sleep(0.2)
-        pids = {text_of(answer) for answer in await asyncio.gather(*(host.call_tool("get_pid", {}) for _ in range(9)))}
+        pids = {
+            text_of(answer)
+            for answer in await asyncio.gather(*(host.call_tool("get_pid", {}) for _ in range(9)))
+        }
         assert len(pids) == 1
         assert pids != {str(pid)}
 
@@ -48,7 +59,9 @@ async def test_a_server_that_dies_between_calls_is_started_again_at_once() -> No
 async def test_every_call_that_runs_when_a_server_dies_fails_and_counts_once() -> None:
     async with host_of(config_of(one=odd())) as host:
         await host.list_tools()
-        waiting = [host.call_tool("pause", {"seconds": 60, "number": number}) for number in range(20)]
+        waiting = [
+            host.call_tool("pause", {"seconds": 60, "number": number}) for number in range(20)
+        ]
         *failed, _ = await asyncio.gather(*waiting, host.call_tool("end_now", {}))
         assert all(result.is_error for result in failed)
         waits = [(result.meta or {})["llm-common/retryAfterS"] for result in failed]
@@ -63,8 +76,13 @@ async def test_every_call_that_runs_when_a_server_dies_fails_and_counts_once() -
         (ServerConfig(url="http://127.0.0.1:9/mcp"), "it does not start"),
     ],
 )
-async def test_a_server_that_does_not_start_leaves_the_others(broken: ServerConfig, said: str) -> None:
-    async with Gateway(config_of(broken=broken, good=odd())) as gateway, Client(gateway.server) as host:
+async def test_a_server_that_does_not_start_leaves_the_others(
+    broken: ServerConfig, said: str
+) -> None:
+    async with (
+        Gateway(config_of(broken=broken, good=odd())) as gateway,
+        Client(gateway.server) as host,
+    ):
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
         assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
         (session,) = gateway.sessions
@@ -104,13 +122,16 @@ async def test_python_gets_a_typed_error_for_a_dead_server() -> None:
     assert caught.value.server == "one"
 
 
-async def test_a_server_gets_its_own_variables_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_gets_its_own_variables_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("GATEWAY_SECRET", "of the gateway")
     one = odd().model_copy(update={"env": {"ONE": "1"}})
     two = odd().model_copy(update={"env": {"TWO": "2"}})
     async with host_of(config_of(one=one, two=two)) as host:
         first, second = [
-            (await host.call_tool(f"{name}_get_environment", {})).structured_content for name in ("one", "two")
+            (await host.call_tool(f"{name}_get_environment", {})).structured_content
+            for name in ("one", "two")
         ]
     assert (first["ONE"], second["TWO"]) == ("1", "2")
     for found in (first, second):

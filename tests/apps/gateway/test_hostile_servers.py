@@ -56,7 +56,9 @@ CASES = (
     Case("an empty name", tools=("_", "ok")),
     Case("a long name", tools=("n" * 55 + "_f9e92b5d", "ok")),
     Case("names of the gateway", tools=("bad_call_tool", "bad_read_context", "ok")),
-    Case("two tools of one name", tools=("ok", "twice"), left_out="twice (another tool has its name)"),
+    Case(
+        "two tools of one name", tools=("ok", "twice"), left_out="twice (another tool has its name)"
+    ),
     Case("names that differ by signs", tools=("bad_a_b", "bad_a_b_2", "bad_a_b_3", "ok")),
     Case("a name that is a number", left_out="5 (name)"),
     Case("a name with half a pair", tools=("half_", "ok")),
@@ -74,22 +76,42 @@ CASES = (
     Case("entries that are no tools", left_out="None"),
     Case("thousands of entries that are no tools", left_out="the rest (the list is too long)"),
     Case("wrong hints", left_out="bad (annotations.readOnlyHint)"),
-    Case("pages without end", tools=tuple(sorted(f"page_{n}" for n in range(1, 101))), left_out="does not end"),
+    Case(
+        "pages without end",
+        tools=tuple(sorted(f"page_{n}" for n in range(1, 101))),
+        left_out="does not end",
+    ),
     Case("a page that comes again", left_out="does not end"),
     Case("a list that is none", "no tool", True, (), "does not know: tools"),
     Case("a list that is refused", "no tool", True, (), "no"),
-    Case("a list that never comes", "no tool", True, (), "did not list its tools within 0.7 s", settings=SOON),
+    Case(
+        "a list that never comes",
+        "no tool",
+        True,
+        (),
+        "did not list its tools within 0.7 s",
+        settings=SOON,
+    ),
     Case("a deep schema", "no tool", True, (), "no JSON-RPC"),
     Case("an end at the start", "no tool", True, (), "it does not start (it ended)"),
     Case("silence", "no tool", True, (), "did not start within 0.7 s", settings=SOON),
-    Case("an id of its own at the start", "no tool", True, (), "did not start within 0.7 s", settings=SOON),
+    Case(
+        "an id of its own at the start",
+        "no tool",
+        True,
+        (),
+        "did not start within 0.7 s",
+        settings=SOON,
+    ),
     Case("a version of its own", "no tool", True, (), "it does not start"),
     Case("words before the start"),
     Case("bytes before the start"),
     Case("a result that is none", "an answer that MCP does not know", True),
     Case("a result that is a number", "an answer that is no JSON-RPC", True),
     Case("a block of a new kind", "an answer that MCP does not know", True),
-    Case("an answer with another id", "no answer in time", True, settings=(("call_timeout_s", 0.5),)),
+    Case(
+        "an answer with another id", "no answer in time", True, settings=(("call_timeout_s", 0.5),)
+    ),
     Case("an answer that is no JSON", "an answer that is no JSON-RPC", True),
     Case("an answer that ends early", "an answer that is no JSON-RPC", True),
     Case("an answer that is no UTF-8", "caf\ufffd"),
@@ -136,14 +158,22 @@ async def _ignore(progress: float, total: float | None, message: str | None) -> 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.does)
 async def test_a_hostile_server_harms_no_other(case: Case) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    config = config_of(bad=hostile(case.does), good=hostile(), settings={"tools": "all", **dict(case.settings)})
-    config = config.model_copy(update={"servers": {"bad": config.servers["bad"], "z": config.servers["good"]}})
+    config = config_of(
+        bad=hostile(case.does), good=hostile(), settings={"tools": "all", **dict(case.settings)}
+    )
+    config = config.model_copy(
+        update={"servers": {"bad": config.servers["bad"], "z": config.servers["good"]}}
+    )
     async with Gateway(config) as gateway, Client(gateway.server, mode="legacy") as host:
         tools = (await host.list_tools()).tools
-        assert all(len(tool.description or "") < 2_048 and len(tool.title or "") <= 200 for tool in tools)
+        assert all(
+            len(tool.description or "") < 2_048 and len(tool.title or "") <= 200 for tool in tools
+        )
         good = "z_ok" if "bad_ok" in {tool.name for tool in tools} else "ok"
         pid, _ = await said(host, good)
-        names = [tool.name.replace("bad_ok", "ok") for tool in tools if tool.name not in OWN | {good}]
+        names = [
+            tool.name.replace("bad_ok", "ok") for tool in tools if tool.name not in OWN | {good}
+        ]
         assert tuple(sorted(names)) == case.tools
         first = "bad/ok" if "ok" in case.tools else (case.tools or ("none",))[0]
         calling = asyncio.create_task(said(host, first))
@@ -169,7 +199,10 @@ async def _check_report(gateway: Gateway, case: Case) -> None:
 
 
 async def test_resources_and_prompts_that_are_none_are_left_out() -> None:
-    async with Gateway(config_of(bad=hostile())) as gateway, Client(gateway.server, mode="legacy") as host:
+    async with (
+        Gateway(config_of(bad=hostile())) as gateway,
+        Client(gateway.server, mode="legacy") as host,
+    ):
         await host.list_tools()
         assert [resource.name for resource in (await host.list_resources()).resources] == ["a"]
         assert [prompt.name for prompt in (await host.list_prompts()).prompts] == ["ask"]
@@ -186,7 +219,9 @@ async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
 
     config, store = config_of(bad=hostile("a flood of logs")), InMemoryContextPointerStore()
     session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store)
-    slow = SimpleNamespace(protocol_version="2025-11-25", session=SimpleNamespace(send_notification=notify))
+    slow = SimpleNamespace(
+        protocol_version="2025-11-25", session=SimpleNamespace(send_notification=notify)
+    )
     with session.serving(cast("HostContext", slow)):
         answer = await session.call(types.CallToolRequestParams(name="ok"))
     assert isinstance(answer, types.CallToolResult)
@@ -198,7 +233,10 @@ async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
 
 def test_doctor_names_what_is_left_out_and_ends_with_1(tmp_path: Path) -> None:
     entries = {"bad": hostile("no schema"), "good": hostile()}
-    kept = {name: {"command": entry.command, "args": list(entry.args)} for name, entry in entries.items()}
+    kept = {
+        name: {"command": entry.command, "args": list(entry.args)}
+        for name, entry in entries.items()
+    }
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": kept}), encoding="utf-8")
     shown = CliRunner().invoke(app, ["gateway", "doctor", "-c", str(path)])

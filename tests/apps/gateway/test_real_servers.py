@@ -23,7 +23,10 @@ pytestmark = pytest.mark.mcp
 SERVERS = Path(__file__).parents[3] / ".mcp-servers"
 NODE = SERVERS / "node" / "node_modules" / ".bin"
 COUNTER = DefaultCounter()
-ITEMS = [{"id": number, "name": f"item {number}", "note": "some words about this thing"} for number in range(6_000)]
+ITEMS = [
+    {"id": number, "name": f"item {number}", "note": "some words about this thing"}
+    for number in range(6_000)
+]
 DOCUMENT = json.dumps(ITEMS)
 
 
@@ -48,7 +51,9 @@ def page() -> Iterator[str]:
             self.send_response(200)
             self.send_header("Content-Type", "text/plain")
             self.end_headers()
-            self.wfile.write("\n".join(f"line {number} of the page" for number in range(20_000)).encode())
+            self.wfile.write(
+                "\n".join(f"line {number} of the page" for number in range(20_000)).encode()
+            )
 
         def log_message(self, *_: Any) -> None:
             """Says nothing."""
@@ -70,14 +75,20 @@ def servers_in(folder: Path) -> dict[str, ServerConfig]:
         "fetch": python("mcp-server-fetch", "--ignore-robots-txt", "--allow-private-ips"),
     }
     if NODE.exists():
-        found["files"] = ServerConfig(command=str(NODE / "mcp-server-filesystem"), args=(str(folder),))
-        found["copies"] = ServerConfig(command=str(NODE / "mcp-server-filesystem"), args=(str(folder),))
+        found["files"] = ServerConfig(
+            command=str(NODE / "mcp-server-filesystem"), args=(str(folder),)
+        )
+        found["copies"] = ServerConfig(
+            command=str(NODE / "mcp-server-filesystem"), args=(str(folder),)
+        )
         found["everything"] = ServerConfig(command=str(NODE / "mcp-server-everything"))
     return found
 
 
 def config_of(folder: Path, *names: str, **settings: Any) -> GatewayConfig:
-    servers = {name: server for name, server in servers_in(folder).items() if not names or name in names}
+    servers = {
+        name: server for name, server in servers_in(folder).items() if not names or name in names
+    }
     if names and len(servers) < len(names):
         pytest.skip("node is not there")
     return GatewayConfig(servers=servers, memory_only=True, list_wait_s=60, **settings)
@@ -100,7 +111,13 @@ async def test_more_than_sixty_tools_of_seven_servers_are_listed(folder: Path, e
     async with host_of(config, mode=era) as host:
         names = await names_of(host, "echo")
         assert len(names) >= 60
-        assert {"files_read_text_file", "copies_read_text_file", "git_log", "read_query", "echo"} <= set(names)
+        assert {
+            "files_read_text_file",
+            "copies_read_text_file",
+            "git_log",
+            "read_query",
+            "echo",
+        } <= set(names)
         answer = await host.call_tool("echo", {"message": "hello"})
         assert "hello" in text_of(answer)
 
@@ -108,23 +125,35 @@ async def test_more_than_sixty_tools_of_seven_servers_are_listed(folder: Path, e
 async def test_a_file_of_400_000_characters_becomes_a_preview_of_400_tokens(folder: Path) -> None:
     assert len(DOCUMENT) > 400_000
     async with host_of(config_of(folder, "files")) as host:
-        preview = text_of(await host.call_tool("read_text_file", {"path": str(folder / "items.json")}))
+        preview = text_of(
+            await host.call_tool("read_text_file", {"path": str(folder / "items.json")})
+        )
         assert COUNTER.count(preview) <= 400
         answer = text_of(
-            await host.call_tool("read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}})
+            await host.call_tool(
+                "read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
+            )
         )
         assert '{"id":4321,"name":"item 4321","note":"some words about this thing"}' in answer
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_commit_and_a_query_and_a_page_are_read_back_in_part(folder: Path, page: str, era: str) -> None:
+async def test_a_commit_and_a_query_and_a_page_are_read_back_in_part(
+    folder: Path, page: str, era: str
+) -> None:
     async with host_of(config_of(folder, "git", "sqlite", "fetch"), mode=era) as host:
-        shown = text_of(await host.call_tool("git_show", {"repo_path": str(folder), "revision": "HEAD"}))
+        shown = text_of(
+            await host.call_tool("git_show", {"repo_path": str(folder), "revision": "HEAD"})
+        )
         assert COUNTER.count(shown) <= 400
-        created = await host.call_tool("create_table", {"query": "CREATE TABLE items (id INTEGER, name TEXT)"})
+        created = await host.call_tool(
+            "create_table", {"query": "CREATE TABLE items (id INTEGER, name TEXT)"}
+        )
         assert not created.is_error
         rows = ", ".join(f"({item['id']}, '{item['name']}')" for item in ITEMS)
-        assert not (await host.call_tool("write_query", {"query": f"INSERT INTO items VALUES {rows}"})).is_error
+        assert not (
+            await host.call_tool("write_query", {"query": f"INSERT INTO items VALUES {rows}"})
+        ).is_error
         rows_shown = text_of(await host.call_tool("read_query", {"query": "SELECT * FROM items"}))
         assert COUNTER.count(rows_shown) <= 400
         part = {"pointer_id": id_in(rows_shown), "select": {"regex": "item 4321"}}
@@ -148,7 +177,10 @@ async def test_a_host_that_checks_output_schemas_is_content(folder: Path) -> Non
 async def test_pictures_errors_and_links_of_everything_stay(folder: Path) -> None:
     config = config_of(folder, "everything")
     server = config.servers["everything"]
-    async with host_of(config) as host, Client(StdioServerParameters(command=server.command)) as bare:
+    async with (
+        host_of(config) as host,
+        Client(StdioServerParameters(command=server.command)) as bare,
+    ):
         await names_of(host, "get-tiny-image")
         await names_of(bare, "get-tiny-image")
         calls: list[tuple[str, dict[str, Any]]] = [
@@ -159,19 +191,26 @@ async def test_pictures_errors_and_links_of_everything_stay(folder: Path) -> Non
             ("get-sum", {"a": "no number", "b": 2}),
         ]
         for name, arguments in calls:
-            shown, given = await host.call_tool(name, arguments), await bare.call_tool(name, arguments)
+            shown, given = (
+                await host.call_tool(name, arguments),
+                await bare.call_tool(name, arguments),
+            )
             assert shown.model_dump(exclude={"meta"}) == given.model_dump(exclude={"meta"}), name
 
 
 async def test_everything_asks_its_host(folder: Path) -> None:
     asked: list[str] = []
 
-    async def sample(_: ClientRequestContext, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sample(
+        _: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         asked.append("sample")
         content = types.TextContent(type="text", text="a sampled answer")
         return types.CreateMessageResult(role="assistant", model="none", content=content)
 
-    async def elicit(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(
+        _: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
         asked.append("elicit")
         return types.ElicitResult(action="decline")
 
@@ -179,7 +218,9 @@ async def test_everything_asks_its_host(folder: Path) -> None:
     async with host_of(config_of(folder, "everything"), mode="legacy", **able) as host:
         names = await names_of(host, "trigger-sampling-request")
         assert "trigger-elicitation-request" in names
-        answer = await host.call_tool("trigger-sampling-request", {"prompt": "Say something.", "maxTokens": 10})
+        answer = await host.call_tool(
+            "trigger-sampling-request", {"prompt": "Say something.", "maxTokens": 10}
+        )
         assert "a sampled answer" in text_of(answer)
         assert not (await host.call_tool("trigger-elicitation-request", {})).is_error
     assert asked == ["sample", "elicit"]
@@ -188,7 +229,10 @@ async def test_everything_asks_its_host(folder: Path) -> None:
 async def test_everything_completes_and_tells_changes(folder: Path) -> None:
     async with host_of(config_of(folder, "everything")) as host:
         await names_of(host, "echo")
-        prompt, argument = types.PromptReference(name="completable-prompt"), {"name": "department", "value": "E"}
+        prompt, argument = (
+            types.PromptReference(name="completable-prompt"),
+            {"name": "department", "value": "E"},
+        )
         assert (await host.complete(prompt, argument)).completion.values == ["Engineering"]
         (first, *_) = (await host.list_resources()).resources
         async with host.listen(resource_subscriptions=[first.uri]) as events:
@@ -199,7 +243,10 @@ async def test_everything_completes_and_tells_changes(folder: Path) -> None:
 async def test_fifty_calls_at_once_over_real_servers(folder: Path) -> None:
     async with host_of(config_of(folder, "time", "git")) as host:
         zones = ["Europe/Paris", "Asia/Tokyo", "America/Lima", "UTC", "Africa/Cairo"]
-        times = [host.call_tool("get_current_time", {"timezone": zones[number % 5]}) for number in range(25)]
+        times = [
+            host.call_tool("get_current_time", {"timezone": zones[number % 5]})
+            for number in range(25)
+        ]
         logs = [host.call_tool("git_log", {"repo_path": str(folder)}) for _ in range(25)]
         answers = [text_of(answer) for answer in await asyncio.gather(*times, *logs)]
     assert [json.loads(answer)["timezone"] for answer in answers[:25]] == zones * 5
@@ -208,7 +255,10 @@ async def test_fifty_calls_at_once_over_real_servers(folder: Path) -> None:
 
 async def test_only_reading_tools_of_real_servers_are_listed(folder: Path) -> None:
     rules: dict[str, Any] = {"rules": {"read_only": True}}
-    async with Gateway(config_of(folder, "git", "sqlite", **rules)) as gateway, Client(gateway.server) as host:
+    async with (
+        Gateway(config_of(folder, "git", "sqlite", **rules)) as gateway,
+        Client(gateway.server) as host,
+    ):
         names = {tool.name for tool in (await host.list_tools()).tools}
     assert {"git_log", "git_diff", "git_status", "read_query", "list_tables"} <= names
     assert not names & {"git_commit", "git_add", "git_reset", "write_query", "create_table"}

@@ -12,7 +12,9 @@ from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import ToolFailedError
 
 COUNTER = DefaultCounter()
-ITEMS = [{"id": number, "name": f"item {number}", "note": "a few words on it"} for number in range(2_000)]
+ITEMS = [
+    {"id": number, "name": f"item {number}", "note": "a few words on it"} for number in range(2_000)
+]
 
 
 def desk(store: Any = None, **settings: Any) -> ResultDesk:
@@ -20,7 +22,9 @@ def desk(store: Any = None, **settings: Any) -> ResultDesk:
 
 
 async def kept(at: ResultDesk, value: Any = ITEMS, tool: str = "list_items", **given: Any) -> str:
-    preview = await at.preview({"result": value}, [json.dumps(value)], tool=tool, args=given.pop("args", {}), **given)
+    preview = await at.preview(
+        {"result": value}, [json.dumps(value)], tool=tool, args=given.pop("args", {}), **given
+    )
     assert preview is not None
     return preview
 
@@ -47,7 +51,11 @@ def id_in(text: str) -> str:
         ({"result": "text"}, ["text"], "text"),
         ({"a": 1}, ['{\n  "a": 1\n}'], {"a": 1}),
         ({"a": 1}, [], {"a": 1}),
-        ({"count": 5}, ["five long lines"], {"structuredContent": {"count": 5}, "text": "five long lines"}),
+        (
+            {"count": 5},
+            ["five long lines"],
+            {"structuredContent": {"count": 5}, "text": "five long lines"},
+        ),
         (None, ['[{"a": 1}]'], [{"a": 1}]),
         (None, ['{"a": 1}', '{"a": 2}'], [{"a": 1}, {"a": 2}]),
         (None, ["one", '{"a": 2}'], 'one\n{"a": 2}'),
@@ -55,12 +63,16 @@ def id_in(text: str) -> str:
         (None, ["plain"], "plain"),
     ],
 )
-def test_a_result_is_stored_as_its_value_and_loses_nothing(structured: Any, texts: list[str], stored: Any) -> None:
+def test_a_result_is_stored_as_its_value_and_loses_nothing(
+    structured: Any, texts: list[str], stored: Any
+) -> None:
     assert stored_value(structured, texts) == stored
 
 
 def test_a_preview_is_made_for_intent_and_arguments() -> None:
-    assert query_of({"q": "rain", "n": 5, "deep": {"a": ["b", True]}}, "in May") == "in May rain 5 b"
+    assert (
+        query_of({"q": "rain", "n": 5, "deep": {"a": ["b", True]}}, "in May") == "in May rain 5 b"
+    )
     assert len(query_of({"q": "word " * 1_000}, "")) <= 1_000
 
 
@@ -87,7 +99,9 @@ async def test_the_reader_is_named_as_the_host_sees_it() -> None:
 
 async def test_one_item_is_read_back_in_one_call() -> None:
     at = desk()
-    answer = await at.answer(READER, {"pointer_id": id_in(await kept(at)), "select": {"path": "/1234"}})
+    answer = await at.answer(
+        READER, {"pointer_id": id_in(await kept(at)), "select": {"path": "/1234"}}
+    )
     assert '{"id":1234,"name":"item 1234","note":"a few words on it"}' in answer
     assert at.figures.tokens_read_back == COUNTER.count(answer)
 
@@ -107,7 +121,9 @@ async def test_own_answers_keep_the_threshold() -> None:
 async def test_words_are_found_in_all_results_of_the_session() -> None:
     at = desk()
     await kept(at, args={"page": 1})
-    other = id_in(await kept(at, ["nothing here"] * 3_000 + ["the needle is at line 3000"], tool="grep"))
+    other = id_in(
+        await kept(at, ["nothing here"] * 3_000 + ["the needle is at line 3000"], tool="grep")
+    )
     answer = await at.answer(SEARCHER, {"query": "needle"})
     assert answer.startswith("1 stored results hold these words.")
     assert "the needle is at line 3000" in answer
@@ -135,7 +151,9 @@ async def test_a_session_cannot_read_results_of_another() -> None:
     assert "0 results are stored" in await two.answer(LISTER, {})
     assert "None of the 0 stored results" in await two.answer(SEARCHER, {"query": "item"})
     await two.close()
-    assert "item 7" in await one.answer(READER, {"pointer_id": pointer_id, "select": {"path": "/7"}})
+    assert "item 7" in await one.answer(
+        READER, {"pointer_id": pointer_id, "select": {"path": "/7"}}
+    )
 
 
 async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:

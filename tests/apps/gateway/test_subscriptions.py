@@ -40,8 +40,12 @@ async def change(host: Client, uri: str) -> tuple[int, str]:
 
 async def test_a_host_is_told_of_the_resources_that_it_subscribes_to() -> None:
     updated: list[str] = []
-    async with host_of(config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)) as host:
-        assert host.server_capabilities.resources == types.ResourcesCapability(subscribe=True, list_changed=True)
+    async with host_of(
+        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)
+    ) as host:
+        assert host.server_capabilities.resources == types.ResourcesCapability(
+            subscribe=True, list_changed=True
+        )
         for uri in ("bad://a", "bad://a", "bad://not-listed"):
             await host.session.send_request(subscribe(uri), EMPTY)
         assert (await change(host, "bad://b"))[1] == "['bad://a', 'bad://not-listed']"
@@ -54,7 +58,9 @@ async def test_a_host_is_told_of_the_resources_that_it_subscribes_to() -> None:
 
 async def test_a_server_that_is_started_again_is_told_what_to_watch() -> None:
     updated: list[str] = []
-    async with host_of(config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)) as host:
+    async with host_of(
+        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)
+    ) as host:
         await host.session.send_request(subscribe("bad://a"), EMPTY)
         pid, _ = await change(host, "bad://b")
         os.kill(pid, signal.SIGKILL)
@@ -93,6 +99,9 @@ async def test_arguments_of_prompts_and_templates_are_completed(era: str) -> Non
         assert found.completion.values == ["apples of odd://about/{subject} []"]
         found = await host.complete(types.PromptReference(name="ask"), argument)
         assert found.completion.values == []
-        for unknown in (types.PromptReference(name="nothing"), types.ResourceTemplateReference(uri="odd://{x}")):
+        for unknown in (
+            types.PromptReference(name="nothing"),
+            types.ResourceTemplateReference(uri="odd://{x}"),
+        ):
             with pytest.raises(MCPError, match="no server has this"):
                 await host.complete(unknown, argument)

@@ -51,17 +51,26 @@ async def served(kind: str, port: int) -> AsyncIterator[asyncio.subprocess.Proce
 @pytest.mark.parametrize("kind", PATHS)
 async def test_a_server_over_http_is_as_any_other(kind: str, era: str) -> None:
     port = free_port()
-    kept = {"url": f"http://127.0.0.1:{port}/{PATHS[kind]}", "type": kind, "headers": {"X-Key": "a key"}}
+    kept = {
+        "url": f"http://127.0.0.1:{port}/{PATHS[kind]}",
+        "type": kind,
+        "headers": {"X-Key": "a key"},
+    }
     config = config_of(far=ServerConfig.model_validate(kept), near=odd())
     async with served(kind, port) as process, host_of(config, mode=era) as host:
         assert "near_add_one" in [tool.name for tool in (await host.list_tools()).tools]
-        count = 6_000 if kind == "streamable-http" else 4_000  # the SDK takes a megabyte of the older kind
+        # the SDK takes a megabyte of the older kind
+        count = 6_000 if kind == "streamable-http" else 4_000
         preview = text_of(await host.call_tool("far_list_items", {"count": count}))
         part = {"pointer_id": id_in(preview), "select": {"path": "/3210/name"}}
         assert "item 3210" in text_of(await host.call_tool("read_context", part))
         assert text_of(await host.call_tool("far_get_header", {})) == "a key"
-        calls = [host.call_tool("far_pause", {"seconds": 0.01, "number": number}) for number in range(20)]
-        assert [text_of(answer) for answer in await asyncio.gather(*calls)] == [str(number) for number in range(20)]
+        calls = [
+            host.call_tool("far_pause", {"seconds": 0.01, "number": number}) for number in range(20)
+        ]
+        assert [text_of(answer) for answer in await asyncio.gather(*calls)] == [
+            str(number) for number in range(20)
+        ]
         process.kill()
         await process.wait()
         gone = await host.call_tool("far_add_one", {"number": 1})
@@ -93,7 +102,9 @@ async def test_the_log_of_a_server_reaches_the_host() -> None:
     async with host_of(config_of(one=odd()), mode="legacy", logging_callback=on_log) as host:
         await host.call_tool("say_log", {})
         await until(lambda: bool(said))
-    assert [(params.level, params.data, params.logger) for params in said] == [("warning", "a word of warning", "odd")]
+    assert [(params.level, params.data, params.logger) for params in said] == [
+        ("warning", "a word of warning", "odd")
+    ]
 
 
 def parent_of(pid: int) -> int:
@@ -101,11 +112,15 @@ def parent_of(pid: int) -> int:
 
 
 @pytest.mark.parametrize("where", [(), ("--memory-only",)])
-async def test_a_gateway_that_is_told_to_end_ends_its_servers(where: tuple[str, ...], tmp_path: Path) -> None:
+async def test_a_gateway_that_is_told_to_end_ends_its_servers(
+    where: tuple[str, ...], tmp_path: Path
+) -> None:
     server, config, folder = odd(), tmp_path / "mcp.json", tmp_path / "kept"
     entry = {"command": server.command, "args": list(server.args)}
     config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    async with host_of_process("-c", str(config), "--folder", str(folder), *where, mode="legacy") as host:
+    async with host_of_process(
+        "-c", str(config), "--folder", str(folder), *where, mode="legacy"
+    ) as host:
         pid = int(text_of(await host.call_tool("get_pid", {})))
         await host.call_tool("get_log", {"lines": 20_000})
         assert bool(list(folder.rglob("*.result.json"))) is not bool(where)

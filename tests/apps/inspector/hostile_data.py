@@ -42,9 +42,19 @@ async def fill(folder: Path, texts: Sequence[str]) -> None:
     store = FileContextPointerStore(folder / "store", durability="rename")
     for number, text in enumerate(texts):
         saved = await store.save(
-            query_id="q", task_id="1", tool_name="tool", args={"n": number}, result={"text": text}, ttl_s=60
+            query_id="q",
+            task_id="1",
+            tool_name="tool",
+            args={"n": number},
+            result={"text": text},
+            ttl_s=60,
         )
-        named = {"tool_name": text, "summary": text, "digest": f"{text}; {text}", "args": {text[:40]: text}}
+        named = {
+            "tool_name": text,
+            "summary": text,
+            "digest": f"{text}; {text}",
+            "args": {text[:40]: text},
+        }
         times = {"created_at": text, "expires_at": text, "task_id": text, "source_urls": [text]}
         changed = saved.model_copy(update={**named, **(times if number % 2 else {})})
         (folder / "store" / "q" / f"{saved.pointer_id}.meta.json").write_bytes(meta_bytes(changed))
@@ -52,7 +62,10 @@ async def fill(folder: Path, texts: Sequence[str]) -> None:
 
 
 def pages(client: TestClient, *addresses: str) -> Iterator[tuple[str, str]]:
-    """The pages and those of every fourth pointer, by their addresses without ids; notes on what is unread left out."""
+    """The pages and those of every fourth pointer, by their addresses without ids.
+
+    Notes on what is unread left out.
+    """
     todo = [*addresses]
     while todo:
         address = todo.pop(0)

@@ -26,7 +26,9 @@ async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str,
             shape = Shape(page)
             found[kind] = found.get(kind, Counter()) + Counter(shape.tags)
             assert not CONTROLS.search(page), kind
-            assert all(re.match(r"#[\w-]+\Z|/(?![/\\])", address) for address in shape.addresses), kind
+            assert all(re.match(r"#[\w-]+\Z|/(?![/\\])", address) for address in shape.addresses), (
+                kind
+            )
     finally:
         inspector.close()
     return found
@@ -34,10 +36,13 @@ async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str,
 
 async def test_no_text_of_others_changes_a_page(tmp_path: Path) -> None:
     hostile = await shapes(tmp_path / "hostile", HOSTILE)
-    harmless = await shapes(tmp_path / "harmless", [f"{n:02}".ljust(len(text), "x") for n, text in enumerate(HOSTILE)])
+    harmless = await shapes(
+        tmp_path / "harmless", [f"{n:02}".ljust(len(text), "x") for n, text in enumerate(HOSTILE)]
+    )
     assert {*hostile} == {*harmless}
     for kind, shape in hostile.items():
-        if kind == "/tools":  # a trace cleans names, so some of two names there are one in the store
+        # a trace cleans names, so some of two names there are one in the store
+        if kind == "/tools":
             assert {*shape} == {*harmless[kind]}
         else:
             assert shape == harmless[kind], kind

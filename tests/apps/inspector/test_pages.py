@@ -26,7 +26,10 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     """Every file of a folder with its time and a digest."""
     files = (path for path in sorted(folder.rglob("*")))
     return {
-        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "")
+        str(path): (
+            path.stat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
         for path in files
     }
 
@@ -52,9 +55,13 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     inspector.close()
 
 
-async def save(store: FileContextPointerStore, query_id: str, result: object, **options: object) -> str:
+async def save(
+    store: FileContextPointerStore, query_id: str, result: object, **options: object
+) -> str:
     args = {"query": "late parcels", **options}
-    saved = await store.save(query_id=query_id, task_id="1", tool_name="search_orders", args=args, result=result)
+    saved = await store.save(
+        query_id=query_id, task_id="1", tool_name="search_orders", args=args, result=result
+    )
     return f"/queries/{query_id}/{saved.pointer_id}"
 
 
@@ -81,10 +88,14 @@ async def test_a_deep_result_is_shown_as_stored_where_its_indentation_would_fill
         return value
 
     assert "JSON, indented" in seen(client.get(await save(store, "u-10", deep(100))).text)
-    assert "indented it would be too long" in seen(client.get(await save(store, "u-11", deep(130_000))).text)
+    assert "indented it would be too long" in seen(
+        client.get(await save(store, "u-11", deep(130_000))).text
+    )
 
 
-async def test_what_has_expired_is_named_so(client: TestClient, store: FileContextPointerStore) -> None:
+async def test_what_has_expired_is_named_so(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
     await store.save(query_id="u-9", task_id="1", tool_name="a", args={}, result=1, ttl_s=1e-6)
     await store.save(query_id="u-9", task_id="1", tool_name="b", args={}, result=1, ttl_s=7200)
     page = seen(client.get("/queries/u-9").text)
@@ -92,7 +103,9 @@ async def test_what_has_expired_is_named_so(client: TestClient, store: FileConte
     assert "in 1 hour" in page
 
 
-async def test_long_lists_come_in_pages_of_fifty(client: TestClient, store: FileContextPointerStore) -> None:
+async def test_long_lists_come_in_pages_of_fifty(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
     for number in range(60):
         await save(store, "u-2", number, number=number)
     first, second = (client.get(f"/queries/u-2?page={number}").text for number in (1, 2))
@@ -104,7 +117,9 @@ async def test_long_lists_come_in_pages_of_fifty(client: TestClient, store: File
     assert found.count("class=id") == 10
 
 
-async def test_a_change_of_the_store_shows_on_the_next_page(client: TestClient, store: FileContextPointerStore) -> None:
+async def test_a_change_of_the_store_shows_on_the_next_page(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
     address = await save(store, "u-3", "old")
     assert "search_orders" in client.get("/queries/u-3").text
     await save(store, "u-3", "new", page=2)
@@ -135,7 +150,9 @@ def part_of(page: str) -> str:
     return str(text)
 
 
-async def test_parts_of_a_result_are_the_whole_of_it(client: TestClient, store: FileContextPointerStore) -> None:
+async def test_parts_of_a_result_are_the_whole_of_it(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
     text = "".join(f"{number} æøå\n" for number in range(6_000))
     address = await save(store, "u-5", text)
     pages = [client.get(f"{address}?page={number}").text for number in (1, 2, 3)]
@@ -144,9 +161,12 @@ async def test_parts_of_a_result_are_the_whole_of_it(client: TestClient, store: 
     assert "5999 æøå" in part_of(client.get(f"{address}?line=6000").text)
 
 
-async def test_of_a_large_result_only_some_bytes_are_read(client: TestClient, store: FileContextPointerStore) -> None:
+async def test_of_a_large_result_only_some_bytes_are_read(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
     characters = MAX_WHOLE_BYTES // 3 + PART_CHARS
-    address = await save(store, "u-6", "€" * characters)  # three bytes each, so a part ends within one
+    # three bytes each, so a part ends within one
+    address = await save(store, "u-6", "€" * characters)
     first = "".join(part_of(client.get(f"{address}?page={number}").text) for number in (1, 2, 3))
     assert first == "&quot;" + "€" * PART_CHARS
     last = part_of(client.get(f"{address}?page=99999").text)
@@ -154,7 +174,9 @@ async def test_of_a_large_result_only_some_bytes_are_read(client: TestClient, st
     assert "\N{REPLACEMENT CHARACTER}" not in first + last
 
 
-async def test_a_damaged_result_is_named_beside_its_pointer(client: TestClient, store: FileContextPointerStore) -> None:
+async def test_a_damaged_result_is_named_beside_its_pointer(
+    client: TestClient, store: FileContextPointerStore
+) -> None:
     address = await save(store, "u-7", {"a": 1})
     [file] = (store.base_dir / "u-7").glob("*.result.json")
     file.write_text('{"a":2}')
@@ -164,30 +186,43 @@ async def test_a_damaged_result_is_named_beside_its_pointer(client: TestClient, 
     assert "The result</h2>" not in page.text
 
 
-def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(client: TestClient, run: RecordedRun) -> None:
+def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(
+    client: TestClient, run: RecordedRun
+) -> None:
     assert "When does the parcel arrive in Oslo?" in client.get("/runs").text
     page = client.get(f"/runs/parcel/{run.run_id}").text
     assert "Why did the model not see" in page
     packing, call = run.of(PackingLine)[0], run.of(ModelCallLine)[-1]
-    for line, text in ((packing, packing.text or ""), (call, "When does the parcel arrive in Oslo?")):
+    for line, text in (
+        (packing, packing.text or ""),
+        (call, "When does the parcel arrive in Oslo?"),
+    ):
         address = f"/runs/parcel/{run.run_id}/{line.seq}"
         assert f'href="{address}"' in page
         shown = client.get(address).text
-        assert seen(f"<body>{text}".replace("<<<", "&lt;&lt;&lt;").replace(">>>", "&gt;&gt;&gt;")) in seen(shown)
+        assert seen(
+            f"<body>{text}".replace("<<<", "&lt;&lt;&lt;").replace(">>>", "&gt;&gt;&gt;")
+        ) in seen(shown)
     assert "class=legend" in client.get(f"/runs/parcel/{run.run_id}/{packing.seq}").text
 
 
-def test_a_step_is_shown_beside_runs_that_cannot_be_read(client: TestClient, run: RecordedRun) -> None:
+def test_a_step_is_shown_beside_runs_that_cannot_be_read(
+    client: TestClient, run: RecordedRun
+) -> None:
     run.path.with_name("20990101T000000000000Z-00000000.jsonl").write_text("no trace")
     answer = client.get(f"/runs/parcel/{run.run_id}/{run.of(PackingLine)[0].seq}")
     assert answer.status_code == 200
     assert "Compare with" in answer.text
 
 
-def test_two_steps_stand_side_by_side_with_the_first_changed_byte(client: TestClient, run: RecordedRun) -> None:
+def test_two_steps_stand_side_by_side_with_the_first_changed_byte(
+    client: TestClient, run: RecordedRun
+) -> None:
     first, second = run.of(PackingLine)
     old, new = (first.text or "").encode(), (second.text or "").encode()
-    same = next(place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
+    same = next(
+        place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other
+    )
     before, after = (f"parcel/{run.run_id}/{line.seq}" for line in (first, second))
     assert f'value="{before}"' in client.get(f"/runs/{after}").text
     page = client.get("/compare", params={"before": before, "after": after}).text
@@ -225,7 +260,9 @@ def test_pages_change_nothing(client: TestClient, run: RecordedRun, tmp_path: Pa
 def test_nothing_outside_the_given_folders_is_shown(client: TestClient, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / "20261123T000000000000Z-00000000.jsonl").write_text('{"kind": "run_begin", "query_id": "q"}\n')
+    (outside / "20261123T000000000000Z-00000000.jsonl").write_text(
+        '{"kind": "run_begin", "query_id": "q"}\n'
+    )
     for folder in ("store", "trace"):
         (tmp_path / folder / "linked").symlink_to(outside)
     for address in (

@@ -33,7 +33,9 @@ def stranger(inspector: Inspector, host: str = HOST) -> TestClient:
         (f"/queries?token=x&token={TOKEN}", 403),
     ],
 )
-def test_without_the_token_nothing_is_shown(address: str, status: int, inspector: Inspector) -> None:
+def test_without_the_token_nothing_is_shown(
+    address: str, status: int, inspector: Inspector
+) -> None:
     answer = stranger(inspector).get(address)
     assert answer.status_code == status
     assert "set-cookie" not in answer.headers
@@ -48,23 +50,35 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(inspector: Inspector)
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
-    assert stranger(inspector).get(f"/%2Fevil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+    assert (
+        stranger(inspector).get(f"/%2Fevil.example/?token={TOKEN}").headers["location"]
+        == "/evil.example/"
+    )
 
 
 def test_the_cookie_of_another_token_or_port_is_refused(inspector: Inspector) -> None:
     known = browser(inspector).cookies
-    assert TestClient(inspector.app(token=TOKEN, port=8321), base_url=HOST, cookies=dict(known)).get("/runs").is_success
+    assert (
+        TestClient(inspector.app(token=TOKEN, port=8321), base_url=HOST, cookies=dict(known))
+        .get("/runs")
+        .is_success
+    )
     for token, port in ((TOKEN + "x", 8321), (TOKEN, 8322)):
-        other = TestClient(inspector.app(token=token, port=port), base_url=HOST, cookies=dict(known))
+        other = TestClient(
+            inspector.app(token=token, port=port), base_url=HOST, cookies=dict(known)
+        )
         assert other.get("/runs").status_code == 401
     broken = TestClient(
-        inspector.app(token=TOKEN, port=8321), base_url=HOST, headers={"cookie": "a=\x01;;=;" + "x" * 99}
+        inspector.app(token=TOKEN, port=8321),
+        base_url=HOST,
+        headers={"cookie": "a=\x01;;=;" + "x" * 99},
     )
     assert broken.get("/runs").status_code == 401
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "0.0.0.0", "[::1]", "x@127.0.0.1"]
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "0.0.0.0", "[::1]", "x@127.0.0.1"],
 )
 def test_a_name_that_is_not_of_this_machine_gets_no_answer(host: str, inspector: Inspector) -> None:
     client = browser(inspector)
@@ -76,7 +90,12 @@ def test_a_name_that_is_not_of_this_machine_gets_no_answer(host: str, inspector:
 
 def test_a_page_of_another_site_cannot_use_the_cookie(inspector: Inspector) -> None:
     client = browser(inspector)
-    for site, status in (("cross-site", 401), ("same-site", 401), ("same-origin", 200), ("none", 200)):
+    for site, status in (
+        ("cross-site", 401),
+        ("same-site", 401),
+        ("same-origin", 200),
+        ("none", 200),
+    ):
         assert client.get("/queries", headers={"sec-fetch-site": site}).status_code == status
 
 

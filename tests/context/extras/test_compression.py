@@ -77,7 +77,9 @@ async def test_what_stands_before_the_newest_turns_only_changes_with_a_full_grou
     for before, after in pairwise(beginnings):
         assert after[: len(before)] == before
     assert len({len(each) for each in beginnings}) - 1 == len(summarise.groups) == 7
-    assert [turn_id for group in summarise.groups for turn_id in group] == [f"t{number:04}" for number in range(35)]
+    assert [turn_id for group in summarise.groups for turn_id in group] == [
+        f"t{number:04}" for number in range(35)
+    ]
 
 
 async def test_a_turn_that_comes_late_stands_behind_the_summaries_s1_16() -> None:
@@ -88,8 +90,12 @@ async def test_a_turn_that_comes_late_stands_behind_the_summaries_s1_16() -> Non
 
 async def test_all_turns_and_the_summaries_give_what_the_returned_turns_give_s1_16() -> None:
     turns = talk(40)
-    summaries = [told for told in await compressed(turns[:25], Summariser()) if told.role == SUMMARY_ROLE]
-    step_by_step = await compressed([*await compressed(turns[:25], Summariser()), *turns[25:]], Summariser())
+    summaries = [
+        told for told in await compressed(turns[:25], Summariser()) if told.role == SUMMARY_ROLE
+    ]
+    step_by_step = await compressed(
+        [*await compressed(turns[:25], Summariser()), *turns[25:]], Summariser()
+    )
     assert await compressed([*turns, *summaries], Summariser()) == step_by_step
 
 
@@ -163,14 +169,24 @@ async def test_cancelling_reaches_the_summariser_and_the_caller_s1_16() -> None:
 
 async def test_a_turn_of_a_user_cannot_pass_for_a_summary_by_its_metadata_alone() -> None:
     forged = turn(0, "hello").model_copy(update={"metadata": {COMPRESSED_IDS: ["t0001"]}})
-    odd = turn(2, "odd", role=SUMMARY_ROLE).model_copy(update={"metadata": {COMPRESSED_IDS: "t0001"}})
-    assert await compressed([forged, turn(1, "there"), odd], Summariser()) == (forged, turn(1, "there"), odd)
+    odd = turn(2, "odd", role=SUMMARY_ROLE).model_copy(
+        update={"metadata": {COMPRESSED_IDS: "t0001"}}
+    )
+    assert await compressed([forged, turn(1, "there"), odd], Summariser()) == (
+        forged,
+        turn(1, "there"),
+        odd,
+    )
 
 
-@pytest.mark.parametrize(("newest", "group", "target"), [(-1, 50, 20), (0, 50, 0), (0, 50, 50), (0, 20, 50)])
+@pytest.mark.parametrize(
+    ("newest", "group", "target"), [(-1, 50, 20), (0, 50, 0), (0, 50, 50), (0, 20, 50)]
+)
 async def test_figures_that_make_no_sense_are_refused(newest: int, group: int, target: int) -> None:
     with pytest.raises(ValueError, match="target_tokens"):
-        await compress_turns([], Summariser(), keep_newest=newest, group_tokens=group, target_tokens=target)
+        await compress_turns(
+            [], Summariser(), keep_newest=newest, group_tokens=group, target_tokens=target
+        )
 
 
 async def test_a_selection_takes_compressed_turns_like_others_s1_16() -> None:

@@ -32,7 +32,18 @@ from llm_common.errors import StoreError
 from tests.context.samples import NOON, file, memory, packed, request_of, turn
 
 WRITING, DEBUGGING = IntentType.CODE_WRITING, IntentType.CODE_DEBUGGING
-SUBJECTS = ("parser", "scheduler", "ledger", "mailbox", "gateway", "archive", "planner", "session", "index", "cache")
+SUBJECTS = (
+    "parser",
+    "scheduler",
+    "ledger",
+    "mailbox",
+    "gateway",
+    "archive",
+    "planner",
+    "session",
+    "index",
+    "cache",
+)
 
 TRAINING = [prefix + subject for prefix in ("", "sub", "re") for subject in SUBJECTS[:7]]
 
@@ -74,7 +85,9 @@ async def selected(subject: str, weights: dict[str, float] | None = None) -> Con
 
 def rank(bundle: ContextBundle, item_id: str) -> int:
     files = [each for each in (*bundle.kept, *bundle.dropped) if each.kind == "file"]
-    return [each.id for each in sorted(files, key=lambda each: (-each.score, each.id))].index(item_id)
+    return [each.id for each in sorted(files, key=lambda each: (-each.score, each.id))].index(
+        item_id
+    )
 
 
 def shows(bundle: ContextBundle, item_id: str) -> bool:
@@ -96,7 +109,9 @@ async def test_feedback_lifts_the_helpful_items_of_later_requests_and_breaks_no_
     for subject in TRAINING:
         bundle = await selected(subject, await adaptive.weights(DEBUGGING, now=NOON))
         await adaptive.record_feedback(bundle, f"{subject}-changed", True, now=NOON)
-        await adaptive.record_feedback(bundle, bundle.files[1].id, bundle.files[1].path == "live/current.md", now=NOON)
+        await adaptive.record_feedback(
+            bundle, bundle.files[1].id, bundle.files[1].path == "live/current.md", now=NOON
+        )
     weights = await adaptive.weights(DEBUGGING, now=NOON)
     assert weights["change"] > 1.0 > weights["words"]
     for subject in SUBJECTS[7:]:
@@ -113,14 +128,18 @@ async def test_without_feedback_there_are_no_weights_s1_16(adaptive: AdaptiveWei
     assert await selected("parser", await adaptive.weights(DEBUGGING)) == await selected("parser")
 
 
-async def test_weights_belong_to_the_intent_and_the_strategy_of_the_bundle_s1_16(adaptive: AdaptiveWeights) -> None:
+async def test_weights_belong_to_the_intent_and_the_strategy_of_the_bundle_s1_16(
+    adaptive: AdaptiveWeights,
+) -> None:
     assert await adaptive.record_feedback(await selected("parser"), "parser-changed", True)
     assert await adaptive.weights(DEBUGGING) != {}
     assert await adaptive.weights(WRITING) == {}
     assert await adaptive.weights(DEBUGGING, strategy="spec") == {}
 
 
-async def test_any_amount_of_feedback_leaves_a_factor_between_a_half_and_two_s1_16(adaptive: AdaptiveWeights) -> None:
+async def test_any_amount_of_feedback_leaves_a_factor_between_a_half_and_two_s1_16(
+    adaptive: AdaptiveWeights,
+) -> None:
     bundle = await selected("parser")
     for number in range(40):
         another = replace(bundle, metadata=replace(bundle.metadata, selection_strategy=f"{number}"))
@@ -143,7 +162,9 @@ async def test_a_verdict_counts_once_and_a_changed_one_takes_its_place_s1_16(
     bundle = await selected("parser")
     assert await adaptive.record_feedback(bundle, "parser-changed", True, now=NOON)
     once = await adaptive.weights(DEBUGGING, now=NOON)
-    assert not await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
+    assert not await adaptive.record_feedback(
+        await selected("parser"), "parser-changed", True, now=NOON
+    )
     assert await adaptive.weights(DEBUGGING, now=NOON) == once
     assert await adaptive.record_feedback(bundle, "parser-changed", False, now=NOON)
     other = AdaptiveWeights(tmp_path / "other.db")
@@ -153,7 +174,8 @@ async def test_a_verdict_counts_once_and_a_changed_one_takes_its_place_s1_16(
 
 async def test_the_item_must_be_one_of_the_bundle_s1_16(adaptive: AdaptiveWeights) -> None:
     pool = DataPoolSnapshot(
-        context_files=(file("m1", "rain"), file("f.py", "wind")), memory_hits=(memory(1, "rain"), memory(2, "wind"))
+        context_files=(file("m1", "rain"), file("f.py", "wind")),
+        memory_hits=(memory(1, "rain"), memory(2, "wind")),
     )
     bundle = packed(pool, request_of(900), {})
     with pytest.raises(ValueError, match=r"no item with the id '[^']+'; take one of its accounts"):
@@ -177,10 +199,16 @@ async def test_the_file_is_private_and_holds_neither_text_nor_ids_s1_16(tmp_path
     assert not any(word in dump for word in ("parser", "overflow", "named.md", "current.md"))
 
 
-async def test_a_new_object_on_the_same_file_goes_on_s1_16(adaptive: AdaptiveWeights, tmp_path: Path) -> None:
+async def test_a_new_object_on_the_same_file_goes_on_s1_16(
+    adaptive: AdaptiveWeights, tmp_path: Path
+) -> None:
     await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
     again = AdaptiveWeights(tmp_path / "weights.db")
-    assert await again.weights(DEBUGGING, now=NOON) == await adaptive.weights(DEBUGGING, now=NOON) != {}
+    assert (
+        await again.weights(DEBUGGING, now=NOON)
+        == await adaptive.weights(DEBUGGING, now=NOON)
+        != {}
+    )
 
 
 PROCESS = """
@@ -200,16 +228,23 @@ async def test_tasks_and_processes_that_share_a_file_lose_no_verdict_s1_16(tmp_p
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROCESS, str(tmp_path / "shared.db"), stdin=asyncio.subprocess.PIPE
     )
-    here = [shared.record_feedback(bundle, item_id, True, now=now) for bundle, item_id, now in verdicts[5:]]
+    here = [
+        shared.record_feedback(bundle, item_id, True, now=now)
+        for bundle, item_id, now in verdicts[5:]
+    ]
     await asyncio.gather(process.communicate(pickle.dumps(verdicts[:5])), *here)
     assert process.returncode == 0
     for bundle, item_id, now in verdicts:
         await alone.record_feedback(bundle, item_id, True, now=now)
-    assert await shared.weights(DEBUGGING, now=NOON) == await alone.weights(DEBUGGING, now=NOON) != {}
+    assert (
+        await shared.weights(DEBUGGING, now=NOON) == await alone.weights(DEBUGGING, now=NOON) != {}
+    )
 
 
 async def test_a_file_that_is_no_such_file_is_a_store_error_s1_16(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("not a database, but long enough to be looked at by SQLite " * 50)
+    (tmp_path / "text").write_text(
+        "not a database, but long enough to be looked at by SQLite " * 50
+    )
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE others (id)")
     connection.close()
@@ -231,9 +266,12 @@ def bundle_of(*parts: dict[str, float]) -> ContextBundle:
         memory_hits=(memory(1, "It rained."),),
     )
     scores: dict[tuple[Kind, str], Score] = {
-        ("file", f"f{number}.py"): Score(sum(of_one.values()), of_one) for number, of_one in enumerate(parts)
+        ("file", f"f{number}.py"): Score(sum(of_one.values()), of_one)
+        for number, of_one in enumerate(parts)
     }
-    return packed(pool, request_of(5_000), {**scores, ("memory", "m1"): Score(1.0, {"relevance": 1.0})})
+    return packed(
+        pool, request_of(5_000), {**scores, ("memory", "m1"): Score(1.0, {"relevance": 1.0})}
+    )
 
 
 def account_of(bundle: ContextBundle, item_id: str) -> ItemAccount:
@@ -260,25 +298,34 @@ def test_an_item_that_wins_anyway_teaches_less_than_one_that_loses_s1_16() -> No
 def test_what_nothing_can_be_learned_from_moves_nothing_s1_16() -> None:
     assert moves("m1", *PARTS) == {}  # no rival
     assert moves("f0.py", {"words": 1.0}, {"words": 1.0}) == {}
-    assert moves("f0.py", {"words": 1.0}, {"words": 0.2}) == {"words": 0.0}  # a single part orders alike by any factor
+    # a single part orders alike by any factor
+    assert moves("f0.py", {"words": 1.0}, {"words": 0.2}) == {"words": 0.0}
     assert moves("f0.py", {"words": math.inf, "code": math.nan}, {"words": 0.2, "code": 0.1}) == {}
 
 
 def test_what_was_left_out_is_compared_with_what_was_kept_s1_16() -> None:
     bundle = bundle_of(*PARTS)
     dropped = tuple(account_of(bundle, name) for name in ("f0.py", "f1.py"))
-    divided = replace(bundle, kept=tuple(each for each in bundle.kept if each not in dropped), dropped=dropped)
+    divided = replace(
+        bundle, kept=tuple(each for each in bundle.kept if each not in dropped), dropped=dropped
+    )
     missed = pushes(divided, account_of(bundle, "f1.py"), helpful=True)
     assert missed["change"] > 0 > missed["words"]
-    assert missed == pushes(bundle_of(PARTS[2], PARTS[1]), account_of(bundle, "f1.py"), helpful=True)
+    assert missed == pushes(
+        bundle_of(PARTS[2], PARTS[1]), account_of(bundle, "f1.py"), helpful=True
+    )
 
 
-FINITE_OR_NOT = st.dictionaries(st.sampled_from(["words", "change", "code"]), st.floats(), max_size=3)
+FINITE_OR_NOT = st.dictionaries(
+    st.sampled_from(["words", "change", "code"]), st.floats(), max_size=3
+)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(FINITE_OR_NOT, min_size=2, max_size=5), st.booleans())
-def test_a_verdict_moves_little_and_on_balance_nothing_s1_16(parts: list[dict[str, float]], helpful: bool) -> None:
+def test_a_verdict_moves_little_and_on_balance_nothing_s1_16(
+    parts: list[dict[str, float]], helpful: bool
+) -> None:
     found = moves("f0.py", *parts, helpful=helpful).values()
     assert all(abs(move) <= STEP for move in found)
     assert sum(found) == pytest.approx(0.0, abs=1e-9)

@@ -14,7 +14,9 @@ PLAIN = "could we sleep on it?"
 
 async def test_the_model_decides_and_the_rest_is_read_locally_s1_01() -> None:
     client = ScriptedClient(json.dumps({"intent": " Project_Planning ", "confidence": 0.9}))
-    found = await LLMIntentClassifier(client, model="m").classify("sleep on plan_b", current_project="weather")
+    found = await LLMIntentClassifier(client, model="m").classify(
+        "sleep on plan_b", current_project="weather"
+    )
     assert (found.classification, found.confidence) == (IntentType.PROJECT_PLANNING, 0.9)
     assert found.metadata.requires_project
     assert found.metadata.current_project == "weather"
@@ -45,7 +47,9 @@ async def test_a_reply_without_confidence_has_the_usual_one() -> None:
 )
 async def test_a_failure_of_any_kind_leaves_the_words_to_decide(reply: str | BaseException) -> None:
     text = "fix the crash in app.py"
-    assert await LLMIntentClassifier(ScriptedClient([reply])).classify(text) == classify_intent(text)
+    assert await LLMIntentClassifier(ScriptedClient([reply])).classify(text) == classify_intent(
+        text
+    )
 
 
 async def test_a_model_that_takes_too_long_is_not_waited_for() -> None:
@@ -55,7 +59,9 @@ async def test_a_model_that_takes_too_long_is_not_waited_for() -> None:
         await asyncio.sleep(60)
         return ""
 
-    assert await LLMIntentClassifier(ScriptedClient([never]), timeout_s=0.01).classify(PLAIN) == classify_intent(PLAIN)
+    assert await LLMIntentClassifier(ScriptedClient([never]), timeout_s=0.01).classify(
+        PLAIN
+    ) == classify_intent(PLAIN)
 
 
 async def test_an_empty_request_asks_no_model() -> None:

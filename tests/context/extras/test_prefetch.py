@@ -17,7 +17,9 @@ MENTIONED = Score(1.0, {}, "mentioned")
 EXCLUDED = Score(1.0, {}, "excluded")
 
 
-def bundle_of(scores: dict[tuple[Kind, str], Score], *, budget: int = 600, text: str | None = None) -> ContextBundle:
+def bundle_of(
+    scores: dict[tuple[Kind, str], Score], *, budget: int = 600, text: str | None = None
+) -> ContextBundle:
     """The bundle of a turn, the project, and those of the items above that have a score."""
     pool = DataPoolSnapshot(
         session_log=(turn(1, "Does it rain?"),),
@@ -60,7 +62,9 @@ def test_what_has_been_shown_since_is_missed_no_longer_s1_16() -> None:
 
 def test_what_the_newest_selection_did_not_know_or_kept_out_is_not_hinted_at_s1_16() -> None:
     without = bundle_of({("memory", "m1"): GOOD, ("file", "rain.py"): EXCLUDED})
-    assert prefetch_hints([bundle_of(ALL)] * 3 + [without]) == (PrefetchHint("memory", "m1", "kept_repeatedly", 4),)
+    assert prefetch_hints([bundle_of(ALL)] * 3 + [without]) == (
+        PrefetchHint("memory", "m1", "kept_repeatedly", 4),
+    )
 
 
 def test_only_the_five_newest_selections_count_s1_16() -> None:

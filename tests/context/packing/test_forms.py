@@ -11,7 +11,10 @@ from llm_common.ranking import search_stems
 from tests.context.samples import texts_of
 
 GAP = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")
-PARAGRAPHS = [f"Paragraph {number} speaks of stone and of light, and of nothing else at all." for number in range(200)]
+PARAGRAPHS = [
+    f"Paragraph {number} speaks of stone and of light, and of nothing else at all."
+    for number in range(200)
+]
 
 
 def document(**inserted: str) -> str:
@@ -36,7 +39,8 @@ def test_passages_far_apart_stand_in_the_order_of_the_text_with_counts_between()
     assert found is not None
     assert found.text.index("Saffron first.") < found.text.index("Saffron last.")
     missing = sum(
-        int(count.replace(",", "")) for count in re.findall(r"\[… ([\d,]+) characters left out …\]", found.text)
+        int(count.replace(",", ""))
+        for count in re.findall(r"\[… ([\d,]+) characters left out …\]", found.text)
     )
     assert missing + found.chars_shown == len(text)
 
@@ -52,7 +56,9 @@ def test_a_passage_that_is_longer_than_the_room_is_cut_around_its_match() -> Non
 
 @given(text=texts_of(60), rooms=st.lists(st.integers(1, 3_000), min_size=2, max_size=2))
 def test_a_larger_room_shows_the_same_and_more(text: str, rooms: list[int]) -> None:
-    small, large = (RankedPassages(text, ["rain", "cloud"]).best(room=room, count=len) for room in sorted(rooms))
+    small, large = (
+        RankedPassages(text, ["rain", "cloud"]).best(room=room, count=len) for room in sorted(rooms)
+    )
     if small is None:
         return
     assert large is not None
@@ -81,5 +87,7 @@ def test_passages_stay_in_their_room_and_show_only_the_text(text: str, room: int
 def test_a_huge_text_takes_little_time() -> None:
     text = "\n".join(PARAGRAPHS * 100)
     started = time.process_time()
-    RankedPassages(text, search_stems("stone and light of saffron in the roof garden")).best(room=4_000, count=len)
+    RankedPassages(text, search_stems("stone and light of saffron in the roof garden")).best(
+        room=4_000, count=len
+    )
     assert time.process_time() - started < 1

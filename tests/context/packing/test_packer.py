@@ -42,11 +42,15 @@ def ids(bundle: ContextBundle, kind: Kind) -> list[str]:
 
 
 def form_of(bundle: ContextBundle, item_id: str) -> str:
-    return next(account.form for account in (*bundle.kept, *bundle.dropped) if account.id == item_id)
+    return next(
+        account.form for account in (*bundle.kept, *bundle.dropped) if account.id == item_id
+    )
 
 
 def reason_of(bundle: ContextBundle, item_id: str) -> str:
-    return next(account.reason for account in (*bundle.kept, *bundle.dropped) if account.id == item_id)
+    return next(
+        account.reason for account in (*bundle.kept, *bundle.dropped) if account.id == item_id
+    )
 
 
 class Odd:
@@ -72,7 +76,9 @@ COUNTERS: dict[str, TokenCounter] = {
 }
 
 
-def assert_within_bounds(bundle: ContextBundle, pool: DataPoolSnapshot, budget: int, counter: TokenCounter) -> None:
+def assert_within_bounds(
+    bundle: ContextBundle, pool: DataPoolSnapshot, budget: int, counter: TokenCounter
+) -> None:
     text = bundle.render()
     if text:
         assert counter.count(text) <= budget
@@ -88,26 +94,34 @@ def assert_within_bounds(bundle: ContextBundle, pool: DataPoolSnapshot, budget: 
 class TestHardBudget:
     @given(case=cases(), budget=st.integers(1, 3_000))
     @settings(max_examples=25)
-    def test_no_bundle_is_over_the_budget_by_the_exact_tokenizer_s1_05(self, case: Case, budget: int) -> None:
+    def test_no_bundle_is_over_the_budget_by_the_exact_tokenizer_s1_05(
+        self, case: Case, budget: int
+    ) -> None:
         self.assert_within_budget(case, budget)
 
     @pytest.mark.torture
     @pytest.mark.parametrize("smallest", [1, 751, 1_501, 2_251])
     @given(case=cases(), more=st.integers(0, 749))
     @settings(max_examples=2_500)
-    def test_none_of_ten_thousand_bundles_is_over_the_budget_s1_05(self, smallest: int, case: Case, more: int) -> None:
+    def test_none_of_ten_thousand_bundles_is_over_the_budget_s1_05(
+        self, smallest: int, case: Case, more: int
+    ) -> None:
         self.assert_within_budget(case, smallest + more)
 
     def assert_within_budget(self, case: Case, budget: int) -> None:
         pool, scores, texts = case
         counter = exact()
-        bundle = packed(pool, request_of(budget, "rain cloud", counter=counter), scores, texts=texts)
+        bundle = packed(
+            pool, request_of(budget, "rain cloud", counter=counter), scores, texts=texts
+        )
         assert_within_bounds(bundle, pool, budget, counter)
 
     @pytest.mark.parametrize("name", COUNTERS, ids=[f"S1-05-{name}" for name in COUNTERS])
     @given(case=cases(), budget=st.integers(1, 5_000))
     @settings(max_examples=10)
-    def test_no_counter_gets_a_bundle_over_its_budget(self, name: str, case: Case, budget: int) -> None:
+    def test_no_counter_gets_a_bundle_over_its_budget(
+        self, name: str, case: Case, budget: int
+    ) -> None:
         pool, scores, texts = case
         bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), scores, texts=texts)
         assert_within_bounds(bundle, pool, budget, COUNTERS[name])
@@ -117,14 +131,18 @@ class TestHardBudget:
         [(1, 0), (199, 0), (200, 0), (300, 1)],
         ids=["F-134-1", "F-135-199", "F-135-200", "S1-04-300"],
     )
-    def test_a_budget_that_the_system_text_takes_up_gives_an_empty_bundle(self, budget: int, kept: int) -> None:
+    def test_a_budget_that_the_system_text_takes_up_gives_an_empty_bundle(
+        self, budget: int, kept: int
+    ) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
         bundle = packed(pool, request_of(budget), even_scores(pool))
         assert len(bundle.kept) == kept
         assert bool(bundle.render()) is bool(kept)
 
     def test_a_huge_budget_takes_everything_whole_f_134(self) -> None:
-        pool = DataPoolSnapshot(session_log=(turn(1, PROSE),), context_files=(file("a.py", PROSE * 100),))
+        pool = DataPoolSnapshot(
+            session_log=(turn(1, PROSE),), context_files=(file("a.py", PROSE * 100),)
+        )
         bundle = packed(pool, request_of(10**12), even_scores(pool))
         assert {account.form for account in bundle.kept} == {"whole"}
         assert not bundle.dropped
@@ -133,7 +151,11 @@ class TestHardBudget:
     def test_declared_tokens_change_nothing(self, tokens: float | None) -> None:
         plain = DataPoolSnapshot(context_files=(file("a.py", PROSE * 30), file("b.py", PROSE)))
         declared = plain.model_copy(
-            update={"context_files": tuple(each.model_copy(update={"tokens": tokens}) for each in plain.context_files)}
+            update={
+                "context_files": tuple(
+                    each.model_copy(update={"tokens": tokens}) for each in plain.context_files
+                )
+            }
         )
         bundles = [packed(pool, request_of(600), even_scores(pool)) for pool in (plain, declared)]
         assert bundles[0].render() == bundles[1].render()
@@ -150,28 +172,50 @@ def exact() -> ExactCounter:
 
 def sentences(count: int, seed: int) -> str:
     source = random.Random(seed)
-    words = ["rain", "wind", "roof", "cloud", "field", "spring", "hill", "river", "light", "stone", "bridge"]
+    words = [
+        "rain",
+        "wind",
+        "roof",
+        "cloud",
+        "field",
+        "spring",
+        "hill",
+        "river",
+        "light",
+        "stone",
+        "bridge",
+    ]
     return "\n".join(" ".join(source.choices(words, k=12)) + "." for _ in range(count))
 
 
 class TestGrowingBudget:
     """As the budget grows, no item is shown less of: neither fewer tokens nor other text (S1-05)."""
 
-    @given(case=cases(), budgets=st.lists(st.integers(201, 3_000), min_size=2, max_size=4, unique=True))
+    @given(
+        case=cases(), budgets=st.lists(st.integers(201, 3_000), min_size=2, max_size=4, unique=True)
+    )
     def test_a_larger_budget_never_shows_less_s1_05(self, case: Case, budgets: list[int]) -> None:
         self.assert_grows(case, budgets, exact())
 
     @pytest.mark.torture
-    @given(case=cases(), budgets=st.lists(st.integers(201, 4_000), min_size=3, max_size=8, unique=True))
+    @given(
+        case=cases(), budgets=st.lists(st.integers(201, 4_000), min_size=3, max_size=8, unique=True)
+    )
     @settings(max_examples=2_500)
-    def test_none_of_many_pools_shows_less_by_a_larger_budget_s1_05(self, case: Case, budgets: list[int]) -> None:
+    def test_none_of_many_pools_shows_less_by_a_larger_budget_s1_05(
+        self, case: Case, budgets: list[int]
+    ) -> None:
         self.assert_grows(case, budgets, exact())
         self.assert_grows(case, budgets, UpperBoundCounter())
 
     def test_every_budget_shows_at_least_what_the_one_before_shows_s1_05(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, sentences(1 + number % 5, number)) for number in range(40)),
-            context_files=tuple(file(f"f{number}.py", sentences(9 * number + 1, number)) for number in range(12)),
+            session_log=tuple(
+                turn(number, sentences(1 + number % 5, number)) for number in range(40)
+            ),
+            context_files=tuple(
+                file(f"f{number}.py", sentences(9 * number + 1, number)) for number in range(12)
+            ),
             memory_hits=tuple(memory(number, sentences(2, 50 + number)) for number in range(7)),
             tool_outputs=tuple(output(number, digest="rain") for number in range(9)),
             project_state=PROJECT,
@@ -181,17 +225,27 @@ class TestGrowingBudget:
             ("file", "f7.py"): Score(0.4, {}, "mentioned"),
             ("file", "f9.py"): Score(0.3, {}, "pinned"),
         }
-        texts = {output(number).pointer_id: sentences(10 * number, 70 + number) for number in range(1, 6)}
-        self.assert_grows((pool, scores, texts), [*range(201, 1_600, 31), *range(1_600, 12_000, 1_370)], exact())
+        texts = {
+            output(number).pointer_id: sentences(10 * number, 70 + number) for number in range(1, 6)
+        }
+        self.assert_grows(
+            (pool, scores, texts), [*range(201, 1_600, 31), *range(1_600, 12_000, 1_370)], exact()
+        )
 
     def assert_grows(self, case: Case, budgets: list[int], counter: TokenCounter) -> None:
         pool, scores, texts = case
         meter = Meter(counter)
         before: dict[tuple[Kind, str], int] = {}
         for budget in sorted(budgets):
-            bundle = packed(pool, request_of(budget, "rain cloud", counter=meter), scores, texts=texts)
+            bundle = packed(
+                pool, request_of(budget, "rain cloud", counter=meter), scores, texts=texts
+            )
             shown = {(account.kind, account.id): account.tokens for account in bundle.kept}
-            assert {key: shown.get(key, 0) for key, tokens in before.items() if shown.get(key, 0) < tokens} == {}
+            assert {
+                key: shown.get(key, 0)
+                for key, tokens in before.items()
+                if shown.get(key, 0) < tokens
+            } == {}
             before = shown
 
 
@@ -202,18 +256,24 @@ class TestRepetition:
             memory_hits=(memory(1, "I  keep bees.\n"), memory(2, "The roof leaks.")),
         )
         bundle = packed(pool, request_of(1_000), even_scores(pool))
-        assert [(each.id, each.reason) for each in bundle.dropped] == [("t0001", "same as memory m1")]
+        assert [(each.id, each.reason) for each in bundle.dropped] == [
+            ("t0001", "same as memory m1")
+        ]
         assert bundle.render().count("bees") == 1
 
     def test_a_result_read_twice_is_packed_once_and_says_so(self) -> None:
-        pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=900), output(2, result_bytes=900)))
+        pool = DataPoolSnapshot(
+            tool_outputs=(output(1, result_bytes=900), output(2, result_bytes=900))
+        )
         texts = {each.pointer_id: sentences(12, 3) for each in pool.tool_outputs}
         bundle = packed(pool, request_of(1_000), even_scores(pool), texts=texts)
         assert form_of(bundle, output(1).pointer_id) == "whole"
         assert reason_of(bundle, output(2).pointer_id) == f"same as output {output(1).pointer_id}"
         assert bundle.render().count(sentences(12, 3)[:60]) == 1
 
-    @pytest.mark.parametrize("change", [str.upper, lambda text: text.replace(" ", "\n\t"), lambda text: f" {text} "])
+    @pytest.mark.parametrize(
+        "change", [str.upper, lambda text: text.replace(" ", "\n\t"), lambda text: f" {text} "]
+    )
     def test_white_space_and_case_make_no_other_text(self, change: Callable[[str], str]) -> None:
         text = PROSE * 4
         pool = DataPoolSnapshot(
@@ -223,9 +283,17 @@ class TestRepetition:
         )
         texts = {output(1).pointer_id: change(text)}
         bundle = packed(pool, request_of(2_000), even_scores(pool), texts=texts)
-        assert "".join(bundle.render().casefold().split()).count("".join(text.casefold().split())) == 1
-        shown = [f"same as {each.kind} {each.id}" for each in bundle.kept if each.chars_shown and each.id != "t0002"]
-        assert [each.reason for each in (*bundle.kept, *bundle.dropped) if not each.chars_shown] == shown * 3
+        assert (
+            "".join(bundle.render().casefold().split()).count("".join(text.casefold().split())) == 1
+        )
+        shown = [
+            f"same as {each.kind} {each.id}"
+            for each in bundle.kept
+            if each.chars_shown and each.id != "t0002"
+        ]
+        assert [
+            each.reason for each in (*bundle.kept, *bundle.dropped) if not each.chars_shown
+        ] == shown * 3
 
     def test_two_short_outputs_of_one_text_are_both_packed(self) -> None:
         pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
@@ -235,9 +303,13 @@ class TestRepetition:
 
     def test_memories_that_repeat_one_take_no_place_of_the_five(self) -> None:
         pool = DataPoolSnapshot(
-            memory_hits=tuple(memory(n, "I keep bees." if n < 6 else f"Fact {n}.") for n in range(9))
+            memory_hits=tuple(
+                memory(n, "I keep bees." if n < 6 else f"Fact {n}.") for n in range(9)
+            )
         )
-        bundle = packed(pool, request_of(2_000), {("memory", f"m{n}"): Score(1.0 - n / 10) for n in range(9)})
+        bundle = packed(
+            pool, request_of(2_000), {("memory", f"m{n}"): Score(1.0 - n / 10) for n in range(9)}
+        )
         assert ids(bundle, "memory") == ["m0", "m6", "m7", "m8"]
         assert reason_of(bundle, "m5") == "same as memory m0"
 
@@ -253,20 +325,33 @@ class TestRepetition:
             bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), even_scores(pool))
             assert_within_bounds(bundle, pool, budget, COUNTERS[name])
             shown = {f"same as {each.kind} {each.id}" for each in bundle.kept if each.chars_shown}
-            found = {each.reason for each in (*bundle.kept, *bundle.dropped) if each.reason.startswith("same as ")}
+            found = {
+                each.reason
+                for each in (*bundle.kept, *bundle.dropped)
+                if each.reason.startswith("same as ")
+            }
             assert found <= shown
             named += len(found)
         assert named
 
     def test_an_output_that_was_not_loaded_is_known_by_its_digest(self) -> None:
-        outputs = [output(n, result_bytes=900).model_copy(update={"result_sha256": "ab" * 32}) for n in (1, 2)]
+        outputs = [
+            output(n, result_bytes=900).model_copy(update={"result_sha256": "ab" * 32})
+            for n in (1, 2)
+        ]
         pool = DataPoolSnapshot(tool_outputs=tuple(outputs))
-        bundle = packed(pool, request_of(1_000), even_scores(pool), texts={outputs[0].pointer_id: sentences(12, 3)})
+        bundle = packed(
+            pool,
+            request_of(1_000),
+            even_scores(pool),
+            texts={outputs[0].pointer_id: sentences(12, 3)},
+        )
         assert reason_of(bundle, outputs[1].pointer_id) == f"same as output {outputs[0].pointer_id}"
 
     def test_short_turns_and_files_of_one_text_are_all_packed(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=(turn(1, "Yes."), turn(2, "Yes.")), context_files=(file("a.py", PROSE), file("b.py", PROSE))
+            session_log=(turn(1, "Yes."), turn(2, "Yes.")),
+            context_files=(file("a.py", PROSE), file("b.py", PROSE)),
         )
         assert len(packed(pool, request_of(1_000), even_scores(pool)).kept) == 4
 
@@ -280,15 +365,27 @@ class TestRepetition:
 class TestUse:
     @pytest.mark.parametrize("budget", [1_000, 20_000])
     @pytest.mark.parametrize("shape", ["files", "turns", "both", "one_file", "outputs"])
-    def test_nearly_all_of_the_budget_is_used_when_there_is_enough_to_say_s1_06(self, budget: int, shape: str) -> None:
-        files = shape in {"files", "both"} and [file(f"f{number}.py", sentences(200, number)) for number in range(20)]
-        turns = shape in {"turns", "both"} and [turn(n, sentences(1 + n % 7, n)) for n in range(1_000)]
+    def test_nearly_all_of_the_budget_is_used_when_there_is_enough_to_say_s1_06(
+        self, budget: int, shape: str
+    ) -> None:
+        files = shape in {"files", "both"} and [
+            file(f"f{number}.py", sentences(200, number)) for number in range(20)
+        ]
+        turns = shape in {"turns", "both"} and [
+            turn(n, sentences(1 + n % 7, n)) for n in range(1_000)
+        ]
         pool = DataPoolSnapshot(
-            context_files=tuple(files or [file("big.py", sentences(5_000, 1))] * (shape == "one_file")),
+            context_files=tuple(
+                files or [file("big.py", sentences(5_000, 1))] * (shape == "one_file")
+            ),
             session_log=tuple(turns or ()),
-            tool_outputs=tuple(output(number) for number in range(20)) if shape == "outputs" else (),
+            tool_outputs=tuple(output(number) for number in range(20))
+            if shape == "outputs"
+            else (),
         )
-        texts = {each.pointer_id: sentences(300, number) for number, each in enumerate(pool.tool_outputs)}
+        texts = {
+            each.pointer_id: sentences(300, number) for number, each in enumerate(pool.tool_outputs)
+        }
         source = random.Random(budget)
         scores = {key: Score(source.random()) for key in keys_of(pool)}
         bundle = packed(pool, request_of(budget, "wind over the bridge"), scores, texts=texts)
@@ -296,9 +393,11 @@ class TestUse:
 
     def test_room_that_one_kind_leaves_goes_to_the_others_s1_06(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=(turn(1, "Rain."),), context_files=tuple(file(f"f{n}.py", PROSE * 10) for n in range(10))
+            session_log=(turn(1, "Rain."),),
+            context_files=tuple(file(f"f{n}.py", PROSE * 10) for n in range(10)),
         )
-        request = request_of(2_000, classification=IntentType.CONVERSATIONAL)  # a tenth is for files
+        # a tenth is for files
+        request = request_of(2_000, classification=IntentType.CONVERSATIONAL)
         assert packed(pool, request, even_scores(pool)).metadata.budget_utilization > 0.9
 
     def test_a_kind_with_relevant_items_is_not_crowded_out(self) -> None:
@@ -309,7 +408,9 @@ class TestUse:
             tool_outputs=(output(1),),
         )
         scores = even_scores(pool) | {key: Score(9.0) for key in keys_of(pool) if key[0] == "turn"}
-        bundle = packed(pool, request_of(2_500), scores, texts={output(1).pointer_id: sentences(1, 2)})
+        bundle = packed(
+            pool, request_of(2_500), scores, texts={output(1).pointer_id: sentences(1, 2)}
+        )
         assert {account.kind for account in bundle.kept} == {"turn", "file", "memory", "output"}
 
 
@@ -317,30 +418,42 @@ class TestKnapsack:
     def test_the_best_of_several_long_turns_goes_first_though_it_is_the_longest(self) -> None:
         texts = [sentences(12, number) for number in range(20)]
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(n, f"{text} Best." * (1 + (n == 7))) for n, text in enumerate(texts))
+            session_log=tuple(
+                turn(n, f"{text} Best." * (1 + (n == 7))) for n, text in enumerate(texts)
+            )
         )
         scores = even_scores(pool) | {("turn", "t0007"): Score(0.55)}
         assert form_of(packed(pool, request_of(1_200), scores), "t0007") == "whole"
 
     @pytest.mark.parametrize("instances", [100, pytest.param(1_000, marks=pytest.mark.torture)])
-    def test_packed_value_with_parts_is_that_of_the_best_wholes_on_average(self, instances: int) -> None:
+    def test_packed_value_with_parts_is_that_of_the_best_wholes_on_average(
+        self, instances: int
+    ) -> None:
         source = random.Random(5)
         counter = CharacterCounter()
         ratios = []
         for _ in range(instances):
             pool = DataPoolSnapshot(
                 context_files=tuple(
-                    file(f"{name}", "x" * source.randrange(20, 400)) for name in "abcdefghij"[: source.randrange(4, 11)]
+                    file(f"{name}", "x" * source.randrange(20, 400))
+                    for name in "abcdefghij"[: source.randrange(4, 11)]
                 )
             )
-            scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
+            scores: dict[tuple[Kind, str], Score] = {
+                key: Score(source.random()) for key in keys_of(pool)
+            }
             request = request_of(source.randrange(500, 1_600), "nothing in them", counter=counter)
             bundle = packed(pool, request, scores)
-            ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
+            ratios.append(
+                sum(account.value for account in bundle.kept)
+                / optimum(pool, scores, request.token_budget)
+            )
         assert min(ratios) >= 0.7  # .95 contradicts that a larger budget never shows less
         assert sum(ratios) / len(ratios) >= 1.0
 
-    def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(self) -> None:
+    def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(
+        self,
+    ) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
         scores = even_scores(pool, 0.25) | {("file", "large.py"): Score(1.2)}
@@ -362,7 +475,9 @@ class TestKnapsack:
         without = packed(DataPoolSnapshot(context_files=small), request, scores)
         assert reason_of(bundle, "large.py") == "share"
         assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
-        assert sum(each.value for each in bundle.kept) >= 0.95 * sum(each.value for each in without.kept)
+        assert sum(each.value for each in bundle.kept) >= 0.95 * sum(
+            each.value for each in without.kept
+        )
 
     def test_a_large_item_that_is_no_better_than_small_ones_waits_for_them(self) -> None:
         small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
@@ -383,11 +498,19 @@ class TestKnapsack:
                     for name in "abcdefgh"[: source.randrange(3, 9)]
                 )
             )
-            scores: dict[tuple[Kind, str], Score] = {key: Score(source.random()) for key in keys_of(pool)}
-            request = request_of(source.randrange(1_000, 6_000), "wind over the bridge", counter=counter)
+            scores: dict[tuple[Kind, str], Score] = {
+                key: Score(source.random()) for key in keys_of(pool)
+            }
+            request = request_of(
+                source.randrange(1_000, 6_000), "wind over the bridge", counter=counter
+            )
             bundle = packed(pool, request, scores)
-            ratios.append(sum(account.value for account in bundle.kept) / optimum(pool, scores, request.token_budget))
-        assert min(ratios) >= 0.8  # the best of two long items goes first, though the other has more value for its room
+            ratios.append(
+                sum(account.value for account in bundle.kept)
+                / optimum(pool, scores, request.token_budget)
+            )
+        # the best of two long items goes first, though the other has more value for its room
+        assert min(ratios) >= 0.8
         assert sum(ratios) / len(ratios) >= 1.0
 
 
@@ -414,7 +537,9 @@ def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budge
 
 class TestTurns:
     def test_the_newest_turn_is_always_in_and_turns_are_in_the_order_of_time_s1_07(self) -> None:
-        pool = DataPoolSnapshot(session_log=tuple(turn(number, f"{number} {PROSE * 2}") for number in range(100)))
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(number, f"{number} {PROSE * 2}") for number in range(100))
+        )
         scores = even_scores(pool) | {
             ("turn", each.id): Score(0.0, {}, "below_cut_off") for each in pool.session_log[-2:]
         }
@@ -460,7 +585,10 @@ class TestFiles:
     def test_a_mentioned_file_is_whole_whenever_the_budget_holds_it_s1_09(self) -> None:
         pool = DataPoolSnapshot(
             session_log=tuple(turn(number, PROSE) for number in range(50)),
-            context_files=(file("config.ts", PROSE * 50), *(file(f"{n}.ts", PROSE * 3) for n in range(9))),
+            context_files=(
+                file("config.ts", PROSE * 50),
+                *(file(f"{n}.ts", PROSE * 3) for n in range(9)),
+            ),
         )
         scores = even_scores(pool, 2.0) | {("file", "config.ts"): Score(0.1, {}, "mentioned")}
         request = request_of(1_800, classification=IntentType.CONVERSATIONAL)
@@ -468,15 +596,21 @@ class TestFiles:
         assert form_of(bundle, "config.ts") == "whole"
         assert bundle.files[0].id == "config.ts"
 
-    def test_a_mentioned_file_that_is_too_large_is_cut_and_leaves_room_for_others_s1_09(self) -> None:
-        pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1)), file("small.py", PROSE)))
+    def test_a_mentioned_file_that_is_too_large_is_cut_and_leaves_room_for_others_s1_09(
+        self,
+    ) -> None:
+        pool = DataPoolSnapshot(
+            context_files=(file("big.py", sentences(2_000, 1)), file("small.py", PROSE))
+        )
         scores = even_scores(pool) | {("file", "big.py"): Score(1.0, {}, "mentioned")}
         bundle = packed(pool, request_of(1_500), scores)
         assert [form_of(bundle, name) for name in ("big.py", "small.py")] == ["passages", "whole"]
         assert bundle.metadata.budget_utilization >= 0.97
 
     def test_the_passages_that_the_request_asks_for_are_shown(self) -> None:
-        filler = "\n\n".join(f"Paragraph {number} is about stone and light." for number in range(800))
+        filler = "\n\n".join(
+            f"Paragraph {number} is about stone and light." for number in range(800)
+        )
         text = filler + "\n\nThe secret ingredient is saffron.\n\n" + filler
         pool = DataPoolSnapshot(context_files=(file("long.md", text),))
         bundle = packed(pool, request_of(700, "which ingredient is secret?"), even_scores(pool))
@@ -484,23 +618,36 @@ class TestFiles:
         assert "saffron" in bundle.render()
         assert "characters left out" in bundle.files[0].content
 
-    def test_the_specs_strategy_shows_the_summary_of_a_relevant_file_that_is_too_large_s1_08(self) -> None:
-        pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1), summary="All about rain."),))
+    def test_the_specs_strategy_shows_the_summary_of_a_relevant_file_that_is_too_large_s1_08(
+        self,
+    ) -> None:
+        pool = DataPoolSnapshot(
+            context_files=(file("big.py", sentences(2_000, 1), summary="All about rain."),)
+        )
         request = request_of(1_500, strategy="spec")
         bundle = packed(pool, request, even_scores(pool, 0.9))
-        assert (bundle.files[0].content, form_of(bundle, "big.py")) == ("All about rain.", "summary")
+        assert (bundle.files[0].content, form_of(bundle, "big.py")) == (
+            "All about rain.",
+            "summary",
+        )
         assert form_of(packed(pool, request, even_scores(pool, 0.7)), "big.py") != "summary"
 
     def test_what_is_below_the_cut_off_stays_out_s1_08(self) -> None:
         pool = DataPoolSnapshot(context_files=(file("a.py", PROSE),))
-        bundle = packed(pool, request_of(1_500), {("file", "a.py"): Score(0.2, {}, "below_cut_off")})
+        bundle = packed(
+            pool, request_of(1_500), {("file", "a.py"): Score(0.2, {}, "below_cut_off")}
+        )
         assert (bundle.files, reason_of(bundle, "a.py")) == ((), "below_cut_off")
 
 
 class TestMemoryProjectOutputs:
     def test_at_most_five_memories_the_best_that_fit_s1_10(self) -> None:
-        pool = DataPoolSnapshot(memory_hits=tuple(memory(number, f"{number} {PROSE}") for number in range(8)))
-        scores: dict[tuple[Kind, str], Score] = {("memory", f"m{number}"): Score(number / 10) for number in range(8)}
+        pool = DataPoolSnapshot(
+            memory_hits=tuple(memory(number, f"{number} {PROSE}") for number in range(8))
+        )
+        scores: dict[tuple[Kind, str], Score] = {
+            ("memory", f"m{number}"): Score(number / 10) for number in range(8)
+        }
         bundle = packed(pool, request_of(5_000), scores)
         assert [each.id for each in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
         assert {account.reason for account in bundle.dropped} == {"limit_reached"}
@@ -508,17 +655,27 @@ class TestMemoryProjectOutputs:
     def test_the_project_is_in_whole_or_not_at_all_s1_10(self) -> None:
         pool = DataPoolSnapshot(project_state=PROJECT)
         assert packed(pool, request_of(1_000), even_scores(pool)).project == PROJECT
-        assert packed(pool, request_of(225), even_scores(pool)).project is not None  # headings need less than 200
+        # headings need less than 200
+        assert packed(pool, request_of(225), even_scores(pool)).project is not None
         long = PROJECT.model_copy(update={"description": PROSE * 200})
-        assert packed(DataPoolSnapshot(project_state=long), request_of(1_000), even_scores(pool)).project is None
+        assert (
+            packed(
+                DataPoolSnapshot(project_state=long), request_of(1_000), even_scores(pool)
+            ).project
+            is None
+        )
 
     def test_the_project_stays_out_when_it_is_not_required_s1_10(self) -> None:
         pool = DataPoolSnapshot(project_state=PROJECT)
-        bundle = packed(pool, request_of(1_000), {("project", PROJECT.name): Score(1.0, {}, "not_required")})
+        bundle = packed(
+            pool, request_of(1_000), {("project", PROJECT.name): Score(1.0, {}, "not_required")}
+        )
         assert (bundle.project, reason_of(bundle, PROJECT.name)) == (None, "not_required")
 
     def test_an_output_steps_down_from_whole_to_a_line(self) -> None:
-        pool = DataPoolSnapshot(tool_outputs=(output(1, digest="object of 3: rain", result_bytes=12_345),))
+        pool = DataPoolSnapshot(
+            tool_outputs=(output(1, digest="object of 3: rain", result_bytes=12_345),)
+        )
         key = output(1).pointer_id
         forms = [
             form_of(packed(pool, request_of(600), even_scores(pool), texts=texts), key)
@@ -542,13 +699,20 @@ class TestMemoryProjectOutputs:
             bundle = packed(pool, asked, even_scores(pool), texts=texts)
             for account, block in zip(bundle.kept, bundle.blocks, strict=True):
                 smallest.setdefault(account.form, block.text)
-        assert f"{len(text):,} characters; the rest is unread: read it by the id" in smallest["passages"]
-        assert all(output(1).pointer_id in shown and "web_search" in shown for shown in smallest.values())
+        assert (
+            f"{len(text):,} characters; the rest is unread: read it by the id"
+            in smallest["passages"]
+        )
+        assert all(
+            output(1).pointer_id in shown and "web_search" in shown for shown in smallest.values()
+        )
         assert "saffron" in smallest["passages"]
 
     def test_an_unavailable_output_is_dropped_and_says_so(self) -> None:
         pool = DataPoolSnapshot(tool_outputs=(output(1),))
-        bundle = packed(pool, request_of(600), {("output", output(1).pointer_id): Score(1.0, {}, "unavailable")})
+        bundle = packed(
+            pool, request_of(600), {("output", output(1).pointer_id): Score(1.0, {}, "unavailable")}
+        )
         assert (bundle.outputs, bundle.dropped[0].reason) == ((), "unavailable")
 
 
@@ -557,7 +721,14 @@ class TestAccounts:
         log = tuple(turn(number, f"{number} {PROSE * 40}") for number in range(6))
         pool = DataPoolSnapshot(session_log=log, context_files=(file("a.py", PROSE * 90),))
         one, other = (packed(pool, request_of(300), even_scores(pool)) for _ in range(2))
-        assert [account.id for account in one.dropped] == ["a.py", "t0004", "t0003", "t0002", "t0001", "t0000"]
+        assert [account.id for account in one.dropped] == [
+            "a.py",
+            "t0004",
+            "t0003",
+            "t0002",
+            "t0001",
+            "t0000",
+        ]
         assert one == other == pickle.loads(pickle.dumps(one))
         assert one.dropped != packed(pool, request_of(300), even_scores(pool, 0.4)).dropped
 
@@ -584,7 +755,9 @@ class TestDeterminism:
         assert pool == before
 
     @pytest.mark.parametrize(
-        "value", [float("nan"), float("inf"), -float("inf"), 1e300], ids=lambda value: f"F-140-{value}"
+        "value",
+        [float("nan"), float("inf"), -float("inf"), 1e300],
+        ids=lambda value: f"F-140-{value}",
     )
     def test_a_score_that_is_no_sensible_number_still_gives_a_bundle(self, value: float) -> None:
         pool = DataPoolSnapshot(context_files=tuple(file(name, PROSE * 9) for name in "abcdef"))
@@ -604,8 +777,12 @@ class TestDeterminism:
         assert ids(bundles[0], "file") == sorted(ids(bundles[0], "file"))
         assert ids(bundles[0], "file")[0] == "f0.py"
 
-    @pytest.mark.parametrize("seeds", [("77",), pytest.param(("0", "1", "77", "4711"), marks=pytest.mark.torture)])
-    def test_every_process_and_hash_seed_gives_the_same_bytes_s1_11(self, seeds: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize(
+        "seeds", [("77",), pytest.param(("0", "1", "77", "4711"), marks=pytest.mark.torture)]
+    )
+    def test_every_process_and_hash_seed_gives_the_same_bytes_s1_11(
+        self, seeds: tuple[str, ...]
+    ) -> None:
         program = """
 from tests.context.packing.test_packer import digest_of_every_kind
 print(digest_of_every_kind())
@@ -630,7 +807,9 @@ def digest_of_every_kind() -> str:
         tool_outputs=tuple(output(n, digest="rain") for n in range(9)),
         project_state=PROJECT,
     )
-    bundle = packed(pool, request_of(3000), even_scores(pool), texts={output(3).pointer_id: sentences(50, 1)})
+    bundle = packed(
+        pool, request_of(3000), even_scores(pool), texts={output(3).pointer_id: sentences(50, 1)}
+    )
     return hashlib.sha256((bundle.render() + repr(bundle.explain())).encode()).hexdigest()
 
 
@@ -640,7 +819,10 @@ class TestHysteresis:
         request = request_of(330, "nothing in them")  # so that none has passages
 
         def whole(first: float, second: float, previous: ContextBundle | None) -> list[str]:
-            scores: dict[tuple[Kind, str], Score] = {("file", "a.py"): Score(first), ("file", "b.py"): Score(second)}
+            scores: dict[tuple[Kind, str], Score] = {
+                ("file", "a.py"): Score(first),
+                ("file", "b.py"): Score(second),
+            }
             bundle = packed(pool, request, scores, previous=previous)
             return [account.id for account in bundle.kept if account.form == "whole"]
 
@@ -656,10 +838,14 @@ class TestHysteresis:
     def test_kept_items_keep_their_order_and_new_ones_follow(self) -> None:
         files = tuple(file(f"f{number}.py", PROSE) for number in range(4))
         first = DataPoolSnapshot(context_files=files[:3])
-        scores: dict[tuple[Kind, str], Score] = {("file", f"f{number}.py"): Score(number) for number in range(4)}
+        scores: dict[tuple[Kind, str], Score] = {
+            ("file", f"f{number}.py"): Score(number) for number in range(4)
+        }
         previous = packed(first, request_of(2_000), scores)
         assert ids(previous, "file") == ["f2.py", "f1.py", "f0.py"]
-        second = packed(DataPoolSnapshot(context_files=files), request_of(2_000), scores, previous=previous)
+        second = packed(
+            DataPoolSnapshot(context_files=files), request_of(2_000), scores, previous=previous
+        )
         assert ids(second, "file") == ["f2.py", "f1.py", "f0.py", "f3.py"]
 
     def test_a_bundle_changes_little_from_turn_to_turn(self) -> None:
@@ -675,10 +861,13 @@ class TestHysteresis:
                 log = tuple(turn(each, sentences(2, each)) for each in range(number))
                 pool = DataPoolSnapshot(session_log=log, context_files=files)
                 scores: dict[tuple[Kind, str], Score] = {
-                    ("file", name): Score(value + source.uniform(-0.05, 0.05)) for name, value in values.items()
+                    ("file", name): Score(value + source.uniform(-0.05, 0.05))
+                    for name, value in values.items()
                 }
                 scores |= {("turn", each.id): Score(source.random()) for each in log}
-                bundle = packed(pool, request_of(4_000), scores, previous=previous if uses_previous else None)
+                bundle = packed(
+                    pool, request_of(4_000), scores, previous=previous if uses_previous else None
+                )
                 if text:
                     shares[uses_previous].append(shared_beginning(text, bundle.render()))
                 previous, text = bundle, bundle.render()
@@ -690,7 +879,9 @@ class TestHysteresis:
 def shared_beginning(first: str, second: str) -> float:
     """What share of the second text a cache that holds the first one has."""
     pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second))) / len(second)
+    return next(
+        (place for place, (one, other) in pairs if one != other), min(len(first), len(second))
+    ) / len(second)
 
 
 @pytest.mark.parametrize("kind", ["fraction", "text", "none", "nan"])
@@ -698,28 +889,41 @@ def test_a_counter_that_returns_no_whole_number_is_named_a_28(kind: str) -> None
     returned: Any = {"fraction": 2.25, "text": "7", "none": None, "nan": float("nan")}[kind]
     pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
     asked = request_of(1_000).model_copy(update={"counter": Odd(lambda text: returned)})
-    with pytest.raises(TypeError, match=r"token counter Odd returned .*rounded up, such as math\.ceil"):
+    with pytest.raises(
+        TypeError, match=r"token counter Odd returned .*rounded up, such as math\.ceil"
+    ):
         packed(pool, asked, even_scores(pool))
 
 
 def test_a_float_counter_of_whole_numbers_packs_as_an_int_one_a_28() -> None:
     pool = DataPoolSnapshot(session_log=tuple(turn(number, PROSE) for number in range(20)))
-    counts: list[Callable[[str], Any]] = [lambda text: len(text) // 4, lambda text: float(len(text) // 4)]
+    counts: list[Callable[[str], Any]] = [
+        lambda text: len(text) // 4,
+        lambda text: float(len(text) // 4),
+    ]
     whole, as_float = (
-        packed(pool, request_of(600).model_copy(update={"counter": Odd(count)}), even_scores(pool)) for count in counts
+        packed(pool, request_of(600).model_copy(update={"counter": Odd(count)}), even_scores(pool))
+        for count in counts
     )
     assert whole == as_float
     assert type(as_float.metadata.total_tokens) is int
 
 
 def test_the_work_of_packing_grows_with_the_pool_and_no_faster_s1_14() -> None:
-    """Counted in calls, which a busy machine does not change; the longest texts are cut, the others chosen among."""
+    """Counted in calls, which a busy machine does not change.
+
+    The longest texts are cut, the others chosen among.
+    """
 
     def calls(times: int) -> int:
         pool = DataPoolSnapshot(
             session_log=tuple(turn(number, f"{number} {PROSE}") for number in range(100 * times)),
-            context_files=tuple(file(f"f{number}.py", PROSE * (1 + number % 30)) for number in range(10 * times)),
-            tool_outputs=tuple(output(number, digest=f"result {number}") for number in range(20 * times)),
+            context_files=tuple(
+                file(f"f{number}.py", PROSE * (1 + number % 30)) for number in range(10 * times)
+            ),
+            tool_outputs=tuple(
+                output(number, digest=f"result {number}") for number in range(20 * times)
+            ),
         )
         scores = {key: Score(1 / (1 + place), {}) for place, key in enumerate(keys_of(pool))}
         profile = cProfile.Profile()
@@ -730,28 +934,43 @@ def test_the_work_of_packing_grows_with_the_pool_and_no_faster_s1_14() -> None:
 
 
 def test_a_negative_score_wins_no_room_f_140() -> None:
-    pool = DataPoolSnapshot(context_files=(file("a.py", sentences(40, 1)), file("b.py", sentences(40, 2))))
-    scores: dict[tuple[Kind, str], Score] = {("file", "a.py"): Score(-2.0), ("file", "b.py"): Score(1.0)}
+    pool = DataPoolSnapshot(
+        context_files=(file("a.py", sentences(40, 1)), file("b.py", sentences(40, 2)))
+    )
+    scores: dict[tuple[Kind, str], Score] = {
+        ("file", "a.py"): Score(-2.0),
+        ("file", "b.py"): Score(1.0),
+    }
     both = packed(pool, request_of(100_000), scores).metadata.total_tokens
     assert form_of(packed(pool, request_of(both * 2 // 3), scores), "b.py") == "whole"
 
 
 def test_a_summary_without_room_gives_way_to_a_line_s1_08() -> None:
-    pool = DataPoolSnapshot(context_files=(file("big.py", sentences(2_000, 1), summary=sentences(500, 2)),))
+    pool = DataPoolSnapshot(
+        context_files=(file("big.py", sentences(2_000, 1), summary=sentences(500, 2)),)
+    )
     bundle = packed(pool, request_of(1_000, strategy="spec"), even_scores(pool, 0.9))
     assert form_of(bundle, "big.py") == "pointer"
 
 
-@pytest.mark.parametrize(("budget", "form"), [(900, "passages"), (330, "passages"), (900, "summary"), (900, "pointer")])
+@pytest.mark.parametrize(
+    ("budget", "form"), [(900, "passages"), (330, "passages"), (900, "summary"), (900, "pointer")]
+)
 def test_a_long_name_leaves_room_for_what_is_unread(budget: int, form: str) -> None:
     named = output(1, digest="rain in Bergen" if form == "summary" else "", result_bytes=50_000)
     named = named.model_copy(update={"summary": f"web_search query={'very ' * 80}"})
     long = file(f"src/{'deep/' * 60}rain.py", "rain falls\n" * 2_000)
-    pool = DataPoolSnapshot(tool_outputs=(named,), context_files=(long,) if form == "passages" else ())
+    pool = DataPoolSnapshot(
+        tool_outputs=(named,), context_files=(long,) if form == "passages" else ()
+    )
     texts = {named.pointer_id: "rain falls on roofs. " * 2_000} if form == "passages" else {}
     bundle = packed(pool, request_of(budget, "rain"), even_scores(pool), texts=texts)
     headings = [line for line in bundle.render().splitlines() if line.startswith("### ")]
-    notes = {"passages": "the rest is unread", "summary": "(summary)", "pointer": "50,000 bytes, to be read by the id"}
+    notes = {
+        "passages": "the rest is unread",
+        "summary": "(summary)",
+        "pointer": "50,000 bytes, to be read by the id",
+    }
     assert [account.form for account in bundle.kept] == [form] * len(headings)
     assert all(notes[form] in heading[-60:] for heading in headings)
     assert headings

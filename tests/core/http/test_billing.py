@@ -12,7 +12,13 @@ from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import dearest_of
 from llm_common.core.models import LLMConfig, LLMUsage, TokenPrices
 from llm_common.core.structured import Attempt
-from llm_common.errors import CostLimitError, LLMError, LLMRateLimitError, LLMTimeoutError, MalformedReplyError
+from llm_common.errors import (
+    CostLimitError,
+    LLMError,
+    LLMRateLimitError,
+    LLMTimeoutError,
+    MalformedReplyError,
+)
 from tests.core.calling import MESSAGES
 from tests.core.loopback import Script, Wire, answer, loopback, ok, raw, response
 from tests.selection.choosers import CHOOSERS
@@ -33,7 +39,11 @@ class Books:
 
     def charge(self, rng: random.Random) -> dict[str, Any]:
         """The usage of one reply, written down."""
-        prompt, completion, micro_usd = rng.randint(1, 9_999), rng.randint(0, 999), rng.randint(1, 99_999)
+        prompt, completion, micro_usd = (
+            rng.randint(1, 9_999),
+            rng.randint(0, 999),
+            rng.randint(1, 99_999),
+        )
         cached = rng.randint(0, prompt)
         self.prompt += prompt
         self.completion += completion
@@ -82,7 +92,9 @@ def told_by(attempts: list[Attempt]) -> tuple[int, int, int, int]:
     )
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for seed, kind in enumerate(sorted(CHOOSERS))])
+@pytest.mark.parametrize(
+    ("kind", "seed"), [(kind, seed) for seed, kind in enumerate(sorted(CHOOSERS))]
+)
 async def test_fifty_selections_report_what_the_endpoint_charged_to_the_unit(
     kind: str, seed: int, no_waits: None
 ) -> None:
@@ -96,7 +108,11 @@ async def test_fifty_selections_report_what_the_endpoint_charged_to_the_unit(
     spent = client.usage
     expected = (books.prompt, books.completion, books.cached, books.micro_usd)
     assert (spent.prompt_tokens, spent.completion_tokens, spent.cached_tokens) == expected[:3]
-    assert (round(spent.cost_usd * MICRO), spent.calls, spent.unpriced_calls) == (books.micro_usd, books.replies, 0)
+    assert (round(spent.cost_usd * MICRO), spent.calls, spent.unpriced_calls) == (
+        books.micro_usd,
+        books.replies,
+        0,
+    )
     assert told_by(attempts) == expected
     assert {attempt.error for attempt in attempts} >= {None, "malformed"}
 
@@ -120,14 +136,23 @@ async def test_an_error_says_what_was_charged_also_when_the_time_is_up() -> None
         await asyncio.sleep(30)
 
     charge = raw(response(429, ok(usage=usage), {"Retry-After": "0"}))
-    async with loopback(charge, stall) as server, OpenAICompatibleClient(server.config(timeout_s=0.8)) as client:
+    async with (
+        loopback(charge, stall) as server,
+        OpenAICompatibleClient(server.config(timeout_s=0.8)) as client,
+    ):
         with pytest.raises(LLMTimeoutError) as caught:
             await client.chat_completion(messages=MESSAGES)
-    assert (caught.value.usage, caught.value.cost_usd) == (LLMUsage(prompt_tokens=5, total_tokens=5), 0.25)
+    assert (caught.value.usage, caught.value.cost_usd) == (
+        LLMUsage(prompt_tokens=5, total_tokens=5),
+        0.25,
+    )
 
 
 async def test_an_error_that_cost_nothing_says_so() -> None:
-    async with loopback(answer(404, b"{}")) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(404, b"{}")) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         with pytest.raises(LLMError) as caught:
             await client.chat_completion(messages=MESSAGES)
         assert client.usage.calls == 0
@@ -138,13 +163,19 @@ async def test_nothing_is_sent_that_could_pass_the_cost_limit() -> None:
     body = ok(usage={"prompt_tokens": 5, "completion_tokens": 5, "cost": 0.6})
     async with (
         loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(server.config(cost_limit_usd=1.0, unknown_price="dearest")) as client,
+        OpenAICompatibleClient(
+            server.config(cost_limit_usd=1.0, unknown_price="dearest")
+        ) as client,
     ):
         assert (await client.chat_completion(messages=MESSAGES)).cost_usd == 0.6
         with pytest.raises(CostLimitError) as caught:
             await client.chat_completion(messages=MESSAGES)
         assert len(server.requests) == 1
-        assert (client.usage.calls, client.usage.prompt_tokens, client.usage.cost_usd) == (1, 5, 0.6)
+        assert (client.usage.calls, client.usage.prompt_tokens, client.usage.cost_usd) == (
+            1,
+            5,
+            0.6,
+        )
     assert (caught.value.spent_usd, caught.value.limit_usd) == (0.6, 1.0)
 
 
@@ -152,7 +183,9 @@ async def test_a_retry_is_not_sent_once_the_cost_limit_is_reached(no_waits: None
     body = ok(usage={"cost": 0.6}, error={"code": 429})
     async with (
         loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(server.config(cost_limit_usd=0.5, unknown_price="dearest")) as client,
+        OpenAICompatibleClient(
+            server.config(cost_limit_usd=0.5, unknown_price="dearest")
+        ) as client,
     ):
         with pytest.raises(CostLimitError) as caught:
             await client.chat_completion(messages=MESSAGES)
@@ -168,10 +201,16 @@ COUNTED = {"prompt_tokens": 1_000_000, "completion_tokens": 250_000, "total_toke
 async def test_a_limit_sends_nothing_to_a_model_without_a_price(provider: str) -> None:
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=0.01, provider=provider))
-        with pytest.raises(CostLimitError, match="price of this model is not known; give it in LLMConfig") as caught:
+        with pytest.raises(
+            CostLimitError, match="price of this model is not known; give it in LLMConfig"
+        ) as caught:
             await client.chat_completion(messages=MESSAGES)
         assert not server.requests
-    assert (caught.value.spent_usd, caught.value.limit_usd, caught.value.model) == (0, 0.01, "test-model")
+    assert (caught.value.spent_usd, caught.value.limit_usd, caught.value.model) == (
+        0,
+        0.01,
+        "test-model",
+    )
     assert client.usage.calls == 0
 
 
@@ -179,7 +218,9 @@ async def test_a_price_that_is_given_is_what_a_call_costs_and_what_a_limit_count
     cached = COUNTED | {"prompt_tokens_details": {"cached_tokens": 400_000}}
     async with loopback(answer(200, ok(usage=cached))) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=4.0, **PRICED))
-        assert (await client.chat_completion(messages=MESSAGES)).cost_usd == pytest.approx(1.2 + 0.2 + 2.0)
+        assert (await client.chat_completion(messages=MESSAGES)).cost_usd == pytest.approx(
+            1.2 + 0.2 + 2.0
+        )
         assert client.usage.cost_usd == pytest.approx(3.4)
         assert client.usage.unpriced_calls == 0
         with pytest.raises(CostLimitError, match=r"\$3\.4 of \$4 are spent or reserved.*may cost"):
@@ -212,7 +253,10 @@ async def test_counted_as_the_dearest_a_model_without_a_price_reaches_the_limit_
 
 async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
     assert dearest_of({}) == TokenPrices(prompt=2.5, completion=10.0)
-    given = {"a": TokenPrices(prompt=50.0, completion=1.0), "b": TokenPrices(prompt=1.0, completion=70.0, cached=0)}
+    given = {
+        "a": TokenPrices(prompt=50.0, completion=1.0),
+        "b": TokenPrices(prompt=1.0, completion=70.0, cached=0),
+    }
     assert dearest_of(given) == TokenPrices(prompt=50.0, completion=70.0)
 
 
@@ -220,7 +264,8 @@ async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
 async def test_an_endpoint_that_counts_nothing_cannot_pass_the_limit(usage: object) -> None:
     async with loopback(answer(200, ok(usage=usage))) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED))
-        assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None  # $0.0080 to $0.0085 expected
+        # $0.0080 to $0.0085 expected
+        assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
         for _ in range(2):
             await client.chat_completion(messages=MESSAGES)
         with pytest.raises(CostLimitError):
@@ -249,16 +294,27 @@ async def test_after_a_dear_reply_a_model_with_a_price_is_expected_to_cost_its_p
 
 
 @pytest.mark.parametrize(
-    "prices", [{"prompt": -1, "completion": 1}, {"prompt": 1}, {"prompt": float("nan"), "completion": 1}, {"input": 1}]
+    "prices",
+    [
+        {"prompt": -1, "completion": 1},
+        {"prompt": 1},
+        {"prompt": float("nan"), "completion": 1},
+        {"input": 1},
+    ],
 )
 def test_a_price_that_is_none_is_refused(prices: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="prices"):
-        LLMConfig.model_validate({"base_url": "https://x", "default_model": "m", "prices": {"m": prices}})
+        LLMConfig.model_validate(
+            {"base_url": "https://x", "default_model": "m", "prices": {"m": prices}}
+        )
 
 
 async def test_an_answer_of_no_use_is_paid_for_too() -> None:
     body = ok(choices=[], usage={"cost": 0.5})
-    async with loopback(answer(200, body)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(200, body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         with pytest.raises(MalformedReplyError) as caught:
             await client.chat_completion(messages=MESSAGES)
         assert client.usage.cost_usd == caught.value.cost_usd == 0.5
@@ -266,7 +322,10 @@ async def test_an_answer_of_no_use_is_paid_for_too() -> None:
 
 async def test_a_stated_error_without_usage_is_not_a_reply_to_pay_for(no_waits: None) -> None:
     body = b'{"error": {"code": 429}}'
-    async with loopback(answer(200, body)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(200, body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         with pytest.raises(LLMRateLimitError):
             await client.chat_completion(messages=MESSAGES)
         assert (client.usage.calls, client.usage.unpriced_calls) == (0, 0)

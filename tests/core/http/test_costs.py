@@ -44,7 +44,9 @@ def test_what_was_set_aside_is_free_again_after_a_failure() -> None:
 
 
 def test_a_call_of_unknown_price_is_refused_under_a_limit_alone() -> None:
-    with pytest.raises(CostLimitError, match=r"LLMConfig\.prices.*LLM_COMMON_UNKNOWN_PRICE=dearest"):
+    with pytest.raises(
+        CostLimitError, match=r"LLMConfig\.prices.*LLM_COMMON_UNKNOWN_PRICE=dearest"
+    ):
         spend(CostLedger(1.0), expected_usd=None, cost_usd=None)
     ledger = CostLedger(None)
     spend(ledger, expected_usd=None, cost_usd=None)
@@ -63,7 +65,9 @@ def test_a_reply_without_a_price_counts_as_assumed_towards_the_limit_alone() -> 
 
 
 @pytest.mark.parametrize(("limit_usd", "refused"), [(None, False), (0.0, True), (1e-9, False)])
-def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(limit_usd: float | None, refused: bool) -> None:
+def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(
+    limit_usd: float | None, refused: bool
+) -> None:
     ledger = CostLedger(limit_usd)
     if refused:
         with pytest.raises(CostLimitError):

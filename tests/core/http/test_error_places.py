@@ -1,4 +1,7 @@
-"""Every error of a call says which model, which host, what, and the way out; never a key or a whole address."""
+"""Every error of a call says which model, which host, what, and the way out.
+
+Never a key or a whole address.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +26,8 @@ from tests.core.misbehaving_server import misbehaving, stay_silent
 from tests.test_errors import says_what_to_do
 
 OTHER = _env.CONTEXT_SELECTION_MODEL.name
-# Each error that a call can end with: the endpoint's script, changes to the configuration, words of the text.
+# Each error that a call can end with: the endpoint's script, changes to the configuration, words of
+# the text.
 ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
     "auth": (answer(401, f"no such key {KEY}".encode()), {}, "refused the key (401)"),
     "not_found": (answer(404, b"{}"), {}, "no such model or path (404)"),
@@ -60,11 +64,16 @@ async def test_an_error_names_model_host_and_way_out_u_1_9(name: str) -> None:
     ("model", "chosen_by"),
     [
         (None, "LLM_COMMON_MODEL or default_model"),
-        ("glm-4.5-air", f"the call's `model`, a selector's from {_env.TOOL_SELECTION_MODEL.name} or {OTHER}"),
+        (
+            "glm-4.5-air",
+            f"the call's `model`, a selector's from {_env.TOOL_SELECTION_MODEL.name} or {OTHER}",
+        ),
     ],
     ids=["default", "call"],
 )
-async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(model: str | None, chosen_by: str) -> None:
+async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(
+    model: str | None, chosen_by: str
+) -> None:
     async with loopback(answer(404, b'{"error": {"message": "no such model"}}')) as server:
         error = await failure(server.config(), model=model)
     assert isinstance(error, ModelNotFoundError)
@@ -86,14 +95,21 @@ async def test_the_host_is_read_from_the_request_that_an_exception_holds_u_b19()
 
     with pytest.raises(LLMError) as caught:
         await LiteLLMClient(acompletion, model="m").chat_completion(MESSAGES)
-    assert str(caught.value).startswith("model m at api.example.test:8443: the endpoint refused the key")
+    assert str(caught.value).startswith(
+        "model m at api.example.test:8443: the endpoint refused the key"
+    )
 
 
 async def test_ask_names_model_and_host_for_its_own_errors_too_u_1_9() -> None:
-    async with loopback(answer(200, ok("{}"))) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(200, ok("{}"))) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         with pytest.raises(LLMError) as caught:
             await ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
-        assert str(caught.value).startswith(f"model test-model at 127.0.0.1:{server.port}: The reply does not fit")
+        assert str(caught.value).startswith(
+            f"model test-model at 127.0.0.1:{server.port}: The reply does not fit"
+        )
     silent = ScriptedClient([lambda _: asyncio.sleep(5, "")])
     silent.default_model, silent.host = "mine", "my.host"
     with pytest.raises(LLMTimeoutError, match=r"model mine at my\.host: No answer within"):
@@ -183,4 +199,6 @@ async def test_the_spans_of_a_failed_call_are_errors(exported: InMemorySpanExpor
     spans = exported.get_finished_spans()
     assert {span.name for span in spans} == {"chat test-model", "llm_common.ask"}
     assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
-    assert {name for span in spans for event in span.events for name in event.attributes or {}} <= {"exception.type"}
+    assert {name for span in spans for event in span.events for name in event.attributes or {}} <= {
+        "exception.type"
+    }

@@ -37,7 +37,9 @@ async def test_a_fault_is_the_error_that_it_means(row: str, no_waits: None) -> N
     async with loopback(misbehaving(fault.act)) as server:
         started = time.monotonic()
         error = await failure(server.config(timeout_s=timeout_s), response_format=JSON_MODE)
-        assert time.monotonic() - started < (timeout_s + 5 if fault.error is LLMTimeoutError else 10)
+        assert time.monotonic() - started < (
+            timeout_s + 5 if fault.error is LLMTimeoutError else 10
+        )
         assert len(server.requests) == fault.requests
     assert type(error) is fault.error
     assert not isinstance(error, MalformedReplyError) or error.reason == fault.reason
@@ -93,9 +95,13 @@ async def test_a_reply_may_be_as_long_as_the_limit_and_no_byte_longer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("packed", "reason"), [(gzip.compress(ok()) + bytes(2_000), "too_large"), (b"", "empty")], ids=["padded", "empty"]
+    ("packed", "reason"),
+    [(gzip.compress(ok()) + bytes(2_000), "too_large"), (b"", "empty")],
+    ids=["padded", "empty"],
 )
-async def test_what_arrives_is_limited_also_where_it_unpacks_to_little(packed: bytes, reason: str) -> None:
+async def test_what_arrives_is_limited_also_where_it_unpacks_to_little(
+    packed: bytes, reason: str
+) -> None:
     async with loopback(answer(200, packed, {"Content-Encoding": "gzip"})) as server:
         error = await failure(server.config(max_response_bytes=1_000))
     assert isinstance(error, MalformedReplyError)
@@ -136,12 +142,16 @@ STOLEN = response(200, ok("of another call"))
         pytest.param([b"", STOLEN], id="later"),
         pytest.param([b"\r\n" + STOLEN], id="after a blank line"),
         pytest.param([STOLEN[:-9]], id="cut, so that it swallows what follows"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Rest: "], id="an open header"),
+        pytest.param(
+            [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Rest: "], id="an open header"
+        ),
         pytest.param([b"<html>"], id="garbage"),
     ],
 )
 @pytest.mark.parametrize("size", [10, 65_536], ids=["small", "over one read"])
-async def test_leftover_bytes_are_never_the_next_answer_f_171(leftover: list[bytes], size: int) -> None:
+async def test_leftover_bytes_are_never_the_next_answer_f_171(
+    leftover: list[bytes], size: int
+) -> None:
     async def script(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             await wire.send(response(200, ok(request.body["messages"][0]["content"])) + leftover[0])
@@ -171,7 +181,9 @@ async def test_an_odd_error_code_is_an_error_without_a_status_f_170(code: str) -
         assert caught.status == 200
 
 
-async def test_an_error_code_of_digits_alone_is_the_error_that_it_means_f_170(no_waits: None) -> None:
+async def test_an_error_code_of_digits_alone_is_the_error_that_it_means_f_170(
+    no_waits: None,
+) -> None:
     body = b'{"error": {"code": ' + b"4" * 5_000 + b', "status": "429"}}'
     async with loopback(answer(200, body)) as server:
         assert isinstance(await failure(server.config()), MalformedReplyError | LLMRateLimitError)
@@ -189,16 +201,22 @@ async def test_an_error_code_of_digits_alone_is_the_error_that_it_means_f_170(no
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
 
 @given(
-    where=st.sampled_from(["id", "model", "choices", "usage", "error", "choice", "message", "finish_reason"]),
+    where=st.sampled_from(
+        ["id", "model", "choices", "usage", "error", "choice", "message", "finish_reason"]
+    ),
     value=JSON,
 )
-async def test_no_value_in_the_place_of_another_is_an_error_of_another_kind_f_121(where: str, value: object) -> None:
+async def test_no_value_in_the_place_of_another_is_an_error_of_another_kind_f_121(
+    where: str, value: object
+) -> None:
     payload = json.loads(ok())
     choice = payload["choices"][0]
     {"choice": payload["choices"], "message": choice, "finish_reason": choice}.get(where, payload)[

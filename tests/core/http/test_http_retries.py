@@ -14,12 +14,22 @@ from llm_common.errors import ContextTooLongError, LLMRateLimitError, LLMStatusE
 from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
 from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, raw, response
 
-SCHEMA_MODE = {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": {"type": "object"}}}
-# The ways in which endpoints refuse: OpenAI, DeepSeek (twice), Groq, Alibaba's, LM Studio, llama.cpp.
+SCHEMA_MODE = {
+    "type": "json_schema",
+    "json_schema": {"name": "choice", "strict": True, "schema": {"type": "object"}},
+}
+# The ways in which endpoints refuse: OpenAI, DeepSeek (twice), Groq, Alibaba's, LM Studio,
+# llama.cpp.
 SCHEMA_REFUSALS = [
-    (400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."),
+    (
+        400,
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+    ),
     (400, "This response_format type is unavailable now"),
-    (422, "Failed to deserialize the JSON body: response_format.type `json_schema` is unavailable now at line 1"),
+    (
+        422,
+        "Failed to deserialize the JSON body: response_format.type `json_schema` is unavailable now at line 1",
+    ),
     (400, "This model does not support response format `json_schema`. See supported models."),
     (400, "'response_format.type' : value is not one of the allowed values ['text','json_object']"),
     (400, 'Either "json_schema" or "grammar" can be specified, but not both'),
@@ -31,10 +41,14 @@ def in_seconds(seconds: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("status", "wait"), [(429, "1"), (503, "0.6"), (500, "0.6"), (408, "0.6")], ids=lambda value: f"F-112-{value}"
+    ("status", "wait"),
+    [(429, "1"), (503, "0.6"), (500, "0.6"), (408, "0.6")],
+    ids=lambda value: f"F-112-{value}",
 )
 async def test_retry_after_is_waited_for_once_whatever_the_status(status: int, wait: str) -> None:
-    async with loopback(raw(response(status, b"{}", {"Retry-After": wait})), answer(200, ok())) as server:
+    async with loopback(
+        raw(response(status, b"{}", {"Retry-After": wait})), answer(200, ok())
+    ) as server:
         started = time.monotonic()
         assert (await ask_once(server.config())).content
         assert float(wait) <= time.monotonic() - started < float(wait) + 10
@@ -42,7 +56,9 @@ async def test_retry_after_is_waited_for_once_whatever_the_status(status: int, w
 
 
 async def test_retry_after_may_be_a_date_f_112() -> None:
-    async with loopback(raw(response(503, b"{}", {"Retry-After": in_seconds(2)})), answer(200, ok())) as server:
+    async with loopback(
+        raw(response(503, b"{}", {"Retry-After": in_seconds(2)})), answer(200, ok())
+    ) as server:
         started = time.monotonic()
         assert (await ask_once(server.config())).content
         assert 0.9 <= time.monotonic() - started < 10  # seconds of patience on a busy machine
@@ -56,7 +72,9 @@ async def test_a_wait_in_milliseconds_comes_before_the_one_in_seconds_f_112() ->
 
 @pytest.mark.parametrize("status", [429, 503], ids=lambda status: f"F-113-{status}")
 @pytest.mark.parametrize("wait", [str, in_seconds], ids=["seconds", "date"])
-async def test_a_wait_beyond_the_deadline_is_not_begun_and_told(status: int, wait: Callable[[int], str]) -> None:
+async def test_a_wait_beyond_the_deadline_is_not_begun_and_told(
+    status: int, wait: Callable[[int], str]
+) -> None:
     async with loopback(answer(status, b"{}", {"Retry-After": wait(3600)})) as server:
         started = time.monotonic()
         error = await failure(server.config(timeout_s=3.0))
@@ -79,7 +97,9 @@ async def test_a_retry_that_no_longer_fits_gives_the_true_error_instead_of_a_tim
     assert isinstance(error, LLMStatusError)
 
 
-async def test_lasting_server_errors_take_no_more_requests_than_configured_f_115(no_waits: None) -> None:
+async def test_lasting_server_errors_take_no_more_requests_than_configured_f_115(
+    no_waits: None,
+) -> None:
     for attempts in (1, 2, 4):
         async with loopback(answer(503, b"down")) as server:
             error = await failure(server.config(max_attempts=attempts))
@@ -97,17 +117,23 @@ def picky(*taken: str, says: str = "response_format is not supported", status: i
     async def script(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             kind = request.body.get("response_format", {}).get("type", "none")
-            await wire.send(response(200, ok()) if kind in taken else response(status, says.encode()))
+            await wire.send(
+                response(200, ok()) if kind in taken else response(status, says.encode())
+            )
 
     return script
 
 
 def formats(server: Loopback) -> list[str]:
     """The type of `response_format` of each request, in order."""
-    return [request.body.get("response_format", {}).get("type", "none") for request in server.requests]
+    return [
+        request.body.get("response_format", {}).get("type", "none") for request in server.requests
+    ]
 
 
-async def dropped(client: OpenAICompatibleClient, wanted: dict[str, Any], **options: Any) -> list[str]:
+async def dropped(
+    client: OpenAICompatibleClient, wanted: dict[str, Any], **options: Any
+) -> list[str]:
     reply = await client.chat_completion(messages=MESSAGES, response_format=wanted, **options)
     names: list[str] = reply.metadata.get("dropped_options", [])
     return names
@@ -124,13 +150,22 @@ async def test_a_refused_response_format_is_left_out_once_and_that_is_told_f_117
 
 async def test_a_refusal_that_stays_is_an_error_after_one_more_request_f_117() -> None:
     async with loopback(picky()) as server:
-        assert isinstance(await failure(server.config(max_attempts=5), response_format=JSON_MODE), LLMStatusError)
+        assert isinstance(
+            await failure(server.config(max_attempts=5), response_format=JSON_MODE), LLMStatusError
+        )
         assert formats(server) == ["json_object", "none"]
 
 
-@pytest.mark.parametrize(("status", "says"), SCHEMA_REFUSALS, ids=[f"F-117-{n}" for n in range(len(SCHEMA_REFUSALS))])
-async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two(status: int, says: str) -> None:
-    """The last request of a call is always one that any endpoint takes; the next call tries the next best."""
+@pytest.mark.parametrize(
+    ("status", "says"), SCHEMA_REFUSALS, ids=[f"F-117-{n}" for n in range(len(SCHEMA_REFUSALS))]
+)
+async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two(
+    status: int, says: str
+) -> None:
+    """The last request of a call is always one that any endpoint takes.
+
+    The next call tries the next best.
+    """
     script = picky("json_object", "none", says=says, status=status)
     async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
         told = [await dropped(client, SCHEMA_MODE) for _ in range(3)]
@@ -172,7 +207,9 @@ async def test_one_refused_option_does_not_take_the_others_along_for_good_f_117(
     async def no_thinking(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             refused = "thinking" in request.body
-            await wire.send(response(400, b"unknown field: thinking") if refused else response(200, ok()))
+            await wire.send(
+                response(400, b"unknown field: thinking") if refused else response(200, ok())
+            )
 
     async with loopback(no_thinking) as server, OpenAICompatibleClient(server.config()) as client:
         told = [await dropped(client, JSON_MODE, model="glm-4.5-air") for _ in range(2)]
@@ -202,7 +239,9 @@ async def test_a_complaint_that_only_quotes_the_call_is_not_remembered_f_117() -
 async def test_a_prompt_that_is_too_long_is_not_taken_for_a_refused_option_f_119() -> None:
     says = b"context_length_exceeded; your request: {response_format: ...}"
     async with loopback(answer(400, says)) as server:
-        assert isinstance(await failure(server.config(), response_format=JSON_MODE), ContextTooLongError)
+        assert isinstance(
+            await failure(server.config(), response_format=JSON_MODE), ContextTooLongError
+        )
         assert len(server.requests) == 1
 
 

@@ -15,16 +15,26 @@ from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
 URL = "https://api.example.test/v1/chat/completions"
 MESSAGES = [LLMMessage(role=MessageRole.USER, content="hello")]
 CONFIG = LLMConfig.model_validate(
-    {"base_url": "https://api.example.test/v1/", "default_model": "test-model", "api_key": "sk-1", "provider": "zai"}
+    {
+        "base_url": "https://api.example.test/v1/",
+        "default_model": "test-model",
+        "api_key": "sk-1",
+        "provider": "zai",
+    }
 )
 
 
 def reply(message: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "hi"} | (message or {})}
+    choice = {
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "hi"} | (message or {}),
+    }
     return {"id": "r1", "model": "served-model", "choices": [choice]} | fields
 
 
-async def call(answer: dict[str, Any], *, config: LLMConfig = CONFIG, **options: Any) -> tuple[LLMResponse, Any]:
+async def call(
+    answer: dict[str, Any], *, config: LLMConfig = CONFIG, **options: Any
+) -> tuple[LLMResponse, Any]:
     """The client's response and the JSON that it sent."""
     with respx.mock:
         route = respx.post(URL).respond(json=answer)
@@ -36,7 +46,9 @@ async def call(answer: dict[str, Any], *, config: LLMConfig = CONFIG, **options:
 async def test_a_request_holds_what_was_given_and_nothing_else() -> None:
     messages = [
         LLMMessage(role=MessageRole.SYSTEM, content="be brief"),
-        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[{"id": "1", "function": {"arguments": None}}]),
+        LLMMessage(
+            role=MessageRole.ASSISTANT, tool_calls=[{"id": "1", "function": {"arguments": None}}]
+        ),
         LLMMessage(role=MessageRole.TOOL, content="42 \ud800", tool_call_id="1"),
     ]
     _, sent = await call(reply(), messages=messages, temperature=0.0, max_tokens=5, seed=7)
@@ -69,7 +81,9 @@ async def test_the_key_goes_in_one_header_and_only_known_encodings_are_asked_for
         headers = route.calls.last.request.headers
     assert headers["authorization"] == "Bearer sk-1"
     assert headers["accept-encoding"] == "gzip, deflate"
-    keyless = CONFIG.model_copy(update={"api_key": LLMConfig(base_url="https://x", default_model="m").api_key})
+    keyless = CONFIG.model_copy(
+        update={"api_key": LLMConfig(base_url="https://x", default_model="m").api_key}
+    )
     with respx.mock:
         route = respx.post(URL).respond(json=reply())
         async with OpenAICompatibleClient(keyless) as client:
@@ -91,7 +105,11 @@ async def test_structured_calls_get_the_options_of_the_models_profile() -> None:
 
 async def test_a_model_that_always_reasons_gets_no_temperature() -> None:
     config = CONFIG.model_copy(update={"provider": "openai"})
-    wanted: dict[str, Any] = {"response_format": {"type": "json_object"}, "temperature": 0.0, "max_tokens": 50}
+    wanted: dict[str, Any] = {
+        "response_format": {"type": "json_object"},
+        "temperature": 0.0,
+        "max_tokens": 50,
+    }
     _, sent = await call(reply(), config=config, model="gpt-5-mini", **wanted)
     assert "temperature" not in sent
     assert "max_tokens" not in sent
@@ -99,12 +117,25 @@ async def test_a_model_that_always_reasons_gets_no_temperature() -> None:
 
 
 async def test_an_answer_keeps_everything_that_selectors_read() -> None:
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 60}}
-    message = {"content": None, "tool_calls": [{"id": "1"}], "function_call": {"name": "f"}, "refusal": "no"}
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 60},
+    }
+    message = {
+        "content": None,
+        "tool_calls": [{"id": "1"}],
+        "function_call": {"name": "f"},
+        "refusal": "no",
+    }
     response, _ = await call(reply(message, usage=usage), model="glm-4.5-air")
     assert (response.id, response.model, response.provider) == ("r1", "served-model", "zai")
     assert response.content is None
-    assert (response.tool_calls, response.function_call, response.refusal) == ([{"id": "1"}], {"name": "f"}, "no")
+    assert (response.tool_calls, response.function_call, response.refusal) == (
+        [{"id": "1"}],
+        {"name": "f"},
+        "no",
+    )
     assert response.finish_reason == "stop"
     assert (response.usage.total_tokens, response.usage.cached_tokens) == (110, 60)
     assert response.cost_usd == pytest.approx((40 * 0.20 + 60 * 0.03 + 10 * 1.10) / 1e6)
@@ -130,7 +161,9 @@ async def test_content_may_come_in_parts() -> None:
         ("many", None),
     ],
 )
-async def test_a_cost_that_the_endpoint_reports_is_taken(usage: object, cost_usd: float | None) -> None:
+async def test_a_cost_that_the_endpoint_reports_is_taken(
+    usage: object, cost_usd: float | None
+) -> None:
     response, _ = await call(reply(usage=usage))
     assert response.cost_usd == cost_usd
 
@@ -144,9 +177,17 @@ async def test_hits_that_stand_beside_the_prompts_tokens_are_cached_ones_too() -
 
 @pytest.mark.parametrize("value", [None, -1, 1.5, True, "7", []])
 async def test_a_count_that_is_none_is_zero(value: object) -> None:
-    usage = {"prompt_tokens": value, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": value}}
+    usage = {
+        "prompt_tokens": value,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": value},
+    }
     response, _ = await call(reply(usage=usage))
-    assert (response.usage.prompt_tokens, response.usage.total_tokens, response.usage.cached_tokens) == (0, 2, 0)
+    assert (
+        response.usage.prompt_tokens,
+        response.usage.total_tokens,
+        response.usage.cached_tokens,
+    ) == (0, 2, 0)
 
 
 async def test_an_unpriced_call_is_counted_as_such() -> None:
@@ -155,15 +196,24 @@ async def test_an_unpriced_call_is_counted_as_such() -> None:
         async with OpenAICompatibleClient(CONFIG) as client:
             for _ in range(2):
                 await client.chat_completion(messages=MESSAGES)
-            assert (client.usage.calls, client.usage.unpriced_calls, client.usage.cost_usd) == (2, 2, 0.0)
+            assert (client.usage.calls, client.usage.unpriced_calls, client.usage.cost_usd) == (
+                2,
+                2,
+                0.0,
+            )
 
 
 @pytest.mark.parametrize(
     ("raised", "kind"),
-    [(httpx.ConnectError("Name or service not known"), LLMConnectionError), (httpx.ReadTimeout(""), LLMTimeoutError)],
+    [
+        (httpx.ConnectError("Name or service not known"), LLMConnectionError),
+        (httpx.ReadTimeout(""), LLMTimeoutError),
+    ],
     ids=["F-108", "read-timeout"],
 )
-async def test_what_a_transport_raises_comes_out_as_ours(raised: httpx.HTTPError, kind: type[Exception]) -> None:
+async def test_what_a_transport_raises_comes_out_as_ours(
+    raised: httpx.HTTPError, kind: type[Exception]
+) -> None:
     def fail(request: httpx.Request) -> httpx.Response:
         raise raised
 
@@ -199,7 +249,9 @@ async def test_a_proxy_from_the_environment_never_sees_plain_text(
     scheme: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    client = OpenAICompatibleClient(CONFIG.model_copy(update={"base_url": f"{scheme}://example.test/v1"}))
+    client = OpenAICompatibleClient(
+        CONFIG.model_copy(update={"base_url": f"{scheme}://example.test/v1"})
+    )
     async with client:
         assert bool(client._client()._mounts) is trusted
         assert client._client().follow_redirects is False

@@ -45,7 +45,10 @@ async def streamed() -> Any:
 
 async def test_a_mock_transport_streams_a_text(package: ModuleType) -> None:
     def handler(request: Any) -> Any:
-        events = [{"delta": {"content": "Hel"}}, {"delta": {"content": "lo"}, "finish_reason": "stop"}]
+        events = [
+            {"delta": {"content": "Hel"}},
+            {"delta": {"content": "lo"}, "finish_reason": "stop"},
+        ]
         text = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in events)
         return package.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
@@ -57,7 +60,13 @@ async def test_a_mock_transport_streams_a_text(package: ModuleType) -> None:
     ("fields", "content"),
     [
         ({"content": ok("whole"), "headers": JSON}, "whole"),
-        ({"content": gzip.compress(ok("packed")), "headers": JSON | {"content-encoding": "gzip"}}, "packed"),
+        (
+            {
+                "content": gzip.compress(ok("packed")),
+                "headers": JSON | {"content-encoding": "gzip"},
+            },
+            "packed",
+        ),
         ({"content": streamed, "headers": JSON}, "in pieces"),
         ({"json": {"choices": [{"message": {"content": "a value"}}]}}, "a value"),
     ],
@@ -77,7 +86,10 @@ async def test_a_mock_transport_answers_in_every_form(
 async def test_a_mock_transport_may_be_asked_again_and_answer_with_an_error(
     package: ModuleType, no_waits: None
 ) -> None:
-    replies = [package.Response(429, json={"error": "slow down"}), package.Response(200, content=ok(), headers=JSON)]
+    replies = [
+        package.Response(429, json={"error": "slow down"}),
+        package.Response(200, content=ok(), headers=JSON),
+    ]
     assert (await asked(package, lambda _: replies.pop(0), max_attempts=2)).content
     with pytest.raises(LLMRateLimitError) as caught:
         await asked(package, lambda _: package.Response(429, json={"error": "slow down"}))
@@ -103,7 +115,9 @@ async def test_a_whole_reply_of_a_mock_is_limited_to_the_byte(package: ModuleTyp
         ("InvalidURL", LLMConnectionError),
     ],
 )
-async def test_what_a_transport_raises_is_ours(package: ModuleType, name: str, kind: type[LLMError]) -> None:
+async def test_what_a_transport_raises_is_ours(
+    package: ModuleType, name: str, kind: type[LLMError]
+) -> None:
     def handler(_: Any) -> Any:
         raise getattr(package, name)("sk-secret")
 
@@ -112,9 +126,13 @@ async def test_what_a_transport_raises_is_ours(package: ModuleType, name: str, k
     assert "sk-secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("transport", [httpx.HTTPTransport(), lambda _: None, "http://proxy"], ids=["sync", "f", "str"])
+@pytest.mark.parametrize(
+    "transport", [httpx.HTTPTransport(), lambda _: None, "http://proxy"], ids=["sync", "f", "str"]
+)
 def test_what_is_no_async_transport_is_refused_with_the_way_out(transport: Any) -> None:
-    with pytest.raises(TypeError, match=f"a {type(transport).__name__}; pass .*httpx.MockTransport"):
+    with pytest.raises(
+        TypeError, match=f"a {type(transport).__name__}; pass .*httpx.MockTransport"
+    ):
         OpenAICompatibleClient(CONFIG, transport=transport)
 
 

@@ -47,13 +47,19 @@ async def test_a_retry_is_logged_in_whole_without_what_was_said_u_1_9(
     secret = [LLMMessage(role=MessageRole.USER, content="my diagnosis")]
     with caplog.at_level(logging.DEBUG):
         async with (
-            loopback(raw(response(500, f"my diagnosis {KEY}".encode())), answer(200, ok())) as server,
+            loopback(
+                raw(response(500, f"my diagnosis {KEY}".encode())), answer(200, ok())
+            ) as server,
             OpenAICompatibleClient(server.config()) as client,
         ):
             await client.chat_completion(messages=secret)
-    [retry] = [record.getMessage() for record in caplog.records if record.name.startswith("llm_common")]
+    [retry] = [
+        record.getMessage() for record in caplog.records if record.name.startswith("llm_common")
+    ]
     where = f"model test-model at 127.0.0.1:{server.port}"
-    assert retry.startswith(f"{where}: the endpoint answered with an error (status 500); request 2 of 2 follows in 0.")
+    assert retry.startswith(
+        f"{where}: the endpoint answered with an error (status 500); request 2 of 2 follows in 0."
+    )
     logged = "".join(f"{record.getMessage()}{vars(record)}" for record in caplog.records)
     assert "diagnosis" not in logged
     assert KEY not in logged
@@ -100,7 +106,10 @@ async def test_calls_share_connections_and_do_not_mix() -> None:
 
     async with loopback(echo) as server, OpenAICompatibleClient(server.config()) as client:
         texts = [str(number) for number in range(15)]
-        calls = [client.chat_completion(messages=[LLMMessage(role=MessageRole.USER, content=text)]) for text in texts]
+        calls = [
+            client.chat_completion(messages=[LLMMessage(role=MessageRole.USER, content=text)])
+            for text in texts
+        ]
         replies = await asyncio.gather(*calls)
     assert [reply.content for reply in replies] == texts
     assert client.usage.calls == 15
@@ -119,13 +128,17 @@ def test_a_client_survives_its_event_loop() -> None:
 def test_a_key_that_is_none_is_refused_without_repeating_it(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAICompatibleClient(
-            LLMConfig.model_validate({"base_url": "https://x", "default_model": "m", "api_key": key})
+            LLMConfig.model_validate(
+                {"base_url": "https://x", "default_model": "m", "api_key": key}
+            )
         )
     assert caught.value.variable == "api_key"
     assert key not in f"{caught.value}{vars(caught.value)}"
 
 
-@pytest.mark.parametrize("options", [{"stream": True}, {"timeout_s": 0}, {"timeout": "soon"}, {"seed": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"stream": True}, {"timeout_s": 0}, {"timeout": "soon"}, {"seed": float("nan")}]
+)
 async def test_impossible_options_are_a_value_error(options: dict[str, Any]) -> None:
     async with loopback(answer(200, ok())) as server:
         with pytest.raises(ValueError, match=r"stream|timeout_s|JSON"):

@@ -7,7 +7,11 @@ import pytest
 from llm_common.core.http.probing import EndpointReport, probe_endpoint
 from tests.core.loopback import KEY, Received, Wire, loopback, ok, response
 
-CALL = {"id": "1", "type": "function", "function": {"name": "answer", "arguments": '{"answer": "yes"}'}}
+CALL = {
+    "id": "1",
+    "type": "function",
+    "function": {"name": "answer", "arguments": '{"answer": "yes"}'},
+}
 LOGPROBS = {"content": [{"token": "yes", "logprob": -0.1, "bytes": None, "top_logprobs": []}]}
 
 
@@ -27,7 +31,11 @@ async def able(wire: Wire) -> None:
                 await wire.send(response(200, ok('{"answer": "yes"}')))
             case "tools":
                 message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-                body = {"id": "1", "model": "m", "choices": [{"message": message, "finish_reason": "tool_calls"}]}
+                body = {
+                    "id": "1",
+                    "model": "m",
+                    "choices": [{"message": message, "finish_reason": "tool_calls"}],
+                }
                 await wire.send(response(200, json.dumps(body).encode()))
             case "logprobs":
                 choice = {
@@ -35,17 +43,26 @@ async def able(wire: Wire) -> None:
                     "logprobs": LOGPROBS,
                     "finish_reason": "stop",
                 }
-                await wire.send(response(200, json.dumps({"id": "1", "model": "m", "choices": [choice]}).encode()))
+                await wire.send(
+                    response(
+                        200, json.dumps({"id": "1", "model": "m", "choices": [choice]}).encode()
+                    )
+                )
             case "stream":
                 parts: list[dict[str, object]] = [
                     {"choices": [{"delta": {"content": "yes"}}]},
                     {"choices": [{"delta": {}, "finish_reason": "stop"}]},
                 ]
                 lines = [
-                    *(f"data: {json.dumps({'id': '1', 'model': 'm', **part})}\n\n" for part in parts),
+                    *(
+                        f"data: {json.dumps({'id': '1', 'model': 'm', **part})}\n\n"
+                        for part in parts
+                    ),
                     "data: [DONE]\n\n",
                 ]
-                await wire.send(response(200, "".join(lines).encode(), {"Content-Type": "text/event-stream"}))
+                await wire.send(
+                    response(200, "".join(lines).encode(), {"Content-Type": "text/event-stream"})
+                )
             case _:
                 await wire.send(response(200, ok("yes")))
 
@@ -53,8 +70,15 @@ async def able(wire: Wire) -> None:
 async def plain(wire: Wire) -> None:
     """Answers in words whatever it is asked for, and refuses schemas and log probabilities."""
     while request := await wire.request():
-        if wanted(request) == "logprobs" or (request.body.get("response_format") or {}).get("type") == "json_schema":
-            await wire.send(response(400, b'{"error": {"message": "response_format and logprobs are not supported"}}'))
+        if (
+            wanted(request) == "logprobs"
+            or (request.body.get("response_format") or {}).get("type") == "json_schema"
+        ):
+            await wire.send(
+                response(
+                    400, b'{"error": {"message": "response_format and logprobs are not supported"}}'
+                )
+            )
         else:
             await wire.send(response(200, ok("yes")))
 
@@ -75,7 +99,12 @@ async def test_a_plain_endpoint_says_what_it_did_instead() -> None:
     async with loopback(plain) as server:
         report = await probe_endpoint(server.config())
     assert report.answers
-    assert works(report) == {"json_schema": False, "tools": False, "logprobs": False, "stream": True}
+    assert works(report) == {
+        "json_schema": False,
+        "tools": False,
+        "logprobs": False,
+        "stream": True,
+    }
     assert all(one.note for one in report.formats if not one.works)
     assert report.formats[0].note == "refused"
 
@@ -85,7 +114,9 @@ async def test_a_plain_endpoint_says_what_it_did_instead() -> None:
 async def test_an_endpoint_that_refuses_is_asked_no_further(status: int) -> None:
     async def refusing(wire: Wire) -> None:
         while await wire.request():
-            await wire.send(response(status, json.dumps({"error": {"message": f"no {KEY}"}}).encode()))
+            await wire.send(
+                response(status, json.dumps({"error": {"message": f"no {KEY}"}}).encode())
+            )
 
     async with loopback(refusing) as server:
         report = await probe_endpoint(server.config())

@@ -29,7 +29,9 @@ USAGE = LLMUsage(prompt_tokens=1_000_000, completion_tokens=1_000_000, cached_to
         ("some-model", "local", {}),
     ],
 )
-def test_structured_options_fit_model_and_provider(model: str, provider: str, options: dict[str, object]) -> None:
+def test_structured_options_fit_model_and_provider(
+    model: str, provider: str, options: dict[str, object]
+) -> None:
     assert profile_of(model).structured_options.get(provider, {}) == options
 
 
@@ -43,7 +45,9 @@ def test_structured_options_fit_model_and_provider(model: str, provider: str, op
         ("some-model", "zai", None),
     ],
 )
-def test_a_price_is_known_only_where_it_is_asked(model: str, provider: str, dollars: float | None) -> None:
+def test_a_price_is_known_only_where_it_is_asked(
+    model: str, provider: str, dollars: float | None
+) -> None:
     prices = profile_of(model).prices.get(provider)
     assert (prices and prices.cost_usd(USAGE)) == (dollars and pytest.approx(dollars))
 
@@ -54,6 +58,8 @@ def test_more_cached_than_sent_never_gives_a_discount_below_zero() -> None:
     assert cost == pytest.approx(10 * 0.03 / 1e6)
 
 
-@pytest.mark.parametrize(("model", "always"), [("gpt-5", True), ("o3-mini", True), ("gpt-5-chat-latest", False)])
+@pytest.mark.parametrize(
+    ("model", "always"), [("gpt-5", True), ("o3-mini", True), ("gpt-5-chat-latest", False)]
+)
 def test_models_that_always_reason_are_known(model: str, always: bool) -> None:
     assert profile_of(model).reasons_always is always

@@ -25,22 +25,38 @@ def test_an_empty_environment_names_no_endpoint(env: pytest.MonkeyPatch) -> None
     [
         ({"ZAI_API_KEY": "z"}, ("zai", "https://api.z.ai/api/paas/v4", "glm-4.5-air", "z")),
         ({"OPENAI_API_KEY": "o", "OPENROUTER_API_KEY": "r"}, ("openrouter", None, None, "r")),
-        ({"LLM_COMMON_PROVIDER": "OpenAI", "OPENAI_API_KEY": "o", "ZAI_API_KEY": "z"}, ("openai", None, None, "o")),
-        ({"LLM_COMMON_PROVIDER": "zai", "LLM_COMMON_API_KEY": "k", "ZAI_API_KEY": "z"}, ("zai", None, None, "k")),
+        (
+            {"LLM_COMMON_PROVIDER": "OpenAI", "OPENAI_API_KEY": "o", "ZAI_API_KEY": "z"},
+            ("openai", None, None, "o"),
+        ),
+        (
+            {"LLM_COMMON_PROVIDER": "zai", "LLM_COMMON_API_KEY": "k", "ZAI_API_KEY": "z"},
+            ("zai", None, None, "k"),
+        ),
         ({"LLM_COMMON_PROVIDER": "local"}, ("local", "http://127.0.0.1:8080/v1", None, "")),
         (
-            {"LLM_COMMON_BASE_URL": "http://box:1/v1/", "LLM_COMMON_MODEL": "m", "ZAI_API_KEY": "z"},
+            {
+                "LLM_COMMON_BASE_URL": "http://box:1/v1/",
+                "LLM_COMMON_MODEL": "m",
+                "ZAI_API_KEY": "z",
+            },
             ("custom", "http://box:1/v1", "m", ""),
         ),
         (
-            {"LLM_COMMON_BASE_URL": "http://box/v1", "LLM_COMMON_PROVIDER": "zai", "ZAI_API_KEY": "z"},
+            {
+                "LLM_COMMON_BASE_URL": "http://box/v1",
+                "LLM_COMMON_PROVIDER": "zai",
+                "ZAI_API_KEY": "z",
+            },
             ("zai", "http://box/v1", "glm-4.5-air", "z"),
         ),
     ],
     ids=["key", "order", "provider", "own-key", "local", "address", "both"],
 )
 def test_the_environment_names_an_endpoint(
-    variables: dict[str, str], expected: tuple[str, str | None, str | None, str], env: pytest.MonkeyPatch
+    variables: dict[str, str],
+    expected: tuple[str, str | None, str | None, str],
+    env: pytest.MonkeyPatch,
 ) -> None:
     for name, value in variables.items():
         env.setenv(name, value)
@@ -87,12 +103,30 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
         ({"LLM_COMMON_BASE_URL": "box?secret-1", "LLM_COMMON_MODEL": "m"}, "LLM_COMMON_BASE_URL"),
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_TIMEOUT_S": "soon"}, "LLM_COMMON_TIMEOUT_S"),
         ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_MAX_TOKENS": "0"}, "LLM_COMMON_MAX_TOKENS"),
-        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_COST_LIMIT_USD": "-1"}, "LLM_COMMON_COST_LIMIT_USD"),
-        ({"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_UNKNOWN_PRICE": "allow"}, "LLM_COMMON_UNKNOWN_PRICE"),
+        (
+            {"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_COST_LIMIT_USD": "-1"},
+            "LLM_COMMON_COST_LIMIT_USD",
+        ),
+        (
+            {"LLM_COMMON_PROVIDER": "local", "LLM_COMMON_UNKNOWN_PRICE": "allow"},
+            "LLM_COMMON_UNKNOWN_PRICE",
+        ),
     ],
-    ids=["provider", "no-key", "key-alone", "no-model", "address", "timeout", "tokens", "limit", "price"],
+    ids=[
+        "provider",
+        "no-key",
+        "key-alone",
+        "no-model",
+        "address",
+        "timeout",
+        "tokens",
+        "limit",
+        "price",
+    ],
 )
-def test_what_cannot_be_used_is_named(variables: dict[str, str], named: str, env: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_used_is_named(
+    variables: dict[str, str], named: str, env: pytest.MonkeyPatch
+) -> None:
     for name, value in variables.items():
         env.setenv(name, value)
     with pytest.raises(ConfigError, match=named) as caught:
@@ -102,10 +136,20 @@ def test_what_cannot_be_used_is_named(variables: dict[str, str], named: str, env
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"timeout": 5}, {"base_url": "x", "timeout_s": -1}, {"base_url": "x", "unknown_price": "allow"}]
+    "changes",
+    [
+        {},
+        {"timeout": 5},
+        {"base_url": "x", "timeout_s": -1},
+        {"base_url": "x", "unknown_price": "allow"},
+    ],
 )
-def test_a_configuration_that_is_refused_names_the_field_and_never_the_key_u_1_9(changes: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=[*changes][-1] if len(changes) > 1 else "base_url") as caught:
+def test_a_configuration_that_is_refused_names_the_field_and_never_the_key_u_1_9(
+    changes: dict[str, object],
+) -> None:
+    with pytest.raises(
+        ValueError, match=[*changes][-1] if len(changes) > 1 else "base_url"
+    ) as caught:
         LLMConfig.model_validate({"api_key": "sk-secret-1", "default_model": "m"} | changes)
     assert "sk-secret-1" not in str(caught.value)
 

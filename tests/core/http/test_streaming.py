@@ -31,7 +31,9 @@ def event(**chunk: Any) -> bytes:
 
 
 def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
-    return event(choices=[{"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}])
+    return event(
+        choices=[{"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}]
+    )
 
 
 USAGE = event(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 2, "cost": 0.5})
@@ -47,11 +49,26 @@ async def told(client: OpenAICompatibleClient, **options: Any) -> tuple[list[str
 
 
 async def test_texts_come_first_then_the_whole_response() -> None:
-    body = [delta(role="assistant"), delta("Hel"), b": comment\n\n", delta("lo", "stop"), USAGE, DONE]
-    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+    body = [
+        delta(role="assistant"),
+        delta("Hel"),
+        b": comment\n\n",
+        delta("lo", "stop"),
+        USAGE,
+        DONE,
+    ]
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         texts, whole = await told(client)
     assert texts == ["Hel", "lo"]
-    assert (whole.content, whole.finish_reason, whole.model, whole.cost_usd) == ("Hello", "stop", "served", 0.5)
+    assert (whole.content, whole.finish_reason, whole.model, whole.cost_usd) == (
+        "Hello",
+        "stop",
+        "served",
+        0.5,
+    )
     assert (whole.usage.prompt_tokens, client.usage.cost_usd, client.usage.calls) == (7, 0.5, 1)
     sent = server.requests[0].body
     assert (sent["stream"], sent["stream_options"]) == (True, {"include_usage": True})
@@ -60,7 +77,13 @@ async def test_texts_come_first_then_the_whole_response() -> None:
 async def test_pieces_of_calls_are_joined_and_thinking_is_not_shown() -> None:
     def call(arguments: str, **more: Any) -> bytes:
         return delta(
-            tool_calls=[{"index": 0, "function": {"arguments": arguments, **more.pop("function", {})}, **more}]
+            tool_calls=[
+                {
+                    "index": 0,
+                    "function": {"arguments": arguments, **more.pop("function", {})},
+                    **more,
+                }
+            ]
         )
 
     body = [
@@ -71,14 +94,22 @@ async def test_pieces_of_calls_are_joined_and_thinking_is_not_shown() -> None:
         delta("", "tool_calls"),
         DONE,
     ]
-    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         texts, whole = await told(client)
     assert texts == []
-    assert whole.tool_calls == [{"type": "function", "id": "a", "function": {"name": "look", "arguments": '{"at": 1}'}}]
+    assert whole.tool_calls == [
+        {"type": "function", "id": "a", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    ]
 
 
 async def test_an_endpoint_that_does_not_stream_gives_one_delta() -> None:
-    async with loopback(answer(200, ok("whole"))) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(200, ok("whole"))) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         texts, whole = await told(client)
     assert (texts, whole.content) == (["whole"], "whole")
 
@@ -101,7 +132,11 @@ FAULTS: dict[str, tuple[list[bytes], type[LLMError], str]] = {
         "not asked for",
     ),
     "a refusal": ([response(400, KEY.encode())], LLMStatusError, "400"),
-    "another type": ([response(200, b"<html>", {"Content-Type": "text/html"})], MalformedReplyError, "not declared"),
+    "another type": (
+        [response(200, b"<html>", {"Content-Type": "text/html"})],
+        MalformedReplyError,
+        "not declared",
+    ),
 }
 
 
@@ -121,31 +156,52 @@ async def test_a_fault_of_a_stream_is_the_error_that_it_means(fault: str, no_wai
 @pytest.mark.parametrize(
     "pieces",
     [
-        [{"id": "a", "function": {"name": "f", "arguments": '{"x":'}}, {"function": {"arguments": "1}"}}],
+        [
+            {"id": "a", "function": {"name": "f", "arguments": '{"x":'}},
+            {"function": {"arguments": "1}"}},
+        ],
         [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}],
         [{"function": {"name": "f", "arguments": '{"x":1}'}}],
     ],
     ids=["no index", "the same index", "neither index nor id"],
 )
-async def test_calls_of_endpoints_that_do_not_number_them_stay_apart(pieces: list[dict[str, Any]]) -> None:
+async def test_calls_of_endpoints_that_do_not_number_them_stay_apart(
+    pieces: list[dict[str, Any]],
+) -> None:
     renamed = [each | ({"id": "b"} if "id" in each else {}) for each in pieces]
-    body = [*(delta(tool_calls=[each]) for each in (*pieces, *renamed)), delta(finish="tool_calls"), DONE]
-    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+    body = [
+        *(delta(tool_calls=[each]) for each in (*pieces, *renamed)),
+        delta(finish="tool_calls"),
+        DONE,
+    ]
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         _, whole = await told(client)
-    found = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in whole.tool_calls or ()]
+    found = [
+        (call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in whole.tool_calls or ()
+    ]
     assert found == [("f", {"x": 1})] * 2
     assert len({call.get("id") for call in whole.tool_calls or ()}) == 1 + ("id" in pieces[0])
 
 
 async def test_a_mark_of_byte_order_does_not_cost_the_first_event() -> None:
     body = [b"\xef\xbb\xbf", delta("Hel"), delta("lo", "stop"), DONE]
-    async with loopback(raw(HEAD, *body)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         assert (await told(client))[0] == ["Hel", "lo"]
 
 
 async def test_a_line_of_a_megabyte_is_read_whole() -> None:
     long = "x" * 1_000_000
-    async with loopback(raw(HEAD, delta(long), DONE)) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(raw(HEAD, delta(long), DONE)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         texts, whole = await told(client)
     assert texts == [long]
     assert whole.content == long
@@ -153,7 +209,10 @@ async def test_a_line_of_a_megabyte_is_read_whole() -> None:
 
 async def test_a_request_is_repeated_only_before_the_answer_begins(no_waits: None) -> None:
     good = raw(HEAD, delta("yes", "stop"), DONE)
-    async with loopback(answer(503), good) as server, OpenAICompatibleClient(server.config()) as client:
+    async with (
+        loopback(answer(503), good) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         assert (await told(client))[0] == ["yes"]
         assert len(server.requests) == 2
 
@@ -240,7 +299,9 @@ async def test_a_limit_of_cost_holds_for_streams() -> None:
         assert len(server.requests) == 1
 
 
-PIECES = st.sampled_from([b"data: a", b"data:b", b"data", b": c", b"event: x", b"data:  two", b"\n", b"\r", b"\r\n"])
+PIECES = st.sampled_from(
+    [b"data: a", b"data:b", b"data", b": c", b"event: x", b"data:  two", b"\n", b"\r", b"\r\n"]
+)
 
 
 def by_the_rule(body: bytes) -> list[bytes]:

@@ -15,7 +15,11 @@ from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, Mal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HTTPX_EXCEPTIONS = sorted(
-    (kind for kind in vars(httpx).values() if isinstance(kind, type) and issubclass(kind, Exception)),
+    (
+        kind
+        for kind in vars(httpx).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ),
     key=lambda kind: kind.__name__,
 )
 
@@ -28,7 +32,9 @@ def instance(kind: type[Exception]) -> Exception:
 
 
 def test_there_are_httpx_exceptions_to_walk() -> None:
-    assert {httpx.ReadError, httpx.InvalidURL, httpx.StreamConsumed, httpx.CookieConflict} <= set(HTTPX_EXCEPTIONS)
+    assert {httpx.ReadError, httpx.InvalidURL, httpx.StreamConsumed, httpx.CookieConflict} <= set(
+        HTTPX_EXCEPTIONS
+    )
 
 
 @pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
@@ -51,7 +57,9 @@ def test_every_httpx_exception_becomes_ours_and_repeats_nothing(kind: type[Excep
         (httpx.RemoteProtocolError, LLMConnectionError),
     ],
 )
-def test_an_httpx_exception_becomes_what_it_means(kind: type[Exception], ours: type[LLMError]) -> None:
+def test_an_httpx_exception_becomes_what_it_means(
+    kind: type[Exception], ours: type[LLMError]
+) -> None:
     assert type(error_of_exception(instance(kind), timeout_s=1.0)) is ours
 
 
@@ -78,14 +86,21 @@ def test_an_exception_of_httpx2_is_that_of_httpx(kind: type[Exception]) -> None:
         (httpx.InvalidURL, LLMConnectionError),
     ],
 )
-def test_a_wrapped_client_of_httpx_fails_as_ours_does(kind: type[Exception], ours: type[LLMError]) -> None:
+def test_a_wrapped_client_of_httpx_fails_as_ours_does(
+    kind: type[Exception], ours: type[LLMError]
+) -> None:
     with pytest.raises(ours), external_errors("Client", timeout_s=3.0):
         raise instance(kind)
 
 
 def test_without_httpx2_only_httpx_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "httpx2", raising=False)
-    assert httpx_errors() == (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
+    assert httpx_errors() == (
+        httpx.HTTPError,
+        httpx.InvalidURL,
+        httpx.CookieConflict,
+        httpx.StreamError,
+    )
 
 
 # --- when to send again
@@ -94,7 +109,9 @@ def test_without_httpx2_only_httpx_is_known(monkeypatch: pytest.MonkeyPatch) -> 
 def policy(*, max_attempts: int = 99, left_s: float = 60.0) -> RetryPolicy:
     request = ChatRequest(model="m", core={}, optional={})
     deadline = asyncio.get_running_loop().time() + left_s
-    return RetryPolicy(wanted=request, refused=frozenset(), max_attempts=max_attempts, deadline=deadline, host="h")
+    return RetryPolicy(
+        wanted=request, refused=frozenset(), max_attempts=max_attempts, deadline=deadline, host="h"
+    )
 
 
 async def test_waits_double_from_a_tenth_of_a_second_to_five() -> None:
@@ -123,13 +140,20 @@ async def test_no_more_requests_are_sent_than_configured_f_115(max_attempts: int
     assert [wait_s is None for wait_s in waits] == [False] * (max_attempts - 1) + [True]
 
 
-async def test_a_retry_says_what_where_why_and_how_long_u_1_9(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_retry_says_what_where_why_and_how_long_u_1_9(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     retries = policy(max_attempts=3)
     retries.wait_s(error_of_status(429, "", retry_after="2"))
-    retries.request = retries.wanted = ChatRequest(model="m", core={}, optional={"response_format": {"type": "text"}})
+    retries.request = retries.wanted = ChatRequest(
+        model="m", core={}, optional={"response_format": {"type": "text"}}
+    )
     retries.wait_s(error_of_status(400, "response_format is not supported"))
     first, second = (record.getMessage() for record in caplog.records)
-    assert first == "model m at h: the endpoint takes no more requests now (429); request 2 of 3 follows in 2.0 s"
+    assert (
+        first
+        == "model m at h: the endpoint takes no more requests now (429); request 2 of 3 follows in 2.0 s"
+    )
     assert second == (
         "model m at h: the endpoint answered with an error (status 400); "
         "request 3 of 3 follows in 0.0 s without response_format"
@@ -195,7 +219,10 @@ def test_no_retry_after_is_more_than_ignored_f_113(header: str) -> None:
 
 
 def test_every_status_may_ask_for_a_wait() -> None:
-    assert [error_of_status(status, "", retry_after="7").retry_after_s for status in (429, 503, 500, 404)] == [7.0] * 4
+    assert [
+        error_of_status(status, "", retry_after="7").retry_after_s
+        for status in (429, 503, 500, 404)
+    ] == [7.0] * 4
 
 
 def test_only_what_may_pass_is_worth_a_retry() -> None:

@@ -24,7 +24,8 @@ __all__ = [
 ]
 
 LIFE_S = 3_600
-OLD, NEW, OTHER, LATER = 1_111_111, 2_222_222, 3_333_333, 4_444_444  # a prefix is another number, not broken JSON
+# a prefix is another number, not broken JSON
+OLD, NEW, OTHER, LATER = 1_111_111, 2_222_222, 3_333_333, 4_444_444
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Change:
         before: Values by the name of their call.
         make: The change.
         after: Values when it is made.
-        later: Names of those that go with it, or, when they cannot be removed then, with the next change.
+        later: Names of those that go with it, or, when they cannot be removed then, with the next
+            change.
     """
 
     before: dict[str, int]
@@ -70,7 +72,9 @@ class Change:
         )
 
 
-def open_store(base: Path, durability: Literal["full", "rename"] = "rename") -> FileContextPointerStore:
+def open_store(
+    base: Path, durability: Literal["full", "rename"] = "rename"
+) -> FileContextPointerStore:
     return FileContextPointerStore(base, durability=durability, lock_timeout_s=2)
 
 
@@ -80,7 +84,10 @@ def open_flushing_store(base: Path) -> FileContextPointerStore:
 
 def stored_values(store: Any) -> dict[str, int]:
     """The value of every listed call; raises when one does not load."""
-    return {pointer.args["name"]: store.load_result(pointer=pointer) for pointer in store.list(query_id="q")}
+    return {
+        pointer.args["name"]: store.load_result(pointer=pointer)
+        for pointer in store.list(query_id="q")
+    }
 
 
 def pin_all(store: FileContextPointerStore) -> None:
@@ -95,7 +102,9 @@ def save_with_quota(store: FileContextPointerStore) -> Any:
 
 async def save_at_once(store: Any, values: dict[str, int]) -> None:
     """Saves a result of each call; the first is committed alone, and the rest together."""
-    outcomes = await asyncio.gather(*(save(store, *item) for item in values.items()), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(save(store, *item) for item in values.items()), return_exceptions=True
+    )
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
@@ -104,13 +113,17 @@ async def save_at_once(store: Any, values: dict[str, int]) -> None:
 CHANGES: Final = {
     "first-save-ever": Change({}, lambda store: save(store, "a", NEW), {"a": NEW}),
     "first-save": Change({"b": OTHER}, lambda store: save(store, "a", NEW), {"a": NEW, "b": OTHER}),
-    "first-save-over-quota": Change({"b": OTHER, "c": OLD}, save_with_quota, {"a": NEW, "c": OLD}, frozenset("b")),
+    "first-save-over-quota": Change(
+        {"b": OTHER, "c": OLD}, save_with_quota, {"a": NEW, "c": OLD}, frozenset("b")
+    ),
     "saves-at-once": Change(
         {"b": OTHER, "d": OLD},
         lambda store: save_at_once(store, {"a": NEW, "c": NEW, "d": NEW, "e": NEW}),
         {"a": NEW, "b": OTHER, "c": NEW, "d": NEW, "e": NEW},
     ),
-    "re-save": Change({"a": OLD, "b": OTHER}, lambda store: save(store, "a", NEW), {"a": NEW, "b": OTHER}),
+    "re-save": Change(
+        {"a": OLD, "b": OTHER}, lambda store: save(store, "a", NEW), {"a": NEW, "b": OTHER}
+    ),
     "delete": Change({"a": OLD, "b": OTHER}, lambda store: store.delete(query_id="q"), {}),
     "pin": Change({"a": OLD, "b": OTHER}, pin_all, {"a": OLD, "b": OTHER}),
     "gc": Change(

@@ -1,4 +1,7 @@
-"""Processes that can be killed, have their own file system, or measure their memory; none outlives its block."""
+"""Processes that can be killed, have their own file system, or measure their memory.
+
+None outlives its block.
+"""
 
 import ctypes
 import multiprocessing
@@ -30,12 +33,19 @@ PROCESSES.set_forkserver_preload([__name__, "llm_common.agents.context_pointers"
 _CLONE_NEWNS = 0x00020000
 _PEAK = Path("/proc/self/clear_refs")
 
-needs_memory_figures = pytest.mark.skipif(not _PEAK.exists(), reason="peaks of memory are read in /proc")
+needs_memory_figures = pytest.mark.skipif(
+    not _PEAK.exists(), reason="peaks of memory are read in /proc"
+)
 
 
 @contextmanager
-def child(work: Callable[..., None], *args: Any, **options: Any) -> Iterator[tuple[BaseProcess, Connection]]:
-    """A process that runs `work(sender, *args, **options)`, and the receiver; killed at the end of the block."""
+def child(
+    work: Callable[..., None], *args: Any, **options: Any
+) -> Iterator[tuple[BaseProcess, Connection]]:
+    """A process that runs `work(sender, *args, **options)`, and the receiver.
+
+    Killed at the end of the block.
+    """
     receiver, sender = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=work, args=(sender, *args), kwargs=options)
     process.start()
@@ -55,7 +65,9 @@ def answer(work: Callable[..., Any], *args: Any, timeout_s: float = 60.0, **opti
         return receiver.recv()
 
 
-def _send_answer(sender: Connection, work: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+def _send_answer(
+    sender: Connection, work: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
     sender.send(work(*args, **options))
 
 
@@ -75,7 +87,9 @@ def mount_own_tmpfs(folder: Path, options: str) -> None:
     if libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True, capture_output=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True, capture_output=True
+    )
 
 
 def remount(folder: Path, options: str) -> None:

@@ -27,7 +27,9 @@ _QUIET_S = 0.05
 
 
 class Failpoint:
-    """Acts before the operation of that number among those that count, once; flushes nothing, which takes long.
+    """Acts before the operation of that number among those that count, once.
+
+    Flushes nothing, which takes long.
 
     Args:
         number: 0 for the first.
@@ -59,7 +61,10 @@ class Failpoint:
 def each_copy(
     base: Path, prepare: Callable[[Path], None], *, start: int = 0, step: int = 1
 ) -> Iterator[tuple[int, Path]]:
-    """start, start + step, … each with a copy of a store that was prepared once; the caller ends it."""
+    """start, start + step, … each with a copy of a store that was prepared once.
+
+    The caller ends it.
+    """
     prepare(base / "before")
     for number in itertools.count(start, step):
         copy = base / str(number)
@@ -69,13 +74,18 @@ def each_copy(
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def each_time(base: Path, change: Change, *, start: int = 0, step: int = 1) -> Iterator[tuple[int, Path]]:
+def each_time(
+    base: Path, change: Change, *, start: int = 0, step: int = 1
+) -> Iterator[tuple[int, Path]]:
     """As `each_copy`, with a store from before the change."""
     return each_copy(base, change.prepare, start=start, step=step)
 
 
 def check(change: Change, base: Path) -> None:
-    """What is seen is from before or after; the next save succeeds, and `verify` finds nothing then."""
+    """What is seen is from before or after.
+
+    The next save succeeds, and `verify` finds nothing then.
+    """
     store = open_store(base)
     values = stored_values(store)
     assert change.allows(values), values
@@ -95,7 +105,9 @@ def check_while_running(change: Change, base: Path) -> None:
         wait_until_quiet(base)
         values = stored_values(store)
         assert values.pop("a") == LATER
-        assert change.allows(values | {name: value for name, value in change.before.items() if name == "a"}), values
+        assert change.allows(
+            values | {name: value for name, value in change.before.items() if name == "a"}
+        ), values
         runner.run(store.verify(repair=True))
         assert not runner.run(store.verify()).findings
 
@@ -104,7 +116,9 @@ def wait_until_quiet(base: Path, *, patience_s: float = 10) -> None:
     """Returns when no file of a store has changed for a while."""
     deadline, seen = time.monotonic() + patience_s, None
     while time.monotonic() < deadline:
-        files = {path: path.lstat().st_ctime_ns for path in base.rglob("*") if os.path.lexists(path)}
+        files = {
+            path: path.lstat().st_ctime_ns for path in base.rglob("*") if os.path.lexists(path)
+        }
         if files == seen and not any(path.name.startswith(".tmp-") for path in files):
             return
         seen = files

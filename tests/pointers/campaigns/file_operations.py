@@ -17,7 +17,16 @@ from unittest.mock import patch
 
 __all__ = ["Handler", "Operation", "intercepted_operations"]
 
-_ON_DESCRIPTORS: Final = ("write", "pwrite", "writev", "read", "pread", "ftruncate", "fsync", "fdatasync")
+_ON_DESCRIPTORS: Final = (
+    "write",
+    "pwrite",
+    "writev",
+    "read",
+    "pread",
+    "ftruncate",
+    "fsync",
+    "fdatasync",
+)
 _ON_PATHS: Final = ("mkdir", "rmdir", "unlink", "remove", "scandir", "listdir", "stat", "utime")
 _ON_TWO_PATHS: Final = ("replace", "rename", "link")
 _READING: Final = frozenset({"read", "pread", "scandir", "listdir", "stat", "close"})
@@ -62,9 +71,16 @@ class _Calls:
         self._paths: dict[int, str] = {}
         self._written: set[int] = set()
 
-    def open(self, real: Callable[..., int], path: Any, flags: int, *args: Any, **options: Any) -> int:
+    def open(
+        self, real: Callable[..., int], path: Any, flags: int, *args: Any, **options: Any
+    ) -> int:
         descriptor: int = self._hand_over(
-            real, Operation("open", self._full(path, options.get("dir_fd")), flags=flags), path, flags, *args, **options
+            real,
+            Operation("open", self._full(path, options.get("dir_fd")), flags=flags),
+            path,
+            flags,
+            *args,
+            **options,
         )
         self._paths[descriptor] = self._full(path, options.get("dir_fd"))
         self._written.discard(descriptor)
@@ -72,8 +88,16 @@ class _Calls:
 
     def on_descriptor(self, name: str) -> Callable[..., Any]:
         def call(real: Callable[..., Any], descriptor: Any, *args: Any) -> Any:
-            data = b"".join(args[0]) if name == "writev" else bytes(args[0]) if "write" in name else b""
-            operation = Operation(name, self._paths.get(descriptor, ""), data=data, descriptor=descriptor)
+            data = (
+                b"".join(args[0])
+                if name == "writev"
+                else bytes(args[0])
+                if "write" in name
+                else b""
+            )
+            operation = Operation(
+                name, self._paths.get(descriptor, ""), data=data, descriptor=descriptor
+            )
             if data:
                 self._written.add(descriptor)
             return self._hand_over(real, operation, descriptor, *args)
@@ -91,7 +115,11 @@ class _Calls:
 
     def on_path(self, name: str) -> Callable[..., Any]:
         def call(real: Callable[..., Any], path: Any = ".", *args: Any, **options: Any) -> Any:
-            full = self._paths.get(path, "") if isinstance(path, int) else self._full(path, options.get("dir_fd"))
+            full = (
+                self._paths.get(path, "")
+                if isinstance(path, int)
+                else self._full(path, options.get("dir_fd"))
+            )
             return self._hand_over(real, Operation(name, full), path, *args, **options)
 
         return call
@@ -99,7 +127,9 @@ class _Calls:
     def on_two_paths(self, name: str) -> Callable[..., Any]:
         def call(real: Callable[..., Any], source: Any, target: Any, **options: Any) -> Any:
             operation = Operation(
-                name, self._full(source, options.get("src_dir_fd")), self._full(target, options.get("dst_dir_fd"))
+                name,
+                self._full(source, options.get("src_dir_fd")),
+                self._full(target, options.get("dst_dir_fd")),
             )
             return self._hand_over(real, operation, source, target, **options)
 
@@ -109,19 +139,25 @@ class _Calls:
         if flags & fcntl.LOCK_UN:
             real(descriptor, flags, *args)
         else:
-            self._hand_over(real, Operation("flock", self._paths.get(descriptor, "")), descriptor, flags, *args)
+            self._hand_over(
+                real, Operation("flock", self._paths.get(descriptor, "")), descriptor, flags, *args
+            )
 
     @staticmethod
     def open_file(real: Callable[..., Any], path: Any, *args: Any, **options: Any) -> Any:
         """Lets `open` reach the file by `os.open`, which is replaced."""
         if isinstance(path, int) or options.get("opener") is not None:
             return real(path, *args, **options)
-        return real(path, *args, **options | {"opener": lambda name, flags: os.open(name, flags, 0o666)})
+        return real(
+            path, *args, **options | {"opener": lambda name, flags: os.open(name, flags, 0o666)}
+        )
 
     def _full(self, path: Any, folder: int | None) -> str:
         return os.path.join("" if folder is None else self._paths.get(folder, ""), os.fspath(path))  # noqa: PTH118
 
-    def _hand_over(self, real: Callable[..., Any], operation: Operation, *args: Any, **options: Any) -> Any:
+    def _hand_over(
+        self, real: Callable[..., Any], operation: Operation, *args: Any, **options: Any
+    ) -> Any:
         if not operation.path.startswith(self._base):
             return real(*args, **options)
         return self._handler(operation, lambda: real(*args, **options))
@@ -139,7 +175,9 @@ def intercepted_operations(base: Path, handler: Handler) -> Iterator[None]:
         for name, stand_in in stand_ins.items():
             patches.enter_context(patch.object(os, name, _bound(stand_in, getattr(os, name))))
         for name in ("flock", "lockf"):
-            patches.enter_context(patch.object(fcntl, name, _bound(calls.lock, getattr(fcntl, name))))
+            patches.enter_context(
+                patch.object(fcntl, name, _bound(calls.lock, getattr(fcntl, name)))
+            )
         for module in (io, builtins):
             patches.enter_context(patch.object(module, "open", _bound(calls.open_file, io.open)))
         yield

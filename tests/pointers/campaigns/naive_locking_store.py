@@ -27,15 +27,29 @@ class NaiveLockingStore(NaiveStore):
         thread_lock: False leaves only the lock file.
     """
 
-    def __init__(self, base_dir: Path, *, lock_timeout_s: float = 2.0, thread_lock: bool = True) -> None:
+    def __init__(
+        self, base_dir: Path, *, lock_timeout_s: float = 2.0, thread_lock: bool = True
+    ) -> None:
         super().__init__(base_dir)
         self._lock = threading.Lock() if thread_lock else None
         self._lock_timeout_s = lock_timeout_s
 
     async def save(
-        self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any
+        self,
+        *,
+        query_id: str,
+        task_id: str | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        result: Any,
     ) -> ContextPointer:
-        call = {"query_id": query_id, "task_id": task_id, "tool_name": tool_name, "args": args, "result": result}
+        call = {
+            "query_id": query_id,
+            "task_id": task_id,
+            "tool_name": tool_name,
+            "args": args,
+            "result": result,
+        }
         return await asyncio.to_thread(self._save, call)
 
     def _save(self, call: dict[str, Any]) -> ContextPointer:

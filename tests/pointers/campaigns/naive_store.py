@@ -15,7 +15,13 @@ class PointerStore(Protocol):
     """What the campaigns use of a store."""
 
     async def save(
-        self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any
+        self,
+        *,
+        query_id: str,
+        task_id: str | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        result: Any,
     ) -> ContextPointer: ...
 
     def list(self, *, query_id: str) -> list[ContextPointer]: ...
@@ -34,9 +40,17 @@ class NaiveStore:
         self._listed: dict[str, list[ContextPointer]] = {}
 
     async def save(
-        self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any
+        self,
+        *,
+        query_id: str,
+        task_id: str | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        result: Any,
     ) -> ContextPointer:
-        pointer_id = compute_pointer_id(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id)
+        pointer_id = compute_pointer_id(
+            tool_name=tool_name, args=args, query_id=query_id, task_id=task_id
+        )
         folder = self.base_dir / query_id
         folder.mkdir(parents=True, exist_ok=True)
         pointer = ContextPointer(

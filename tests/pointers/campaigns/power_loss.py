@@ -1,8 +1,9 @@
 """The possible contents of a disk after a power failure, given the file operations until then.
 
-The model is harsher than ext4, xfs or btrfs: of the names that a folder got or lost since it was flushed, any subset
-may have reached the disk; and a file that was not flushed since it was written may be whole, as it was when last
-flushed, empty, cut in the middle, or of full length and all zeros. A rename is one change.
+The model is harsher than ext4, xfs or btrfs: of the names that a folder got or lost since it was
+flushed, any subset may have reached the disk; and a file that was not flushed since it was written
+may be whole, as it was when last flushed, empty, cut in the middle, or of full length and all
+zeros. A rename is one change.
 """
 
 import itertools
@@ -83,20 +84,31 @@ class Disk:
 
     def now(self) -> World:
         """The contents while the power stays."""
-        return {path: None if what == _FOLDER else self.files[what].content for path, what in self.names.items()}
+        return {
+            path: None if what == _FOLDER else self.files[what].content
+            for path, what in self.names.items()
+        }
 
     def worlds(self, *, most: int, chance: random.Random) -> Iterator[World]:
         """Possible contents after a power failure: all when there are at most `most`, else a random choice."""
         count = len(self.pending)
-        masks = range(1 << count) if 1 << count <= most else [chance.getrandbits(count) for _ in range(most)]
+        masks = (
+            range(1 << count)
+            if 1 << count <= most
+            else [chance.getrandbits(count) for _ in range(most)]
+        )
         for mask in masks:
             names = dict(self.flushed)
             for number, change in enumerate(self.pending):
                 if mask >> number & 1:
                     change.apply(names)
-            yield from self._contents(self._reachable(names), most=most if 1 << count <= most else 4, chance=chance)
+            yield from self._contents(
+                self._reachable(names), most=most if 1 << count <= most else 4, chance=chance
+            )
 
-    def _contents(self, names: dict[str, int], *, most: int, chance: random.Random) -> Iterator[World]:
+    def _contents(
+        self, names: dict[str, int], *, most: int, chance: random.Random
+    ) -> Iterator[World]:
         used = sorted({what for what in names.values() if what != _FOLDER})
         possible = [self.files[what].possible() for what in used]
         contents: Iterable[tuple[bytes, ...]] = itertools.product(*possible)
@@ -114,7 +126,9 @@ class Disk:
 
         return {path: what for path, what in names.items() if there(Path(path))}
 
-    def _rename(self, *, removed: str | None = None, added: str | None = None, what: int = _FOLDER) -> None:
+    def _rename(
+        self, *, removed: str | None = None, added: str | None = None, what: int = _FOLDER
+    ) -> None:
         change = _NameChange(str(Path(added or removed or "").parent), removed, added, what)
         change.apply(self.names)
         self.pending.append(change)

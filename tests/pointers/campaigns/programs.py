@@ -1,6 +1,7 @@
 """Whole programs that use a store, run as `python programs.py NAME BASE ...` by any interpreter.
 
-They import the public API only. Each prints one line of JSON: what it saved, or how its children ended.
+They import the public API only. Each prints one line of JSON: what it saved, or how its children
+ended.
 """
 
 import asyncio
@@ -45,12 +46,17 @@ async def save(store: Any, query_id: str, number: int, size: int = 0) -> int:
 def open_store(base: Path, *, flush: bool = False) -> Any:
     from llm_common.agents import FileContextPointerStore
 
-    return FileContextPointerStore(base, lock_timeout_s=60, durability="full" if flush else "rename")
+    return FileContextPointerStore(
+        base, lock_timeout_s=60, durability="full" if flush else "rename"
+    )
 
 
 async def save_some(store: Any, seed: int, numbers: Iterable[int]) -> list[int]:
     """Saves at once, in four queries, results of which every third is large."""
-    saves = (save(store, f"q{seed}-{number % 4}", number, 0 if number % 3 else 60_000) for number in numbers)
+    saves = (
+        save(store, f"q{seed}-{number % 4}", number, 0 if number % 3 else 60_000)
+        for number in numbers
+    )
     return await asyncio.gather(*saves)
 
 
@@ -62,7 +68,9 @@ def end_after_saves(base: Path, seed: int) -> list[int]:
         numbers = list(range(chance.randint(12, 200)))
         saved: list[int] = []
         while len(saved) < len(numbers):
-            saved += await save_some(store, seed, numbers[len(saved) :][: chance.choice((1, 2, 8, 40))])
+            saved += await save_some(
+                store, seed, numbers[len(saved) :][: chance.choice((1, 2, 8, 40))]
+            )
             if chance.random() < 0.3:
                 await asyncio.sleep(chance.uniform(0, 0.07))
         return saved
@@ -71,7 +79,10 @@ def end_after_saves(base: Path, seed: int) -> list[int]:
 
 
 def end_after_rests(base: Path, seed: int) -> list[int]:
-    """Awaits six saves and rests for 30 to 70 ms, twelve times; awaits 40 saves at once, and ends."""
+    """Awaits six saves and rests for 30 to 70 ms, twelve times.
+
+    Awaits 40 saves at once, and ends.
+    """
     chance, store = random.Random(seed), open_store(base)
 
     async def main() -> list[int]:
@@ -111,7 +122,9 @@ def saving_thread(store: Any, *, size: int) -> Iterator[None]:
     async def work() -> None:
         number = 0
         while not stopped.is_set():
-            await asyncio.gather(*(save(store, "q", number + one, size) for one in range(8 if size < 10_000 else 2)))
+            await asyncio.gather(
+                *(save(store, "q", number + one, size) for one in range(8 if size < 10_000 else 2))
+            )
             begun.set()
             number = (number + 8) % 64
             await asyncio.sleep(0.002)
@@ -129,12 +142,17 @@ def saving_thread(store: Any, *, size: int) -> Iterator[None]:
 def save_and_load(store: Any, query_id: str, number: int) -> None:
     """What a child does: raises if it cannot load what it saved."""
     asyncio.run(save(store, query_id, number))
-    [pointer] = [one for one in store.list(query_id=query_id) if one.args == {"number": number, "size": 0}]
+    [pointer] = [
+        one for one in store.list(query_id=query_id) if one.args == {"number": number, "size": 0}
+    ]
     assert store.load_result(pointer=pointer) == value_of(query_id, number)
 
 
 def fork_by_os(work: Callable[[], None]) -> Callable[[], int | None]:
-    """Forks a child that does the work; gives a function that returns its exit code, or None while it runs."""
+    """Forks a child that does the work.
+
+    Gives a function that returns its exit code, or None while it runs.
+    """
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -173,7 +191,13 @@ def fork_by_multiprocessing(work: Callable[[], None]) -> Callable[[], int | None
 
 
 def fork_while_saving(
-    make: Callable[[Path], Any], base: Path, *, how: str, count: int, size: int, patience_s: float = CHILD_PATIENCE_S
+    make: Callable[[Path], Any],
+    base: Path,
+    *,
+    how: str,
+    count: int,
+    size: int,
+    patience_s: float = CHILD_PATIENCE_S,
 ) -> Counter[str]:
     """How many children ended, failed or hung, of those forked one after another while a thread saves."""
     chance, store, ends = random.Random(size + count), make(base), Counter[str]()
@@ -200,7 +224,9 @@ def fork_children(base: Path, how: str, count: str, size: str) -> Counter[str]:
 
 def fork_and_die(base: Path, seed: str) -> None:
     """Forks a child that sleeps, in the middle of a save, prints its process id, and is killed."""
-    save_fork_and_die(open_store(base, flush=True), seed, lambda pid: os.write(1, f"{pid}\n".encode()))
+    save_fork_and_die(
+        open_store(base, flush=True), seed, lambda pid: os.write(1, f"{pid}\n".encode())
+    )
 
 
 def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> None:
@@ -226,7 +252,11 @@ def save_without_threads(base: Path, uid: str) -> dict[str, Any]:
             return await asyncio.gather(*waiting, return_exceptions=True)
 
         return [
-            "saved" if isinstance(one, int) else "StoreError" if isinstance(one, StoreError) else repr(one)
+            "saved"
+            if isinstance(one, int)
+            else "StoreError"
+            if isinstance(one, StoreError)
+            else repr(one)
             for one in runner.run(all_of_them())
         ]
 
@@ -255,10 +285,16 @@ def save_without_threads(base: Path, uid: str) -> dict[str, Any]:
         resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
         report["threads again"] = can_start_threads()
         report["one again"] = outcomes_of([save(store, "one", 100)])
-        report["eight again"] = outcomes_of([save(store, "eight", number) for number in range(100, 108)])
-        report["warm again"] = outcomes_of([save(warm, "warm", number) for number in range(100, 108)])
+        report["eight again"] = outcomes_of(
+            [save(store, "eight", number) for number in range(100, 108)]
+        )
+        report["warm again"] = outcomes_of(
+            [save(warm, "warm", number) for number in range(100, 108)]
+        )
         time.sleep(0.3)
-        report["listed"] = {query_id: sorted(numbers(query_id)) for query_id in ("one", "eight", "warm")}
+        report["listed"] = {
+            query_id: sorted(numbers(query_id)) for query_id in ("one", "eight", "warm")
+        }
     return report
 
 

@@ -22,7 +22,9 @@ _PROGRAMS = Path(__file__).with_name("programs.py")
 _PACKAGE = Path(llm_common.__file__).parents[1]
 _OTHERS = [path for path in os.environ.get("LLM_COMMON_TEST_PYTHONS", "").split(":") if path]
 
-INTERPRETERS = pytest.mark.parametrize("python", [pytest.param(sys.executable, id="this-python"), *_OTHERS])
+INTERPRETERS = pytest.mark.parametrize(
+    "python", [pytest.param(sys.executable, id="this-python"), *_OTHERS]
+)
 """This interpreter and those of `LLM_COMMON_TEST_PYTHONS`: paths with colons, each with what the package needs."""
 
 
@@ -76,7 +78,9 @@ def _last_words(process: subprocess.Popen[str]) -> str:
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
     """That many processes that do nothing but compute, killed at the end of the block."""
-    program = f"import time\nend = time.monotonic() + {MAX_BUSY_S}\nwhile time.monotonic() < end: pass"
+    program = (
+        f"import time\nend = time.monotonic() + {MAX_BUSY_S}\nwhile time.monotonic() < end: pass"
+    )
     loops = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(count)]
     try:
         yield

@@ -23,7 +23,11 @@ def flip_every_bit(store: PointerStore, base: Path, *, count: int, longest: int)
     chance, flipped, noticed = random.Random(7), 0, 0
     for number in range(count):
         text = "".join(chance.choices('abc 019.,-"[]{}é雨', k=chance.randint(1, longest)))
-        pointer = asyncio.run(save(store, f"call {number}", chance.choice([text, {"rows": [text]}, [1.5, text, None]])))
+        pointer = asyncio.run(
+            save(
+                store, f"call {number}", chance.choice([text, {"rows": [text]}, [1.5, text, None]])
+            )
+        )
         path = base / "q" / f"{pointer.pointer_id}.result.json"
         whole = path.read_bytes()
         with path.open("r+b", buffering=0) as file:

@@ -19,7 +19,10 @@ MAX_HANGING = 3
 def run_programs(
     python: str, program: str, base: Path, *, count: int, busy: int, patience_s: float = 60
 ) -> tuple[Counter[str], list[str]]:
-    """How many programs ended, and what was wrong; with the error output of the first that did not end well."""
+    """How many programs ended, and what was wrong.
+
+    With the error output of the first that did not end well.
+    """
     figures, errors = Counter[str](), list[str]()
 
     def run_one(seed: int) -> None:
@@ -41,7 +44,9 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
     """What is wrong with the saves of one program."""
     store = FileContextPointerStore(base)
     queries = [f"q{seed}-{number}" for number in range(4)]
-    pointers = {pointer.args["number"]: pointer for one in queries for pointer in store.list(query_id=one)}
+    pointers = {
+        pointer.args["number"]: pointer for one in queries for pointer in store.list(query_id=one)
+    }
     wrong = Counter({"lost": len(set(acknowledged) - pointers.keys())})
     for number, pointer in pointers.items():
         expected = value_of(pointer.query_id, number, pointer.args["size"])
@@ -57,7 +62,9 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
 def test_a_program_that_saved_ends_a_01_f_154_s0_20(
     tmp_path: Path, python: str, program: str, busy: int, count: int, *, show_figures: ShowFigures
 ) -> None:
-    figures, errors = run_programs(python, program, tmp_path, count=count, busy=busy if count > 1 else 0)
+    figures, errors = run_programs(
+        python, program, tmp_path, count=count, busy=busy if count > 1 else 0
+    )
     show_figures(**figures)
     assert figures == {"ended": count}, errors
 

@@ -60,7 +60,9 @@ def run_and_die(sender: Connection, base: Path, name: str, number: int, make: Ma
     sender.send("done")
 
 
-def survives_kill(base: Path, name: str, number: int, make: MakeStore = open_flushing_store) -> bool:
+def survives_kill(
+    base: Path, name: str, number: int, make: MakeStore = open_flushing_store
+) -> bool:
     """Whether the change ends before it comes to the operation of that number, at which its process is killed."""
     with child(run_and_die, base, name, number, make) as (_, receiver):
         return heard_until_the_end(receiver) == ["done"]
@@ -83,7 +85,9 @@ def stop(operation: Operation) -> None:
     raise Dead
 
 
-def survives_death(base: Path, name: str, number: int, make: MakeStore = open_flushing_store) -> bool:
+def survives_death(
+    base: Path, name: str, number: int, make: MakeStore = open_flushing_store
+) -> bool:
     """As `survives_kill`, in this process; locks end likewise."""
     death = Death(number, stop)
     with intercepted_operations(base, death), suppress(Dead):
@@ -103,7 +107,11 @@ DEATHS = pytest.mark.parametrize(
 
 
 def die_everywhere(
-    base: Path, name: str, survives: Survives, step: int = ALL, make: MakeStore = open_flushing_store
+    base: Path,
+    name: str,
+    survives: Survives,
+    step: int = ALL,
+    make: MakeStore = open_flushing_store,
 ) -> Counter[str]:
     """How many deaths there were, and what was wrong after them."""
     wrong = Counter[str]()
@@ -178,7 +186,9 @@ def failing_with(code: int) -> Callable[[Operation], None]:
             refused,
             code,
             id=f"{name}-{refused}-{errno.errorcode[code]}",
-            marks=[] if name == "re-save" and refused in QUICK and code == codes[0] else [pytest.mark.torture],
+            marks=[]
+            if name == "re-save" and refused in QUICK and code == codes[0]
+            else [pytest.mark.torture],
         )
         for name in CHANGES
         for refused, codes in FAULTS.items()
@@ -190,7 +200,9 @@ def test_an_error_at_any_operation_is_typed_f_058_f_059_f_060_f_061_f_063_f_064_
 ) -> None:
     change = CHANGES[name]
     for number, copy in each_time(tmp_path, change):
-        failpoint = Failpoint(number, failing_with(code), counts=lambda operation: operation.name == refused)
+        failpoint = Failpoint(
+            number, failing_with(code), counts=lambda operation: operation.name == refused
+        )
         descriptors, failure = open_descriptors(), None
         with intercepted_operations(copy, failpoint):
             try:
@@ -202,7 +214,9 @@ def test_an_error_at_any_operation_is_typed_f_058_f_059_f_060_f_061_f_063_f_064_
         assert open_descriptors() == descriptors
         if failure is None:
             values = stored_values(open_store(copy))
-            assert {name: value for name, value in values.items() if name not in change.later} == change.after
+            assert {
+                name: value for name, value in values.items() if name not in change.later
+            } == change.after
         elif code in (errno.ENOSPC, errno.EDQUOT):
             assert type(failure) is StoreFullError
         if failure is not None and name.startswith("first"):

@@ -26,7 +26,9 @@ from tests.pointers.campaigns.traffic import save
 COUNTS = pytest.mark.parametrize(
     "count", [pytest.param(3, id="short"), pytest.param(200, id="full", marks=pytest.mark.torture)]
 )
-SIZES = pytest.mark.parametrize("size", [400, 2_500_000], ids=["small-results", "results-of-2.5-mb"])
+SIZES = pytest.mark.parametrize(
+    "size", [400, 2_500_000], ids=["small-results", "results-of-2.5-mb"]
+)
 
 
 @INTERPRETERS
@@ -49,7 +51,10 @@ def test_the_harness_catches_a_lock_that_a_forked_child_cannot_get_f_158(tmp_pat
 
 
 StartParent = Callable[[int], int]
-"""Starts a parent that forks a child during a save and is killed; gives the process id of the child."""
+"""Starts a parent that forks a child during a save and is killed.
+
+Gives the process id of the child.
+"""
 
 
 def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -> Counter[str]:
@@ -81,7 +86,9 @@ def test_no_lock_outlives_its_owner_in_a_forked_child_a_15_f_158_f_069(
         assert process.returncode == -signal.SIGKILL, errors
         return int(output)
 
-    outcomes = outcomes_after_kills(start_parent, FileContextPointerStore(tmp_path, lock_timeout_s=2), kills=kills)
+    outcomes = outcomes_after_kills(
+        start_parent, FileContextPointerStore(tmp_path, lock_timeout_s=2), kills=kills
+    )
     show_figures(**outcomes)
     assert outcomes == {"saved": kills}
 

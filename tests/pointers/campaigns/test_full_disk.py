@@ -23,8 +23,13 @@ from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, content, fa
 ANOTHER_USER = 65_534
 
 
-def fill(runner: asyncio.Runner, store: PointerStore, turn: int, figures: Counter[str]) -> Iterator[str]:
-    """The names of calls that were saved until twelve were refused; one call is saved again and again."""
+def fill(
+    runner: asyncio.Runner, store: PointerStore, turn: int, figures: Counter[str]
+) -> Iterator[str]:
+    """The names of calls that were saved until twelve were refused.
+
+    One call is saved again and again.
+    """
     refused = 0
     for number in itertools.count():
         name = f"{turn}-{number if number % 3 else 0}"
@@ -44,7 +49,12 @@ def fill(runner: asyncio.Runner, store: PointerStore, turn: int, figures: Counte
 def fill_and_free(base: Path, make: MakeStore, options: str, rounds: int) -> Counter[str]:
     """What was wrong while a small disk was filled, freed in part and filled again."""
     mount_own_tmpfs(base, options)
-    store, reader, figures, saved = make(base), FileContextPointerStore(base), Counter[str](), set[str]()
+    store, reader, figures, saved = (
+        make(base),
+        FileContextPointerStore(base),
+        Counter[str](),
+        set[str](),
+    )
     with asyncio.Runner() as runner:
         for turn in range(rounds):
             saved.update(fill(runner, store, turn, figures))
@@ -54,7 +64,9 @@ def fill_and_free(base: Path, make: MakeStore, options: str, rounds: int) -> Cou
             figures["saved"] += len(saved)
             kinds = {finding.kind for finding in runner.run(reader.verify()).findings}
             figures.update(kinds - {"leftover_next"})  # the next save of that call drops it
-            freed = [pointer for pointer in pointers if pointer.args["name"].endswith(("1", "2", "4"))]
+            freed = [
+                pointer for pointer in pointers if pointer.args["name"].endswith(("1", "2", "4"))
+            ]
             reader.delete(query_id="q", pointer_ids=[pointer.pointer_id for pointer in freed])
             saved -= {pointer.args["name"] for pointer in freed}
         figures["left over"] = len(list(base.rglob(".tmp-*")))
@@ -63,10 +75,15 @@ def fill_and_free(base: Path, make: MakeStore, options: str, rounds: int) -> Cou
     return +figures
 
 
-DISKS = [pytest.param("size=1m", 2, id="short"), pytest.param("size=8m", 20, id="full", marks=pytest.mark.torture)]
+DISKS = [
+    pytest.param("size=1m", 2, id="short"),
+    pytest.param("size=8m", 20, id="full", marks=pytest.mark.torture),
+]
 
 
-@pytest.mark.parametrize(("options", "rounds"), [*DISKS, pytest.param("size=2m,nr_inodes=60", 2, id="short-of-inodes")])
+@pytest.mark.parametrize(
+    ("options", "rounds"), [*DISKS, pytest.param("size=2m,nr_inodes=60", 2, id="short-of-inodes")]
+)
 def test_a_full_disk_is_a_typed_error_and_nothing_half_l6_f_058_f_059_f_065(
     tmp_path: Path, options: str, rounds: int, show_figures: ShowFigures
 ) -> None:
@@ -102,7 +119,9 @@ def use(store: FileContextPointerStore) -> list[str]:
         outcome(lambda: asyncio.run(save(store, "new", 2))),
         outcome(lambda: asyncio.run(save(store, "old", 2))),
         outcome(lambda: store.delete(query_id="q")),
-        outcome(lambda: [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")]),
+        outcome(
+            lambda: [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")]
+        ),
     ]
 
 
@@ -149,9 +168,13 @@ def use_without_rights(base: Path, mode: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"), [(0o500, REFUSED), (0o000, ["StoreError"] * 4)], ids=["F-064", "F-026-unreadable"]
+    ("mode", "said"),
+    [(0o500, REFUSED), (0o000, ["StoreError"] * 4)],
+    ids=["F-064", "F-026-unreadable"],
 )
-def test_without_rights_nothing_is_changed_and_nothing_looks_empty(reachable: Path, mode: int, said: list[str]) -> None:
+def test_without_rights_nothing_is_changed_and_nothing_looks_empty(
+    reachable: Path, mode: int, said: list[str]
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     assert answer(use_without_rights, reachable, mode) == said
@@ -171,7 +194,9 @@ def use_without_descriptors(base: Path) -> list[list[str]]:
             said.append(
                 [
                     outcome(lambda: runner.run(save(store, "old", 1))),
-                    outcome(lambda: [store.load_result(pointer=one) for one in store.list(query_id="q")]),
+                    outcome(
+                        lambda: [store.load_result(pointer=one) for one in store.list(query_id="q")]
+                    ),
                 ]
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -179,7 +204,9 @@ def use_without_descriptors(base: Path) -> list[list[str]]:
     return said
 
 
-def test_without_descriptors_every_error_is_typed_and_nothing_looks_empty_f_063(tmp_path: Path) -> None:
+def test_without_descriptors_every_error_is_typed_and_nothing_looks_empty_f_063(
+    tmp_path: Path,
+) -> None:
     *short_of, enough = answer(use_without_descriptors, tmp_path)
     assert short_of[0] == ["StoreError", "StoreError"]
     for saved, read in short_of:

@@ -37,11 +37,26 @@ PARTS = [
         "-rf",
         ".lock",
     ),
-    *("\u202e", "．", "／", "é", "e\u0301", "\ud800", "a", "Z9", "_", "q", "outside", "secret.meta.json", "a" * 130),
+    *(
+        "\u202e",
+        "．",
+        "／",
+        "é",
+        "e\u0301",
+        "\ud800",
+        "a",
+        "Z9",
+        "_",
+        "q",
+        "outside",
+        "secret.meta.json",
+        "a" * 130,
+    ),
 ]
 
 COUNTS = pytest.mark.parametrize(
-    "count", [pytest.param(250, id="short"), pytest.param(100_000, id="full", marks=pytest.mark.torture)]
+    "count",
+    [pytest.param(250, id="short"), pytest.param(100_000, id="full", marks=pytest.mark.torture)],
 )
 
 
@@ -60,7 +75,12 @@ def attack(root: Path, store: Any, ids: list[str]) -> Counter[str]:
         for number, one in enumerate(ids):
             query_id = one if number % 2 else "q"
             forged = ContextPointer.model_construct(
-                pointer_id=one, query_id=query_id, tool_name="t", created_at="", summary="", result_path=one
+                pointer_id=one,
+                query_id=query_id,
+                tool_name="t",
+                created_at="",
+                summary="",
+                result_path=one,
             )
             actions: list[Callable[[], Any]] = [
                 partial(lambda one: runner.run(save(store, one, one, query_id=one)), one),
@@ -82,7 +102,9 @@ def outcome(action: Callable[[], Any]) -> str:
 
 
 def files_outside(root: Path) -> set[Path]:
-    return {path for path in root.rglob("*") if root / "deep" / "base" not in (path, *path.parents)} - {root / "deep"}
+    return {
+        path for path in root.rglob("*") if root / "deep" / "base" not in (path, *path.parents)
+    } - {root / "deep"}
 
 
 @COUNTS
@@ -101,7 +123,10 @@ def test_the_harness_catches_a_store_that_joins_ids_to_paths_l17(
     tmp_path: Path, count: int, show_figures: ShowFigures
 ) -> None:
     chance = random.Random(7)
-    ids = [f"{'../' * chance.randint(0, 2)}{chance.choice(['a', 'q', 'outside'])}" for _ in range(min(count, 50))]
+    ids = [
+        f"{'../' * chance.randint(0, 2)}{chance.choice(['a', 'q', 'outside'])}"
+        for _ in range(min(count, 50))
+    ]
     done = attack(tmp_path, NaiveStore(tmp_path / "deep" / "base"), ids)
     show_figures(**done)
     assert done["written outside"]

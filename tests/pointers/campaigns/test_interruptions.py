@@ -12,7 +12,13 @@ import pytest
 
 from llm_common.agents import FileContextPointerStore
 from llm_common.errors import StoreError
-from tests.pointers.campaigns.changes import CHANGES, OTHER, open_flushing_store, open_store, stored_values
+from tests.pointers.campaigns.changes import (
+    CHANGES,
+    OTHER,
+    open_flushing_store,
+    open_store,
+    stored_values,
+)
 from tests.pointers.campaigns.failpoints import (
     Failpoint,
     check,
@@ -48,8 +54,13 @@ def interrupt(_: Operation) -> None:
 
 
 @STEPS
-def test_control_c_at_any_operation_leaves_before_or_after_f_067(tmp_path: Path, name: str, step: int) -> None:
-    """Saves that were not acknowledged leave before or after, also later; an acknowledged one stays."""
+def test_control_c_at_any_operation_leaves_before_or_after_f_067(
+    tmp_path: Path, name: str, step: int
+) -> None:
+    """Saves that were not acknowledged leave before or after, also later.
+
+    An acknowledged one stays.
+    """
     change = CHANGES[name]
     for number, copy in each_time(tmp_path, change, step=step):
         failpoint = Failpoint(number, interrupt)
@@ -105,7 +116,9 @@ async def cancelled_at_operation(saving: Coroutine[Any, Any, Any], base: Path, n
 
 
 @SAVES
-def test_a_save_cancelled_at_any_operation_leaves_before_or_after_f_068(tmp_path: Path, name: str, step: int) -> None:
+def test_a_save_cancelled_at_any_operation_leaves_before_or_after_f_068(
+    tmp_path: Path, name: str, step: int
+) -> None:
     change = CHANGES[name]
     for number, copy in each_time(tmp_path, change, step=step):
         saving = change.make(open_flushing_store(copy))
@@ -137,7 +150,9 @@ class CancelledAt:
                 pause = next(steps)
 
 
-async def cancelled_at_wait(saving: Coroutine[Any, Any, Any], store: FileContextPointerStore, number: int) -> bool:
+async def cancelled_at_wait(
+    saving: Coroutine[Any, Any, Any], store: FileContextPointerStore, number: int
+) -> bool:
     waiting = CancelledAt(number, saving)
     with suppress(asyncio.CancelledError):
         await waiting
@@ -155,7 +170,9 @@ async def cancelled_at_wait(saving: Coroutine[Any, Any, Any], store: FileContext
         ),
     ],
 )
-def test_a_save_cancelled_at_any_await_leaves_before_or_after_f_068(tmp_path: Path, name: str) -> None:
+def test_a_save_cancelled_at_any_await_leaves_before_or_after_f_068(
+    tmp_path: Path, name: str
+) -> None:
     change = CHANGES[name]
     for number, copy in each_time(tmp_path, change):
         store = open_store(copy)

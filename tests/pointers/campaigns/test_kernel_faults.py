@@ -44,7 +44,9 @@ QUICK = {"F-062"}
 def strace() -> str:
     """The tracer, where there is one that may trace."""
     found = shutil.which("strace")
-    if not found or subprocess.call([found, "-qq", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL):
+    if not found or subprocess.call(
+        [found, "-qq", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL
+    ):
         pytest.skip("strace is not there, or may not trace")
     return found
 
@@ -61,9 +63,19 @@ def test_a_failing_system_call_is_typed_and_leaves_old_or_new(
 ) -> None:
     store = FileContextPointerStore(tmp_path / "base")
     asyncio.run(save(store, "a", OLD))
-    python = Path(sys.executable).resolve()  # a shim of the interpreter would be traced in its place
+    # a shim of the interpreter would be traced in its place
+    python = Path(sys.executable).resolve()
     call, *_ = fault.split(":")
-    tracing: list[str | Path] = [strace, "-f", "-qq", "--seccomp-bpf", "-o", tmp_path / "trace", "-e", f"trace={call}"]
+    tracing: list[str | Path] = [
+        strace,
+        "-f",
+        "-qq",
+        "--seccomp-bpf",
+        "-o",
+        tmp_path / "trace",
+        "-e",
+        f"trace={call}",
+    ]
     done = subprocess.run(
         [*tracing, "-e", f"inject={fault}", python, "-B", "-c", PROGRAM, store.base_dir],
         env={"PYTHONPATH": ":".join(path for path in sys.path if path)},

@@ -17,7 +17,9 @@ from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, wri
 
 SAME = pytest.mark.parametrize("same", [False, True], ids=["L1", "L2"])
 FULL = [
-    pytest.param(1_000, same, at_once, id=f"full-{experiment}-{at_once}-at-once", marks=pytest.mark.torture)
+    pytest.param(
+        1_000, same, at_once, id=f"full-{experiment}-{at_once}-at-once", marks=pytest.mark.torture
+    )
     for same, experiment in ((False, "L1"), (True, "L2"))
     for at_once in (1, 8)
 ]
@@ -32,7 +34,13 @@ MAX_LIFE_S = 0.01
 
 
 def kill_while_saving(
-    make: MakeStore, base: Path, *, kills: int, same: bool, by: signal.Signals = signal.SIGKILL, at_once: int = 1
+    make: MakeStore,
+    base: Path,
+    *,
+    kills: int,
+    same: bool,
+    by: signal.Signals = signal.SIGKILL,
+    at_once: int = 1,
 ) -> Counter[str]:
     """What was wrong after each of that many writers was ended at a random instant, and which saves went missing."""
     chance, wrong, saved = random.Random(7), Counter[str](), set()
@@ -73,13 +81,18 @@ def test_killed_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
 
 
 @pytest.mark.parametrize(("count", "same", "by"), SIGNALS)
-def test_interrupted_saves_leave_nothing_torn_s0_18(tmp_path: Path, count: int, same: bool, by: signal.Signals) -> None:
+def test_interrupted_saves_leave_nothing_torn_s0_18(
+    tmp_path: Path, count: int, same: bool, by: signal.Signals
+) -> None:
     assert not kill_while_saving(OURS, tmp_path, kills=count, same=same, by=by)
 
 
 @SAME
 def test_the_harness_catches_a_store_that_writes_in_place(tmp_path: Path, same: bool) -> None:
-    assert any(kill_while_saving(NAIVE, tmp_path / str(number), kills=1, same=same) for number in range(500))
+    assert any(
+        kill_while_saving(NAIVE, tmp_path / str(number), kills=1, same=same)
+        for number in range(500)
+    )
 
 
 @SAME

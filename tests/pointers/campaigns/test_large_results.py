@@ -37,7 +37,9 @@ def save_at_once(base: Path, make: MakeStore, count: int, size: int) -> dict[str
         store = make(base)
         breathing = asyncio.create_task(breathe())
         await asyncio.sleep(0.01)
-        pointers = await asyncio.gather(*(save(store, f"call {number}", rows(size)) for number in range(count)))
+        pointers = await asyncio.gather(
+            *(save(store, f"call {number}", rows(size)) for number in range(count))
+        )
         await asyncio.sleep(0.01)
         breathing.cancel()
         return [pointer.result_bytes for pointer in pointers]
@@ -46,12 +48,18 @@ def save_at_once(base: Path, make: MakeStore, count: int, size: int) -> dict[str
         sizes = asyncio.run(work())
         figures = {"grown": grown(), "in_flight": sum(size or 0 for size in sizes)}
     pauses.sort()
-    return figures | {"p99_ms": pauses[int(len(pauses) * 0.99)] * 1_000, "longest_ms": pauses[-1] * 1_000}
+    return figures | {
+        "p99_ms": pauses[int(len(pauses) * 0.99)] * 1_000,
+        "longest_ms": pauses[-1] * 1_000,
+    }
 
 
 AT_ONCE = pytest.mark.parametrize(
     ("count", "size"),
-    [pytest.param(6, MB, id="short"), pytest.param(100, 10 * MB, id="full", marks=pytest.mark.torture)],
+    [
+        pytest.param(6, MB, id="short"),
+        pytest.param(100, 10 * MB, id="full", marks=pytest.mark.torture),
+    ],
 )
 
 
@@ -64,7 +72,9 @@ def test_large_saves_at_once_are_all_kept_and_let_the_loop_breathe_l11_s0_20(
     show_figures(**{name: f"{value:,.0f}" for name, value in figures.items()})
     store = FileContextPointerStore(tmp_path)
     assert len(store.list(query_id="q")) == count
-    assert all(store.load_result(pointer=pointer) == rows(size) for pointer in store.list(query_id="q")[:3])
+    assert all(
+        store.load_result(pointer=pointer) == rows(size) for pointer in store.list(query_id="q")[:3]
+    )
     if count >= 100:
         assert figures["grown"] < 3 * figures["in_flight"]
         assert figures["p99_ms"] < 100  # 20 on a machine that does nothing else
@@ -96,14 +106,19 @@ def refuse(base: Path, limit: int, shape: str) -> int:
 @needs_memory_figures
 @pytest.mark.parametrize("shape", ["text", "nested"])
 @pytest.mark.parametrize(
-    "limit", [pytest.param(10 * MB, id="short"), pytest.param(100 * MB, id="full", marks=pytest.mark.torture)]
+    "limit",
+    [
+        pytest.param(10 * MB, id="short"),
+        pytest.param(100 * MB, id="full", marks=pytest.mark.torture),
+    ],
 )
 def test_a_result_over_the_limit_is_refused_without_its_weight_f_040(
     tmp_path: Path, shape: str, limit: int, show_figures: ShowFigures
 ) -> None:
     grown = answer(refuse, tmp_path, limit, shape)
     show_figures(grown_mb=grown // MB)
-    # A text is refused by its length. A nested value is encoded first: it weighs what its JSON weighs, ten limits.
+    # A text is refused by its length. A nested value is encoded first: it weighs what its JSON
+    # weighs, ten limits.
     assert grown < (2.5 if shape == "text" else 15) * limit
     assert not list(tmp_path.rglob("*.json"))
 
@@ -123,7 +138,10 @@ def render(base: Path, *, runs: int, hash_seed: int) -> list[list[str]]:
     """Length, digest and CPU seconds of each rendering in a process with that seed."""
     done = subprocess.run(
         [sys.executable, "-c", RENDERING, base, str(runs)],
-        env={"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": ":".join(path for path in sys.path if path)},
+        env={
+            "PYTHONHASHSEED": str(hash_seed),
+            "PYTHONPATH": ":".join(path for path in sys.path if path),
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -133,16 +151,23 @@ def render(base: Path, *, runs: int, hash_seed: int) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("size", "seeds", "runs"),
-    [pytest.param(100_000, 2, 2, id="short"), pytest.param(10 * MB, 10, 100, id="full", marks=pytest.mark.torture)],
+    [
+        pytest.param(100_000, 2, 2, id="short"),
+        pytest.param(10 * MB, 10, 100, id="full", marks=pytest.mark.torture),
+    ],
 )
 def test_large_results_give_the_same_bytes_whenever_they_are_shown_l12_s0_51(
     tmp_path: Path, size: int, seeds: int, runs: int, show_figures: ShowFigures
 ) -> None:
     store = OURS(tmp_path)
     for number in range(6):
-        result: Any = rows(size) if number % 2 else {f"k{key}": "y" * 1_000 for key in range(size // 1_000)}
+        result: Any = (
+            rows(size) if number % 2 else {f"k{key}": "y" * 1_000 for key in range(size // 1_000)}
+        )
         asyncio.run(save(store, f"call {number}", result))
-    rendered = [line for seed in range(seeds) for line in render(tmp_path, runs=runs, hash_seed=seed)]
+    rendered = [
+        line for seed in range(seeds) for line in render(tmp_path, runs=runs, hash_seed=seed)
+    ]
     seconds = sorted(float(line[2]) for line in rendered)
     show_figures(runs=len(rendered), median_cpu_s=seconds[len(seconds) // 2])
     assert len({(length, digest) for length, digest, _ in rendered}) == 1

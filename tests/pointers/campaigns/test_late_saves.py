@@ -1,7 +1,7 @@
 """Saves that go on in a thread after their caller was cancelled, or after its event loop ended.
 
-A save that was not acknowledged leaves the old result or the new one. It never overwrites what a later save of the
-same call, in the same process, has acknowledged.
+A save that was not acknowledged leaves the old result or the new one. It never overwrites what a
+later save of the same call, in the same process, has acknowledged.
 """
 
 import asyncio
@@ -84,7 +84,9 @@ def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bo
     [pytest.param(by, marks=pytest.mark.torture) for by in ("cancelled", "loop-ended")]
     + ["loop-ended-and-another-store"],
 )
-@pytest.mark.parametrize("step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)])
+@pytest.mark.parametrize(
+    "step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)]
+)
 def test_a_save_left_running_never_overwrites_a_later_one_a_30_f_067_f_068_s0_05(
     tmp_path: Path, by: str, step: int
 ) -> None:
@@ -104,10 +106,24 @@ class NaiveThreadStore(NaiveStore):
     """Saves in a thread, also when its caller has been cancelled."""
 
     async def save(
-        self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any
+        self,
+        *,
+        query_id: str,
+        task_id: str | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        result: Any,
     ) -> ContextPointer:
-        call = {"query_id": query_id, "task_id": task_id, "tool_name": tool_name, "args": args, "result": result}
-        return await asyncio.to_thread(lambda: asyncio.run(super(NaiveThreadStore, self).save(**call)))
+        call = {
+            "query_id": query_id,
+            "task_id": task_id,
+            "tool_name": tool_name,
+            "args": args,
+            "result": result,
+        }
+        return await asyncio.to_thread(
+            lambda: asyncio.run(super(NaiveThreadStore, self).save(**call))
+        )
 
 
 def test_the_harness_catches_a_store_whose_late_saves_overwrite_f_068(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from llm_common.testing import ScriptedClient
 from tests.pointers.campaigns.conftest import ShowFigures
 
 COUNTS = pytest.mark.parametrize(
-    "count", [pytest.param(1_000, id="short"), pytest.param(10_000, id="full", marks=pytest.mark.torture)]
+    "count",
+    [pytest.param(1_000, id="short"), pytest.param(10_000, id="full", marks=pytest.mark.torture)],
 )
 
 
@@ -36,9 +37,15 @@ class NaiveSelector:
     def __init__(self, client: ScriptedClient) -> None:
         self._client = client
 
-    async def select(self, *, query: str, pointers: Sequence[ContextPointer]) -> list[ContextPointer]:
-        lines = [f'{{"id":"{pointer.pointer_id}","summary":"{pointer.summary}"}}' for pointer in pointers]
-        await self._client.chat_completion([LLMMessage(role=MessageRole.USER, content="\n".join([query, *lines]))])
+    async def select(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> list[ContextPointer]:
+        lines = [
+            f'{{"id":"{pointer.pointer_id}","summary":"{pointer.summary}"}}' for pointer in pointers
+        ]
+        await self._client.chat_completion(
+            [LLMMessage(role=MessageRole.USER, content="\n".join([query, *lines]))]
+        )
         return []
 
 
@@ -55,7 +62,9 @@ async def shown(
 
 
 @COUNTS
-async def test_of_many_candidates_few_are_shown_l13_s0_39(count: int, show_figures: ShowFigures) -> None:
+async def test_of_many_candidates_few_are_shown_l13_s0_39(
+    count: int, show_figures: ShowFigures
+) -> None:
     client = ScriptedClient([], default='{"pointer_ids":[]}')
     pointers = candidates(count)
     start = time.process_time()
@@ -63,14 +72,19 @@ async def test_of_many_candidates_few_are_shown_l13_s0_39(count: int, show_figur
     shortlist_s = time.process_time() - start
     number, size, seconds = await shown(ContextRelevanceSelector(client), client, count)
     show_figures(
-        shown=number, prompt_bytes=size, shortlist_cpu_ms=round(shortlist_s * 1e3), whole_cpu_ms=round(seconds * 1e3)
+        shown=number,
+        prompt_bytes=size,
+        shortlist_cpu_ms=round(shortlist_s * 1e3),
+        whole_cpu_ms=round(seconds * 1e3),
     )
     assert 0 < number <= 200
     assert size < 64 * 1024
 
 
 @COUNTS
-async def test_the_harness_catches_a_selector_that_shows_all_l13(count: int, show_figures: ShowFigures) -> None:
+async def test_the_harness_catches_a_selector_that_shows_all_l13(
+    count: int, show_figures: ShowFigures
+) -> None:
     client = ScriptedClient([], default='{"pointer_ids":[]}')
     number, size, _ = await shown(NaiveSelector(client), client, count)
     show_figures(shown=number, prompt_bytes=size)

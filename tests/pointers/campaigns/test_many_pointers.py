@@ -16,12 +16,18 @@ from tests.pointers.campaigns.naive_store import PointerStore
 from tests.pointers.campaigns.traffic import NAIVE, OURS, save
 
 MANY = pytest.mark.parametrize(
-    "count", [pytest.param(120, id="short"), pytest.param(100_000, id="full", marks=pytest.mark.torture)]
+    "count",
+    [pytest.param(120, id="short"), pytest.param(100_000, id="full", marks=pytest.mark.torture)],
 )
 
 
-async def save_many(store: PointerStore, count: int, query_of: Callable[[int], str]) -> list[ContextPointer]:
-    return [await save(store, f"call {number}", number, query_id=query_of(number)) for number in range(count)]
+async def save_many(
+    store: PointerStore, count: int, query_of: Callable[[int], str]
+) -> list[ContextPointer]:
+    return [
+        await save(store, f"call {number}", number, query_id=query_of(number))
+        for number in range(count)
+    ]
 
 
 def timed(action: Callable[[], Any]) -> tuple[Any, float]:
@@ -47,12 +53,15 @@ def test_a_query_of_many_pointers_is_listed_whole_in_order_l8_s0_19(
 ) -> None:
     saved = asyncio.run(save_many(OURS(tmp_path), count, lambda _: "q"))
     listed, cold_s, warm_s, grown_bytes = answer(list_cold_then_warm, tmp_path, timeout_s=300)
-    show_figures(cold_cpu_s=round(cold_s, 3), warm_cpu_s=round(warm_s, 3), grown_mb=grown_bytes // 1_000_000)
+    show_figures(
+        cold_cpu_s=round(cold_s, 3), warm_cpu_s=round(warm_s, 3), grown_mb=grown_bytes // 1_000_000
+    )
     assert listed == [pointer.pointer_id for pointer in saved]
     if count > 1_000:
         assert cold_s < 12  # 4 to 6 on a machine that does nothing else
         assert warm_s < 0.6
-        assert grown_bytes < 400_000_000  # 2.4 KB for each pointer that is kept, and 1 KB while its folder is read
+        # 2.4 KB for each pointer that is kept, and 1 KB while its folder is read
+        assert grown_bytes < 400_000_000
 
 
 def stale_lists(reader: PointerStore, writer: PointerStore, rounds: int) -> int:
@@ -67,7 +76,8 @@ def stale_lists(reader: PointerStore, writer: PointerStore, rounds: int) -> int:
 
 
 ROUNDS = pytest.mark.parametrize(
-    "rounds", [pytest.param(20, id="short"), pytest.param(3_000, id="full", marks=pytest.mark.torture)]
+    "rounds",
+    [pytest.param(20, id="short"), pytest.param(3_000, id="full", marks=pytest.mark.torture)],
 )
 
 
@@ -94,7 +104,9 @@ def test_the_harness_catches_a_store_that_keeps_its_lists_l8(
 
 
 @MANY
-def test_one_of_many_queries_is_listed_alone_l9(tmp_path: Path, count: int, show_figures: ShowFigures) -> None:
+def test_one_of_many_queries_is_listed_alone_l9(
+    tmp_path: Path, count: int, show_figures: ShowFigures
+) -> None:
     saved = asyncio.run(save_many(OURS(tmp_path), count, lambda number: f"q{number}"))
     took: dict[str, float] = {}
     for name, make in (("ours", OURS), ("naive", NAIVE)):

@@ -19,7 +19,10 @@ SIZES = pytest.mark.parametrize(
 )
 ONE_BY_ONE = pytest.param(3, 16, 1, id="short-1-at-once")
 AT_ONCE = pytest.param(3, 16, 8, id="short-8-at-once")
-FULL = [pytest.param(8, 500, at_once, id=f"full-{at_once}-at-once", marks=pytest.mark.torture) for at_once in (1, 8)]
+FULL = [
+    pytest.param(8, 500, at_once, id=f"full-{at_once}-at-once", marks=pytest.mark.torture)
+    for at_once in (1, 8)
+]
 
 
 def save_together(
@@ -29,7 +32,9 @@ def save_together(
     wrong = Counter[str]()
     with ExitStack() as stack:
         writers = [
-            stack.enter_context(writer(make, base, f"w{number}", same=same, numbers=range(saves), at_once=at_once))
+            stack.enter_context(
+                writer(make, base, f"w{number}", same=same, numbers=range(saves), at_once=at_once)
+            )
             for number in range(processes)
         ]
         writers[0][1].recv()
@@ -52,7 +57,9 @@ def save_together(
 def test_processes_that_save_different_calls_lose_none_l4_f_072(
     tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
 ) -> None:
-    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=False, at_once=at_once)
+    figures = save_together(
+        OURS, tmp_path, processes=processes, saves=saves, same=False, at_once=at_once
+    )
     show_figures(**figures)
     assert figures.pop("lists") >= 1
     assert figures == Counter({"listed": processes * saves})
@@ -62,7 +69,9 @@ def test_processes_that_save_different_calls_lose_none_l4_f_072(
 def test_processes_that_save_one_call_never_hide_or_mix_it_l5_s0_05_f_072(
     tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
 ) -> None:
-    figures = save_together(OURS, tmp_path, processes=processes, saves=saves, same=True, at_once=at_once)
+    figures = save_together(
+        OURS, tmp_path, processes=processes, saves=saves, same=True, at_once=at_once
+    )
     show_figures(**figures)
     assert figures.pop("lists") >= 1
     assert figures == Counter({"listed": 1})
@@ -96,4 +105,8 @@ def test_a_forked_process_saves_with_the_store_of_its_parent_f_069(tmp_path: Pat
         os.waitpid(child, 0)
         raise
     asyncio.run(save(store, "parent again", 3))
-    assert sorted(store.load_result(pointer=pointer) for pointer in store.list(query_id="q")) == [1, 2, 3]
+    assert sorted(store.load_result(pointer=pointer) for pointer in store.list(query_id="q")) == [
+        1,
+        2,
+        3,
+    ]

@@ -42,7 +42,13 @@ INVALID: dict[str, dict[str, Any]] = {
 
 def call(number: int, *, large: bool = False) -> dict[str, Any]:
     result = {"number": number, "body": "x" * LARGE if large else ""}
-    return {"query_id": "q", "task_id": "task", "tool_name": "t", "args": {"number": number}, "result": result}
+    return {
+        "query_id": "q",
+        "task_id": "task",
+        "tool_name": "t",
+        "args": {"number": number},
+        "result": result,
+    }
 
 
 def open_store(base: Path) -> FileContextPointerStore:
@@ -60,26 +66,37 @@ async def save_all(store: Any, calls: list[dict[str, Any]]) -> list[ContextPoint
 
 
 def loaded(store: Any) -> dict[int, Any]:
-    return {pointer.args["number"]: store.load_result(pointer=pointer) for pointer in store.list(query_id="q")}
+    return {
+        pointer.args["number"]: store.load_result(pointer=pointer)
+        for pointer in store.list(query_id="q")
+    }
 
 
-async def wrong_with_batch(store: Any, invalid: dict[int, dict[str, Any]], *, large: bool = False) -> list[str]:
+async def wrong_with_batch(
+    store: Any, invalid: dict[int, dict[str, Any]], *, large: bool = False
+) -> list[str]:
     """What is wrong after twelve saves at once, of which those of the given numbers are made invalid."""
     calls = {number: call(number, large=large and number % 4 == 0) for number in range(AT_ONCE)}
-    outcomes = await save_all(store, [one | invalid.get(number, {}) for number, one in calls.items()])
+    outcomes = await save_all(
+        store, [one | invalid.get(number, {}) for number, one in calls.items()]
+    )
     wrong = []
     for number, outcome in enumerate(outcomes):
         if isinstance(outcome, ContextPointer) == (number in invalid):
             wrong.append(f"{number}: {outcome!r:.200}")
         elif isinstance(outcome, BaseException) and not is_typed(outcome):
             wrong.append(f"{number}: untyped {outcome!r:.200}")
-    if loaded(store) != {number: calls[number]["result"] for number in calls if number not in invalid}:
+    if loaded(store) != {
+        number: calls[number]["result"] for number in calls if number not in invalid
+    }:
         wrong.append("another result is stored")
     return wrong
 
 
 @pytest.mark.parametrize("kind", INVALID)
-async def test_one_invalid_save_of_twelve_fails_alone_a_05_c_b1_f_159_s0_20(tmp_path: Path, kind: str) -> None:
+async def test_one_invalid_save_of_twelve_fails_alone_a_05_c_b1_f_159_s0_20(
+    tmp_path: Path, kind: str
+) -> None:
     assert not await wrong_with_batch(open_store(tmp_path), {5: INVALID[kind]})
 
 
@@ -121,9 +138,21 @@ class NaiveBatches(NaiveStore):
         self._waiting: list[tuple[dict[str, Any], asyncio.Future[ContextPointer]]] = []
 
     async def save(
-        self, *, query_id: str, task_id: str | None, tool_name: str, args: Mapping[str, Any], result: Any
+        self,
+        *,
+        query_id: str,
+        task_id: str | None,
+        tool_name: str,
+        args: Mapping[str, Any],
+        result: Any,
     ) -> ContextPointer:
-        one = {"query_id": query_id, "task_id": task_id, "tool_name": tool_name, "args": args, "result": result}
+        one = {
+            "query_id": query_id,
+            "task_id": task_id,
+            "tool_name": tool_name,
+            "args": args,
+            "result": result,
+        }
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(loop.create_task, self._commit())

@@ -43,7 +43,9 @@ FULL = partial(FileContextPointerStore, durability="full")
 RENAME = partial(FileContextPointerStore, durability="rename")
 
 
-def losses(root: Path, make: Callable[[Path], Any], *, most: int) -> Iterator[tuple[World, Values, Values]]:
+def losses(
+    root: Path, make: Callable[[Path], Any], *, most: int
+) -> Iterator[tuple[World, Values, Values]]:
     """What may be on disk, what was acknowledged by then, and what it was to become, at each instant of the steps."""
     disk, chance, recorded = Disk(root), random.Random(7), list[Operation]()
 
@@ -61,7 +63,9 @@ def losses(root: Path, make: Callable[[Path], Any], *, most: int) -> Iterator[tu
         for operation in recorded:
             disk.follow(operation)
             if operation.changes:
-                yield from ((world, acknowledged, after) for world in disk.worlds(most=most, chance=chance))
+                yield from (
+                    (world, acknowledged, after) for world in disk.worlds(most=most, chance=chance)
+                )
         recorded.clear()
         acknowledged = after
         assert disk.now() == on_disk(root), "an operation was not recorded"
@@ -82,7 +86,9 @@ def put_on_disk(world: World, old: Path, new: Path) -> None:
             place.write_bytes(content)
 
 
-def wrong_with(base: Path, acknowledged: Values, after: Values, runner: asyncio.Runner) -> Iterator[str]:
+def wrong_with(
+    base: Path, acknowledged: Values, after: Values, runner: asyncio.Runner
+) -> Iterator[str]:
     """Each thing that is wrong with a store after the power came back, by kind."""
     store, found = FileContextPointerStore(base, durability="rename", lock_timeout_s=1), Values()
     for pointer in store.list(query_id="q"):
@@ -100,7 +106,9 @@ def wrong_with(base: Path, acknowledged: Values, after: Values, runner: asyncio.
         yield "of no use any more"
 
 
-def lose_power(base: Path, make: Callable[[Path], Any], *, most: int, checked: int | None = None) -> Counter[str]:
+def lose_power(
+    base: Path, make: Callable[[Path], Any], *, most: int, checked: int | None = None
+) -> Counter[str]:
     """How many different worlds there were, how many of them were checked, and what was wrong in them."""
     before, after = base / "before", base / "after"
     before.mkdir(parents=True)
@@ -122,7 +130,10 @@ def lose_power(base: Path, make: Callable[[Path], Any], *, most: int, checked: i
 
 SIZES = pytest.mark.parametrize(
     ("most", "checked"),
-    [pytest.param(4, 24, id="short"), pytest.param(1_024, 5_000, id="full", marks=pytest.mark.torture)],
+    [
+        pytest.param(4, 24, id="short"),
+        pytest.param(1_024, 5_000, id="full", marks=pytest.mark.torture),
+    ],
 )
 
 

@@ -26,8 +26,14 @@ PACKER_ORDER = test_packer.TestDeterminism.test_the_order_of_the_pool_never_matt
 
 LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
     (test_request.test_parts_are_whole_and_make_up_the_budget_exactly_s1_03, {}),
-    (test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11, {"strategy": "spec"}),
-    (test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11, {"strategy": "measured"}),
+    (
+        test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11,
+        {"strategy": "spec"},
+    ),
+    (
+        test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11,
+        {"strategy": "measured"},
+    ),
     (PACKER_ORDER, {"self": test_packer.TestDeterminism()}),
     (test_fusion.test_the_order_of_the_rankings_never_matters, {}),
     (test_scan.test_the_order_of_the_texts_never_matters_s1_11, {}),
@@ -40,10 +46,14 @@ LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
 ]
 
 
-def with_settings(monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], **changes: Any) -> Callable[..., None]:
+def with_settings(
+    monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], **changes: Any
+) -> Callable[..., None]:
     """The law itself, tried otherwise than its own settings say."""
     own = law._hypothesis_internal_use_settings  # type: ignore[attr-defined]
-    monkeypatch.setattr(law, "_hypothesis_internal_use_settings", settings(own, deadline=None, **changes))
+    monkeypatch.setattr(
+        law, "_hypothesis_internal_use_settings", settings(own, deadline=None, **changes)
+    )
     return law
 
 
@@ -52,9 +62,13 @@ def with_settings(monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], **c
 def test_a_law_holds_in_twenty_thousand_examples_l16(
     monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], given: dict[str, Any]
 ) -> None:
-    with_settings(monkeypatch, law, max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))(
-        **given
-    )
+    with_settings(
+        monkeypatch,
+        law,
+        max_examples=EXAMPLES,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )(**given)
 
 
 def mends_what_is_cut(text: str) -> object:
@@ -73,7 +87,12 @@ def rounds_parts(asked: Any) -> Any:
 
 def ranks_by_the_first(rankings: Any) -> list[Hit]:
     keys = [key for ranking in rankings for key in ranking]
-    return [hit for key in dict.fromkeys(keys) for hit in reciprocal_rank_fusion(rankings) if hit.key == key]
+    return [
+        hit
+        for key in dict.fromkeys(keys)
+        for hit in reciprocal_rank_fusion(rankings)
+        if hit.key == key
+    ]
 
 
 BROKEN: list[tuple[Callable[..., None], ModuleType, str, Callable[..., Any]]] = [
@@ -90,14 +109,27 @@ BROKEN: list[tuple[Callable[..., None], ModuleType, str, Callable[..., Any]]] = 
         "extract_json",
         mends_what_is_cut,
     ),
-    (test_redactor.test_a_named_secret_is_redacted_after_any_noise, test_redactor, "redact_text", str),
+    (
+        test_redactor.test_a_named_secret_is_redacted_after_any_noise,
+        test_redactor,
+        "redact_text",
+        str,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("law", "module", "name", "rule"), BROKEN, ids=[name for _, _, name, _ in BROKEN])
+@pytest.mark.parametrize(
+    ("law", "module", "name", "rule"), BROKEN, ids=[name for _, _, name, _ in BROKEN]
+)
 def test_the_harness_catches_a_rule_that_breaks_the_law_l16(
-    monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], module: ModuleType, name: str, rule: Callable[..., Any]
+    monkeypatch: pytest.MonkeyPatch,
+    law: Callable[..., None],
+    module: ModuleType,
+    name: str,
+    rule: Callable[..., Any],
 ) -> None:
     monkeypatch.setattr(module, name, rule)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        with_settings(monkeypatch, law, phases=[Phase.generate], report_multiple_bugs=False, database=None)()
+        with_settings(
+            monkeypatch, law, phases=[Phase.generate], report_multiple_bugs=False, database=None
+        )()

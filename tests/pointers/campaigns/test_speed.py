@@ -50,7 +50,9 @@ def flush_seconds(folder: Path, count: int) -> list[float]:
 @pytest.mark.parametrize(
     "count", [pytest.param(20, id="short"), pytest.param(500, id="full", marks=pytest.mark.torture)]
 )
-def test_a_flushed_save_of_20_kb_is_fast_l10_s0_18(tmp_path: Path, count: int, show_figures: ShowFigures) -> None:
+def test_a_flushed_save_of_20_kb_is_fast_l10_s0_18(
+    tmp_path: Path, count: int, show_figures: ShowFigures
+) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="full")
     median_s = statistics.median(asyncio.run(save_seconds(store, count)))
     assert len(store.list(query_id="q")) == count
@@ -70,7 +72,9 @@ def test_the_harness_catches_a_slow_save_l10(tmp_path: Path) -> None:
     assert statistics.median(asyncio.run(save_seconds(SlowStore(tmp_path), 5))) > 0.02
 
 
-async def selections(files: int, turns: int, rounds: int, make: Callable[[], Any] = ContextSelector) -> list[float]:
+async def selections(
+    files: int, turns: int, rounds: int, make: Callable[[], Any] = ContextSelector
+) -> list[float]:
     """CPU seconds of each of several selections; each fits its budget."""
     pool, selector, took = make_pool(files, turns, 0), make(), []
     for number in range(rounds + 1):

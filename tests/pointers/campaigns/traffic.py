@@ -27,18 +27,33 @@ NAIVE: Final[MakeStore] = NaiveStore
 _UNTIL_KILLED: Final = range(1_000_000_000)
 
 
-async def save(store: PointerStore, name: str, result: Any, *, query_id: str = "q") -> ContextPointer:
+async def save(
+    store: PointerStore, name: str, result: Any, *, query_id: str = "q"
+) -> ContextPointer:
     """Saves a result of the call of that name."""
-    return await store.save(query_id=query_id, task_id=None, tool_name="t", args={"name": name}, result=result)
+    return await store.save(
+        query_id=query_id, task_id=None, tool_name="t", args={"name": name}, result=result
+    )
 
 
 def content(name: str, number: int) -> dict[str, Any]:
     """A result, every other one of 200 KB, that shows who saved it and whether it is whole."""
-    return {"name": name, "n": number, "body": f"{name}-{number} " * (20_000 if number % 2 else 200)}
+    return {
+        "name": name,
+        "n": number,
+        "body": f"{name}-{number} " * (20_000 if number % 2 else 200),
+    }
 
 
 def write(
-    sender: Connection, make: MakeStore, base: Path, name: str, numbers: Iterable[int], *, same: bool, at_once: int
+    sender: Connection,
+    make: MakeStore,
+    base: Path,
+    name: str,
+    numbers: Iterable[int],
+    *,
+    same: bool,
+    at_once: int,
 ) -> None:
     """Saves one result after another, or some at once, and sends the number of each when it is saved."""
     left = iter(numbers)
@@ -58,10 +73,24 @@ def write(
 
 
 def writer(
-    make: MakeStore, base: Path, name: str, *, same: bool, numbers: Iterable[int] | None = None, at_once: int = 1
+    make: MakeStore,
+    base: Path,
+    name: str,
+    *,
+    same: bool,
+    numbers: Iterable[int] | None = None,
+    at_once: int = 1,
 ) -> AbstractContextManager[tuple[BaseProcess, Connection]]:
     """A process that saves these numbers, or until it is killed: results of one call, or of one call each."""
-    return child(write, make, base, name, _UNTIL_KILLED if numbers is None else numbers, same=same, at_once=at_once)
+    return child(
+        write,
+        make,
+        base,
+        name,
+        _UNTIL_KILLED if numbers is None else numbers,
+        same=same,
+        at_once=at_once,
+    )
 
 
 def faults(base: Path, *, newest: int | None = None) -> tuple[list[ContextPointer], Counter[str]]:

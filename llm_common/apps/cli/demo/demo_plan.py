@@ -24,7 +24,9 @@ _PROSE = re.compile(r"^[A-Za-z].*(?:\n\S.*)*", re.MULTILINE)
 def default_question(workspace: Workspace) -> str:
     """What the folder says about itself, asked back as a question about where it does that."""
     description = " ".join(_description(workspace).split())[:_MAX_DESCRIPTION_CHARS]
-    return f"Where is this done: {description}" if description else f"What does {workspace.name} do?"
+    return (
+        f"Where is this done: {description}" if description else f"What does {workspace.name} do?"
+    )
 
 
 def plan_for(workspace: Workspace, question: str) -> ExecutionPlan:
@@ -34,29 +36,45 @@ def plan_for(workspace: Workspace, question: str) -> ExecutionPlan:
     """
     words = " ".join(query_terms(question)[:_SEARCHED_WORDS])
     steps = {
-        "Survey the folder": ["List the files of the folder", "Count files and lines by kind of file"],
-        "Search the text for the words of the question": [f'Grep the words "{words}"'] if words else [],
+        "Survey the folder": [
+            "List the files of the folder",
+            "Count files and lines by kind of file",
+        ],
+        "Search the text for the words of the question": [f'Grep the words "{words}"']
+        if words
+        else [],
         "Read the most promising files": [
-            f'Read file "{path}"' for path in promising_files(workspace, question, limit=_READ_FILES)
+            f'Read file "{path}"'
+            for path in promising_files(workspace, question, limit=_READ_FILES)
         ],
     }
     tasks = []
     for number, (name, parts) in enumerate(steps.items(), start=1):
-        sub_tasks = [SubTask(id=place, description=step) for place, step in enumerate(parts, start=1)]
+        sub_tasks = [
+            SubTask(id=place, description=step) for place, step in enumerate(parts, start=1)
+        ]
         tasks += [PlannedTask(id=number, description=name, sub_tasks=sub_tasks)] if parts else []
     return ExecutionPlan(tasks=tasks)
 
 
 def promising_files(workspace: Workspace, question: str, *, limit: int) -> list[str]:
-    """The files whose passages rank best for the question; where no file has a word of it, the introductions.
+    """The files whose passages rank best for the question.
 
-    Files that hold most of the question's words are searched, 200 of them and a million characters at most. Each of
-    their passages gives its file `1 / (5 + rank)`, so that several good passages count for more than one.
+    Where no file has a word of it, the introductions.
+    Files that hold most of the question's words are searched, 200 of them and a million characters
+    at most. Each of their passages gives its file `1 / (5 + rank)`, so that several good passages
+    count for more than one.
     """
     texts = _searched(workspace, word_beginnings(question)[:_RANKED_WORDS])
-    passages = [(path, passage.text) for path, text in texts.items() for passage in split_passages(text)]
-    matches = scan(question, [(folded(path), folded(text)) for path, text in passages], weights=(2.0, 1.0))
-    found = best_first(Hit(path, match) for (path, _), match in zip(passages, matches, strict=True) if match)
+    passages = [
+        (path, passage.text) for path, text in texts.items() for passage in split_passages(text)
+    ]
+    matches = scan(
+        question, [(folded(path), folded(text)) for path, text in passages], weights=(2.0, 1.0)
+    )
+    found = best_first(
+        Hit(path, match) for (path, _), match in zip(passages, matches, strict=True) if match
+    )
     scores: defaultdict[str, float] = defaultdict(float)
     for rank, hit in enumerate(found[:_RANKED_PASSAGES]):
         scores[hit.key] += 1 / (5 + rank)
@@ -85,7 +103,11 @@ def _description(workspace: Workspace) -> str:
     """What the project file, the package or the readme says it is; "" when none says anything."""
     top = [path for path in workspace.paths if "/" not in path]
     for path, pattern in [
-        *((path, _DESCRIPTION) for path in top if path in {"pyproject.toml", "package.json", "Cargo.toml"}),
+        *(
+            (path, _DESCRIPTION)
+            for path in top
+            if path in {"pyproject.toml", "package.json", "Cargo.toml"}
+        ),
         *((path, _DOCSTRING) for path in top if path == "__init__.py"),
         *((path, _PROSE) for path in top if path.lower().startswith("readme")),
     ]:

@@ -58,7 +58,10 @@ class PointerRecord:
 
 
 class Exploration(Document):
-    """What a run on a folder did; `seconds` is wall time by step, `selection` the status of the choice."""
+    """What a run on a folder did.
+
+    `seconds` is wall time by step, `selection` the status of the choice.
+    """
 
     folder: str
     files: int
@@ -78,7 +81,10 @@ class Exploration(Document):
     @property
     def failed(self) -> bool:
         """Whether a choice failed, or all calls of a task: the packed context is then not the one asked for."""
-        tasks, done = {call.task for call in self.calls}, {call.task for call in self.calls if not call.error}
+        tasks, done = (
+            {call.task for call in self.calls},
+            {call.task for call in self.calls if not call.error},
+        )
         return bool(self.problems) or tasks != done or self.selection not in {"ok", "empty"}
 
 
@@ -103,10 +109,15 @@ async def explore(
     plan = plan_for(workspace, question)
     marks["reading"] = time.perf_counter()
     manager = ToolContextManager(store_dir)
-    async with _selectors_from_env(max_outputs=max(1, budget_chars // _CHARS_PER_OUTPUT)) as selectors:
+    async with _selectors_from_env(
+        max_outputs=max(1, budget_chars // _CHARS_PER_OUTPUT)
+    ) as selectors:
         registry = WorkspaceTools(workspace, question).registry()
-        # One call at a time: a later output ranks higher, and the same folder should give the same answer.
-        executor = AgenticExecutor(None, registry, manager, selector=selectors.tools, max_parallel=1)
+        # One call at a time: a later output ranks higher, and the same folder should give the same
+        # answer.
+        executor = AgenticExecutor(
+            None, registry, manager, selector=selectors.tools, max_parallel=1
+        )
         calls: list[CallRecord] = []
         problems: list[str] = []
         async for event in executor.run_stream(plan, manager.hash_query(question), query=question):
@@ -114,7 +125,13 @@ async def explore(
             if event.type == "thinking":
                 progress(data, 0, 0)
             elif event.type in {"tool_result", "error"} and "args" in data:
-                record = CallRecord(data["task"], data["tool"], data["args"], data.get("pointer_id"), data.get("error"))
+                record = CallRecord(
+                    data["task"],
+                    data["tool"],
+                    data["args"],
+                    data.get("pointer_id"),
+                    data.get("error"),
+                )
                 calls.append(record)
             elif event.type == "error":
                 problems.append(data["error"])
@@ -123,7 +140,9 @@ async def explore(
         pointers = manager.get_all_pointers()
         choice = await selectors.contexts.select_detailed(query=question, pointers=pointers)
         marks["choosing"] = time.perf_counter()
-    rendered = render_selected_contexts(pointers=choice.pointers, store=manager.pointer_store, max_chars=budget_chars)
+    rendered = render_selected_contexts(
+        pointers=choice.pointers, store=manager.pointer_store, max_chars=budget_chars
+    )
     marks["packing"] = time.perf_counter()
     return Exploration(
         folder=str(workspace.root),
@@ -139,7 +158,9 @@ async def explore(
         selection=choice.status,
         budget_chars=budget_chars,
         packed=rendered.text,
-        seconds={name: round(end - begin, 4) for (_, begin), (name, end) in pairwise(marks.items())},
+        seconds={
+            name: round(end - begin, 4) for (_, begin), (name, end) in pairwise(marks.items())
+        },
     )
 
 
@@ -156,7 +177,9 @@ def _records(
             bytes=pointer.result_bytes,
             kept=(block := blocks.get(pointer.pointer_id)) is not None,
             why=reasons.get(pointer.pointer_id, choice.status),
-            shown=f"{block.status}, {block.chars_shown:,} of {block.chars_total:,} chars" if block else "",
+            shown=f"{block.status}, {block.chars_shown:,} of {block.chars_total:,} chars"
+            if block
+            else "",
         )
         for pointer in pointers
     )

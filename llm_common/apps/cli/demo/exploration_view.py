@@ -46,7 +46,9 @@ def show(exploration: Exploration, *, store: Path | None) -> None:
     size = f"{len(exploration.packed):,} of at most {exploration.budget_chars:,} characters"
     console.print(f"\nPacked context, {size}", style="bold")
     console.print(safe_text(exploration.packed or "(nothing was selected)"))
-    times = ", ".join(f"{name} {seconds * 1000:,.0f} ms" for name, seconds in exploration.seconds.items())
+    times = ", ".join(
+        f"{name} {seconds * 1000:,.0f} ms" for name, seconds in exploration.seconds.items()
+    )
     console.print(f"\nTime: {times}", style="dim")
     if store:
         console.print(f"Stored outputs: {store}")
@@ -71,8 +73,13 @@ def _show_plan(console: Console, exploration: Exploration) -> None:
         for call in calls:
             outcome = f"failed: {call.error}" if call.error else f"pointer {call.pointer_id}"
             values = (f"{name}={value!r}" for name, value in call.args.items())
-            args = ", ".join(each if len(each) <= _MAX_ARG_CHARS else f"{each[:_MAX_ARG_CHARS]}…" for each in values)
-            console.print(safe_text(f"   {call.tool}({args}) -> {outcome}"), style="red" if call.error else "")
+            args = ", ".join(
+                each if len(each) <= _MAX_ARG_CHARS else f"{each[:_MAX_ARG_CHARS]}…"
+                for each in values
+            )
+            console.print(
+                safe_text(f"   {call.tool}({args}) -> {outcome}"), style="red" if call.error else ""
+            )
         if not calls:
             console.print("   no calls", style="dim")
     for problem in exploration.problems:
@@ -80,7 +87,11 @@ def _show_plan(console: Console, exploration: Exploration) -> None:
 
 
 def _show_pointers(console: Console, exploration: Exploration) -> None:
-    table = Table(title=f"\nOutputs (selection: {exploration.selection})", title_justify="left", title_style="bold")
+    table = Table(
+        title=f"\nOutputs (selection: {exploration.selection})",
+        title_justify="left",
+        title_style="bold",
+    )
     table.add_column("Pointer", no_wrap=True)
     table.add_column("Output", overflow="fold")
     table.add_column("Bytes", justify="right", no_wrap=True)

@@ -37,7 +37,10 @@ _NO_ANSWER = "Nothing answers here: no endpoint is configured."
 
 @dataclass(frozen=True, slots=True)
 class ShownOutput:
-    """One stored output, and how much of it the prompt showed; `form` is as in a `ContextBundle`."""
+    """One stored output, and how much of it the prompt showed.
+
+    `form` is as in a `ContextBundle`.
+    """
 
     pointer_id: str
     tool: str
@@ -102,7 +105,11 @@ class PromptKeeper(LLMClient):
         self.prompts: list[str] = []
         self._client = client
         if client is not None:
-            self.default_model, self.provider, self.host = client.default_model, client.provider, client.host
+            self.default_model, self.provider, self.host = (
+                client.default_model,
+                client.provider,
+                client.host,
+            )
 
     async def chat_completion(
         self,
@@ -116,8 +123,12 @@ class PromptKeeper(LLMClient):
         given = (message.content for message in messages if message.role != MessageRole.ASSISTANT)
         self.prompts.append("\n".join(map(str, given)))
         if self._client is not None:
-            return await self._client.chat_completion(messages, model, temperature, max_tokens, **options)
-        tokens = count_prompt_tokens(PromptBundle(history=messages, tools_json_schema=options.get("tools")))
+            return await self._client.chat_completion(
+                messages, model, temperature, max_tokens, **options
+            )
+        tokens = count_prompt_tokens(
+            PromptBundle(history=messages, tools_json_schema=options.get("tools"))
+        )
         return LLMResponse(
             id="none",
             model=_NO_MODEL,
@@ -139,7 +150,9 @@ class Agent:
 
 @asynccontextmanager
 async def agent_from_env() -> AsyncIterator[Agent]:
-    """An agent that asks the endpoint of the environment; without one, words choose and nothing answers.
+    """An agent that asks the endpoint of the environment.
+
+    Without one, words choose and nothing answers.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -148,7 +161,9 @@ async def agent_from_env() -> AsyncIterator[Agent]:
     endpoint = config_from_env()
     if endpoint is None:
         yield Agent(
-            LexicalToolSelector(tool_config), None, "full-text ranking on this machine (no endpoint is configured)"
+            LexicalToolSelector(tool_config),
+            None,
+            "full-text ranking on this machine (no endpoint is configured)",
         )
         return
     async with OpenAICompatibleClient(endpoint) as client:
@@ -181,15 +196,29 @@ async def ask_questions(
         progress(f"Question {number}", number - 1, len(questions))
         started = time.perf_counter()
         try:
-            done = await _ask(question, agent, registry, work_dir=work_dir / str(number), name=folder / str(number))
+            done = await _ask(
+                question,
+                agent,
+                registry,
+                work_dir=work_dir / str(number),
+                name=folder / str(number),
+            )
         except (LLMCommonError, OSError) as exc:
             evidence = question.evidence
-            done = Asked(question.text, evidence=evidence, missing=evidence, known=question.known, problem=str(exc))
+            done = Asked(
+                question.text,
+                evidence=evidence,
+                missing=evidence,
+                known=question.known,
+                problem=str(exc),
+            )
         asked.append(replace(done, seconds=round(time.perf_counter() - started, 3)))
     return asked
 
 
-async def _ask(question: Question, agent: Agent, registry: ToolRegistry, *, work_dir: Path, name: Path) -> Asked:
+async def _ask(
+    question: Question, agent: Agent, registry: ToolRegistry, *, work_dir: Path, name: Path
+) -> Asked:
     client, answering = PromptKeeper(agent.client), Answering(budget=BUDGET)
     manager = ToolContextManager(pointer_store=FileContextPointerStore(work_dir / "context"))
     executor = AgenticExecutor(
@@ -229,7 +258,11 @@ async def _ask(question: Question, agent: Agent, registry: ToolRegistry, *, work
 
 def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, ...]:
     """The session's outputs in the order of their calls."""
-    accounts = {each.id: each for each in (*answer.context.kept, *answer.context.dropped)} if answer.context else {}
+    accounts = (
+        {each.id: each for each in (*answer.context.kept, *answer.context.dropped)}
+        if answer.context
+        else {}
+    )
     counter, found = DefaultCounter(), []
     for pointer in manager.get_all_pointers():
         value = decode_json(manager.load_payload(pointer.pointer_id)[1])
@@ -248,7 +281,10 @@ def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, 
 
 
 def _kept(trace: Path | None, name: Path) -> tuple[str | None, str | None]:
-    """The page of a trace and a copy of the trace, as files of that name; None for what cannot be read or written."""
+    """The page of a trace and a copy of the trace, as files of that name.
+
+    None for what cannot be read or written.
+    """
     page, copy = name.with_suffix(".html"), name.with_suffix(".jsonl")
     with suppress(OSError, StoreError):
         if trace is not None:

@@ -39,7 +39,8 @@ class QuestionsDocument(Document):
         model: What chose and answered, in words.
         counter: What counted the tokens.
         budget_tokens: Most tokens of a prompt.
-        questions: The questions, with what the tools returned, what a prompt holds, and the evidence in it.
+        questions: The questions, with what the tools returned, what a prompt holds, and the
+            evidence in it.
         tokens_without: Tokens of the prompts with every output whole.
         tokens_with: Tokens of the prompts that were made.
         evidence: Questions whose evidence is in a prompt, all of it.
@@ -60,7 +61,9 @@ class QuestionsDocument(Document):
     store: str | None
 
 
-def questions_document(asked: Sequence[Asked], *, model: str, folder: Path, store: Path | None) -> QuestionsDocument:
+def questions_document(
+    asked: Sequence[Asked], *, model: str, folder: Path, store: Path | None
+) -> QuestionsDocument:
     """The document of the command.
 
     Args:
@@ -94,8 +97,13 @@ def show_questions(document: QuestionsDocument, console: Console) -> None:
         console.width = max(console.width, _MIN_COLUMNS)
     head = f"An agent gathers data for {len(document.questions)} questions."
     about = f"Each prompt may take {document.budget_tokens:,} tokens. Chosen by {document.model}."
-    console.print(Text(f"{head}\n", style="bold").append_text(safe_text(about, style="not bold")), soft_wrap=False)
-    console.print(_table(document, box=SIMPLE_HEAD if console.is_terminal else None), soft_wrap=False)
+    console.print(
+        Text(f"{head}\n", style="bold").append_text(safe_text(about, style="not bold")),
+        soft_wrap=False,
+    )
+    console.print(
+        _table(document, box=SIMPLE_HEAD if console.is_terminal else None), soft_wrap=False
+    )
     for number, each in enumerate(document.questions, start=1):
         _show_answer(console, number, each)
     _show_sum(console, document)
@@ -103,17 +111,41 @@ def show_questions(document: QuestionsDocument, console: Console) -> None:
 
 
 def _table(document: QuestionsDocument, *, box: Box | None) -> Table:
-    table = Table(box=box, header_style="bold", show_footer=True, footer_style="bold", pad_edge=False)
+    table = Table(
+        box=box, header_style="bold", show_footer=True, footer_style="bold", pad_edge=False
+    )
     count = len(document.questions)
-    table.add_column("Question, tools called and outputs shown", footer=f"All in {document.seconds:.1f} s", ratio=1)
-    table.add_column("Tokens\nreturned", footer=_tokens(document, "tokens_returned"), justify="right", no_wrap=True)
-    table.add_column("Prompt\nwithout", footer=_tokens(document, "tokens_without"), justify="right", no_wrap=True)
-    table.add_column("Prompt\nwith", footer=_tokens(document, "tokens_with"), justify="right", no_wrap=True)
-    table.add_column("Evidence\nin it", footer=f"{document.evidence} of {count}", max_width=_EVIDENCE_COLUMNS)
+    table.add_column(
+        "Question, tools called and outputs shown",
+        footer=f"All in {document.seconds:.1f} s",
+        ratio=1,
+    )
+    table.add_column(
+        "Tokens\nreturned",
+        footer=_tokens(document, "tokens_returned"),
+        justify="right",
+        no_wrap=True,
+    )
+    table.add_column(
+        "Prompt\nwithout", footer=_tokens(document, "tokens_without"), justify="right", no_wrap=True
+    )
+    table.add_column(
+        "Prompt\nwith", footer=_tokens(document, "tokens_with"), justify="right", no_wrap=True
+    )
+    table.add_column(
+        "Evidence\nin it", footer=f"{document.evidence} of {count}", max_width=_EVIDENCE_COLUMNS
+    )
     for number, each in enumerate(document.questions, start=1):
-        evidence = Text("not found", "red") if each.missing else Text("found: ", "green") + safe_text(_known(each))
+        evidence = (
+            Text("not found", "red")
+            if each.missing
+            else Text("found: ", "green") + safe_text(_known(each))
+        )
         table.add_row(
-            Text.assemble(safe_text(f"{number}. {each.question}\n"), safe_text(f"{_calls(each)}\n", style="dim")),
+            Text.assemble(
+                safe_text(f"{number}. {each.question}\n"),
+                safe_text(f"{_calls(each)}\n", style="dim"),
+            ),
             f"{each.tokens_returned:,}",
             Text(f"{each.tokens_without:,}", style="red"),
             Text(f"{each.tokens_with:,}", style="green"),
@@ -134,7 +166,9 @@ def _calls(asked: Asked) -> str:
     """What was called, and what of it the prompt shows."""
     calls = Counter(output.tool for output in asked.outputs)
     forms = Counter(output.form for output in asked.outputs)
-    called = ", ".join(f"{count} calls of {tool}" if count > 1 else tool for tool, count in calls.items())
+    called = ", ".join(
+        f"{count} calls of {tool}" if count > 1 else tool for tool, count in calls.items()
+    )
     shown = ", ".join(f"{forms[form]} {words}" for form, words in _FORMS.items() if forms[form])
     return f"{called}: {shown}" if calls else "nothing called"
 
@@ -144,27 +178,41 @@ def _show_sum(console: Console, document: QuestionsDocument) -> None:
     too_large = sum(each.tokens_without > _WINDOW for each in document.questions)
     if 0 < used < without:
         saved = f"The prompts take {used:,} tokens instead of {without:,}: {used / without:.1%}."
-        rest = f" Else {too_large} of them would not fit a window of {_WINDOW:,} tokens." if too_large else ""
-        text = Text(f"{saved}{rest}", style="bold").append(f" Tokens are {document.counter}.\n", style="not bold")
+        rest = (
+            f" Else {too_large} of them would not fit a window of {_WINDOW:,} tokens."
+            if too_large
+            else ""
+        )
+        text = Text(f"{saved}{rest}", style="bold").append(
+            f" Tokens are {document.counter}.\n", style="not bold"
+        )
         console.print(text, soft_wrap=False)
 
 
 def _show_answer(console: Console, number: int, asked: Asked) -> None:
     if asked.answer is not None:
-        names = f"does not name {', '.join(asked.unnamed)}" if asked.unnamed else f"names {_known(asked)}"
+        names = (
+            f"does not name {', '.join(asked.unnamed)}"
+            if asked.unnamed
+            else f"names {_known(asked)}"
+        )
         head = Text(f"Answer {number}, which {names}: ", style="red" if asked.unnamed else "green")
         console.print(head + safe_text(one_line(asked.answer, max_chars=_MAX_ANSWER_CHARS)))
     if asked.problem:
         console.print(safe_text(f"Question {number}: {asked.problem}", style="red"))
     for piece in () if asked.problem else asked.missing:
-        console.print(safe_text(f"Question {number}: the prompt does not hold {piece}", style="red"))
+        console.print(
+            safe_text(f"Question {number}: the prompt does not hold {piece}", style="red")
+        )
 
 
 def _show_next(console: Console, document: QuestionsDocument) -> None:
     pages = [each.page for each in document.questions if each.page]
     traces = [each.trace for each in document.questions if each.trace]
     program, python = _commands()
-    others = f", and likewise {Path(pages[1]).name} to {Path(pages[-1]).name}" if len(pages) > 1 else ""
+    others = (
+        f", and likewise {Path(pages[1]).name} to {Path(pages[-1]).name}" if len(pages) > 1 else ""
+    )
     lines = {
         "Why does each prompt hold what it holds?": f"Open {pages[0]} in a browser{others}"
         if pages
@@ -176,7 +224,11 @@ def _show_next(console: Console, document: QuestionsDocument) -> None:
     }
     for name, value in lines.items():
         if value:
-            console.print(Text.assemble((name if name.endswith("?") else f"{name}:", "bold"), " ", safe_text(value)))
+            console.print(
+                Text.assemble(
+                    (name if name.endswith("?") else f"{name}:", "bold"), " ", safe_text(value)
+                )
+            )
 
 
 def _commands() -> tuple[str, str]:

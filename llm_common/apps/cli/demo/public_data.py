@@ -24,7 +24,8 @@ class Question:
     Attributes:
         text: The question.
         steps: What to look up, one call each.
-        evidence: What an answer rests on, as it stands in the tools' outputs and nowhere else; white space aside.
+        evidence: What an answer rests on, as it stands in the tools' outputs and nowhere else;
+            white space aside.
         known: What a right answer says.
     """
 
@@ -36,8 +37,12 @@ class Question:
     @property
     def plan(self) -> ExecutionPlan:
         """One task with a step for each call."""
-        steps = [SubTask(id=number, description=step) for number, step in enumerate(self.steps, start=1)]
-        return ExecutionPlan(tasks=[PlannedTask(id=1, description="Gather the data", sub_tasks=steps)])
+        steps = [
+            SubTask(id=number, description=step) for number, step in enumerate(self.steps, start=1)
+        ]
+        return ExecutionPlan(
+            tasks=[PlannedTask(id=1, description="Gather the data", sub_tasks=steps)]
+        )
 
     def missing_from(self, text: str) -> tuple[str, ...]:
         """The pieces of evidence that the text does not hold."""
@@ -45,28 +50,41 @@ class Question:
         return tuple(each for each in self.evidence if _without_spaces(each) not in found)
 
     def unnamed_in(self, answer: str) -> tuple[str, ...]:
-        """What a right answer says and this one does not; "1.5" is not in "11.5", and "1,000" is 1000."""
+        """What a right answer says and this one does not.
+
+        "1.5" is not in "11.5", and "1,000" is 1000.
+        """
         plain = answer.replace(",", "")
-        return tuple(each for each in self.known if not re.search(rf"(?<![\d.]){re.escape(each)}(?!\.?\d)", plain))
+        return tuple(
+            each
+            for each in self.known
+            if not re.search(rf"(?<![\d.]){re.escape(each)}(?!\.?\d)", plain)
+        )
 
 
 QUESTIONS = (
     Question(
         text="How strong was the earthquake south of Jarm in Afghanistan on 2018-01-31, and how many people felt it?",
-        steps=tuple(f"Get the earthquakes of {day}" for day in ("2018-01-31", "2018-02-01", "2018-02-02")),
+        steps=tuple(
+            f"Get the earthquakes of {day}" for day in ("2018-01-31", "2018-02-01", "2018-02-02")
+        ),
         evidence=('"mag":6.1,"place":"35km S of Jarm, Afghanistan"', '"felt":438,'),
         known=("6.1", "438"),
     ),
     Question(
         text="How many millimetres of rain fell in New York on 2014-04-30?",
-        steps=tuple(f'Get the daily weather of the city "{city}"' for city in ("New York", "Seattle")),
+        steps=tuple(
+            f'Get the daily weather of the city "{city}"' for city in ("New York", "Seattle")
+        ),
         evidence=("New York,2014-04-30,118.9,",),
         known=("118.9",),
     ),
     Question(
         text="What did it cost when a B-727 of FedEx hit a bird on its climb out of Austin-Bergstrom in 1998?",
         steps=tuple(f"Get the bird strikes of the year {year}" for year in (1997, 1998, 1999)),
-        evidence=("1998-02-24,FEDEX EXPRESS,Texas,Climb,Large,Unknown bird - large,Dawn,0,7043545,7043545",),
+        evidence=(
+            "1998-02-24,FEDEX EXPRESS,Texas,Climb,Large,Unknown bird - large,Dawn,0,7043545,7043545",
+        ),
         known=("7043545",),
     ),
     Question(
@@ -91,8 +109,17 @@ QUESTIONS = (
 
 
 def public_tools() -> ToolRegistry:
-    """Five tools over the data of the package, ready to be chosen from; each output is what its source would give."""
-    functions = (get_earthquakes, get_daily_weather, get_bird_strikes, get_unemployment, get_commits)
+    """Five tools over the data of the package, ready to be chosen from.
+
+    Each output is what its source would give.
+    """
+    functions = (
+        get_earthquakes,
+        get_daily_weather,
+        get_bird_strikes,
+        get_unemployment,
+        get_commits,
+    )
     return ToolRegistry([Tool(function, read_only=True) for function in functions])
 
 
@@ -102,7 +129,11 @@ def get_earthquakes(day: str) -> list[dict[str, Any]]:
     Args:
         day: A date such as 2018-02-01.
     """
-    return [each for each in _json("earthquakes.json")["features"] if _day(each["properties"]["time"]) == day]
+    return [
+        each
+        for each in _json("earthquakes.json")["features"]
+        if _day(each["properties"]["time"]) == day
+    ]
 
 
 def get_daily_weather(city: str) -> str:
@@ -155,7 +186,9 @@ def _table(name: str, column: str, beginning: str) -> str:
 
 def _rows(rows: list[str], place: int, beginning: str) -> Iterable[str]:
     read = csv.reader(rows)
-    return (row for row, cells in zip(rows, read, strict=True) if cells[place].startswith(beginning))
+    return (
+        row for row, cells in zip(rows, read, strict=True) if cells[place].startswith(beginning)
+    )
 
 
 def _json(name: str) -> Any:
@@ -164,7 +197,9 @@ def _json(name: str) -> Any:
 
 @cache
 def _text(name: str) -> str:
-    return gzip.decompress((files("llm_common.apps.cli.demo") / "data" / f"{name}.gz").read_bytes()).decode()
+    return gzip.decompress(
+        (files("llm_common.apps.cli.demo") / "data" / f"{name}.gz").read_bytes()
+    ).decode()
 
 
 def _day(milliseconds: int) -> str:

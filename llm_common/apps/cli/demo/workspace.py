@@ -31,11 +31,12 @@ _MAX_PASSAGE_LINES = 28
 class Workspace:
     """The text files of a folder, found once and read at most once each.
 
-    In a git checkout these are the files that git tracks or would track; elsewhere, every file below the folder except
-    those that `.gitignore` files exclude. Skips, and counts in `skipped`: hidden files and folders, generated folders,
-    files that usually hold secrets, binary files, files over 512 KB, links that lead out of the folder, and files
-    beyond 5,000 or beyond 24 MB of text. Looks at the first 20,000 files of a very large folder. Keys and tokens that
-    their shape gives away are redacted.
+    In a git checkout these are the files that git tracks or would track; elsewhere, every file
+    below the folder except those that `.gitignore` files exclude. Skips, and counts in `skipped`:
+    hidden files and folders, generated folders, files that usually hold secrets, binary files,
+    files over 512 KB, links that lead out of the folder, and files beyond 5,000 or beyond 24 MB of
+    text. Looks at the first 20,000 files of a very large folder. Keys and tokens that their shape
+    gives away are redacted.
 
     Args:
         root: An existing folder.
@@ -102,7 +103,9 @@ class WorkspaceTools:
     def list_files(self) -> str:
         """List the files of the folder with their sizes."""
         paths = self._workspace.paths
-        lines = [f"{path}  {len(self._workspace.text(path)):,} chars" for path in paths[:_MAX_LISTED]]
+        lines = [
+            f"{path}  {len(self._workspace.text(path)):,} chars" for path in paths[:_MAX_LISTED]
+        ]
         return "\n".join([f"{len(paths)} text files, {len(lines)} shown:", *lines])
 
     def file_stats(self) -> dict[str, object]:
@@ -118,7 +121,10 @@ class WorkspaceTools:
         return {
             "files": len(texts),
             "lines": lines.total(),
-            "by_kind": {kind: {"files": files[kind], "lines": count} for kind, count in lines.most_common(12)},
+            "by_kind": {
+                kind: {"files": files[kind], "lines": count}
+                for kind, count in lines.most_common(12)
+            },
             "largest": {path: len(texts[path]) for path in largest},
         }
 
@@ -135,14 +141,21 @@ class WorkspaceTools:
         found: list[tuple[int, str, int, str]] = []
         for path in self._workspace.paths:
             rows = [
-                (-len({match.lower() for match in matches}), path, number, line.strip()[:_MAX_LINE_CHARS])
+                (
+                    -len({match.lower() for match in matches}),
+                    path,
+                    number,
+                    line.strip()[:_MAX_LINE_CHARS],
+                )
                 for number, line in enumerate(self._workspace.text(path).splitlines(), start=1)
                 if len(line) <= _MAX_SEARCHED_LINE_CHARS and (matches := pattern.findall(line))
             ]
             found += sorted(rows)[:_MAX_LINES_PER_FILE]
         files = len({path for _, path, _, _ in found})
         shown = [f"{path}:{number}: {line}" for _, path, number, line in sorted(found)[:_MAX_LINES]]
-        return "\n".join([f"{files} files have {' or '.join(beginnings)}; best {len(shown)} lines:", *shown])
+        return "\n".join(
+            [f"{files} files have {' or '.join(beginnings)}; best {len(shown)} lines:", *shown]
+        )
 
     def read_file(self, name: str) -> str:
         """Read a file: all of it when it is short, else the passages nearest to the question, best first.
@@ -159,7 +172,9 @@ class WorkspaceTools:
             for passage in passages
         ]
         lines = len(text.splitlines())
-        return "\n\n".join([f"{name}, {lines} lines; nearest to the question, best first:", *blocks])
+        return "\n\n".join(
+            [f"{name}, {lines} lines; nearest to the question, best first:", *blocks]
+        )
 
 
 def word_beginnings(words: str) -> list[str]:
@@ -185,7 +200,11 @@ def split_passages(text: str) -> list[Passage]:
     start = 0
     for number in range(1, len(lines) + 1):
         long_enough = number - start >= _MIN_PASSAGE_LINES
-        after_gap = number < len(lines) and not lines[number - 1].strip() and not lines[number][:1].isspace()
+        after_gap = (
+            number < len(lines)
+            and not lines[number - 1].strip()
+            and not lines[number][:1].isspace()
+        )
         if (
             number == len(lines)
             or number - start >= _MAX_PASSAGE_LINES
@@ -197,7 +216,9 @@ def split_passages(text: str) -> list[Passage]:
 
 
 def nearest_passages(text: str, question: str, *, max_chars: int) -> list[Passage]:
-    """The passages that share most with the question, best first; skips a passage that does not fit.
+    """The passages that share most with the question, best first.
+
+    Skips a passage that does not fit.
 
     Args:
         text: What to read.

@@ -68,8 +68,15 @@ def test_every_task_made_calls_whose_outputs_are_kept(escaping: dict[str, Any]) 
     assert [task["id"] for task in escaping["plan"]["tasks"]] == [1, 2, 3]
     assert {call["task"] for call in escaping["calls"]} == {1, 2, 3}
     assert [call["error"] for call in escaping["calls"]] == [None] * len(escaping["calls"])
-    assert {call["tool"] for call in escaping["calls"]} == {"list_files", "file_stats", "grep", "read_file"}
-    assert [call["pointer_id"] for call in escaping["calls"]] == [row["pointer_id"] for row in escaping["pointers"]]
+    assert {call["tool"] for call in escaping["calls"]} == {
+        "list_files",
+        "file_stats",
+        "grep",
+        "read_file",
+    }
+    assert [call["pointer_id"] for call in escaping["calls"]] == [
+        row["pointer_id"] for row in escaping["pointers"]
+    ]
 
 
 def test_the_selection_says_who_chose_and_why(escaping: dict[str, Any]) -> None:
@@ -87,7 +94,12 @@ def test_people_see_the_same_facts(escaping: dict[str, Any]) -> None:
     shown = run(STANDARD_JSON, "--query", QUESTION)
     for row in escaping["pointers"]:
         assert row["pointer_id"][:8] in shown
-    for text in ("Survey the folder", "read_file(name='encoder.py')", "def py_encode_basestring(", "Time: "):
+    for text in (
+        "Survey the folder",
+        "read_file(name='encoder.py')",
+        "def py_encode_basestring(",
+        "Time: ",
+    ):
         assert text in shown
 
 
@@ -130,19 +142,31 @@ def test_an_empty_folder_is_no_accident(tmp_path: Path) -> None:
 def test_what_files_hold_cannot_drive_the_terminal(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "evil.txt").write_text("escape \x1b]0;title\x07 \x1b[2J [bold]markup[/bold] \x9b31m\n")
+    (folder / "evil.txt").write_text(
+        "escape \x1b]0;title\x07 \x1b[2J [bold]markup[/bold] \x9b31m\n"
+    )
     shown = run(folder, "--query", "escape markup")
     assert "[bold]markup[/bold]" in shown
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
 
 
-def test_the_error_of_a_call_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_a_call_cannot_drive_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "folder").mkdir()
     store = tmp_path / "store"
     explored = asyncio.run(
-        explore(tmp_path / "folder", question="", budget_chars=0, store_dir=store, progress=lambda *_: None)
+        explore(
+            tmp_path / "folder",
+            question="",
+            budget_chars=0,
+            store_dir=store,
+            progress=lambda *_: None,
+        )
     )
-    failed = CallRecord(explored.plan.tasks[0].id, "grep", {}, None, "no \x1b]0;title\x07 \x9b2J\u202e file")
+    failed = CallRecord(
+        explored.plan.tasks[0].id, "grep", {}, None, "no \x1b]0;title\x07 \x9b2J\u202e file"
+    )
     show(explored.model_copy(update={"calls": (failed,)}), store=None)
     shown = capsys.readouterr().out
     assert "failed: no " in shown
@@ -150,7 +174,8 @@ def test_the_error_of_a_call_cannot_drive_the_terminal(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize(
-    "arguments", [["absent"], [__file__], [".", "--budget", "-1"], [".", "--budget", "many"], [".", "--what"]]
+    "arguments",
+    [["absent"], [__file__], [".", "--budget", "-1"], [".", "--budget", "many"], [".", "--what"]],
 )
 def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
     assert "Usage" in run(*arguments, code=2)
@@ -174,7 +199,10 @@ class Endpoint(BaseHTTPRequestHandler):
                 "id": "1",
                 "model": request["model"],
                 "choices": [
-                    {"message": {"role": "assistant", "content": self.answer(request)}, "finish_reason": "stop"}
+                    {
+                        "message": {"role": "assistant", "content": self.answer(request)},
+                        "finish_reason": "stop",
+                    }
                 ],
                 "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
             }
@@ -188,7 +216,9 @@ class Endpoint(BaseHTTPRequestHandler):
     def answer(self, request: dict[str, Any]) -> str:
         text = "\n".join(message["content"] for message in request["messages"])
         if "pointer_ids" in text:
-            return json.dumps({"pointer_ids": re.findall(r"[0-9a-f]{12}(?=[^\n]{0,40}read_file)", text)[:1]})
+            return json.dumps(
+                {"pointer_ids": re.findall(r"[0-9a-f]{12}(?=[^\n]{0,40}read_file)", text)[:1]}
+            )
         files = re.findall(r'Read file \\*"([^"\\]+)', text)
         calls = [{"tool": "read_file", "args": {"name": path}} for path in files]
         return json.dumps({"calls": calls or [{"tool": "list_files", "args": {}}]})
@@ -259,7 +289,9 @@ def test_a_refused_choice_of_outputs_ends_with_1_s0_36(monkeypatch: pytest.Monke
     assert (document["selection"], document["problems"], document["packed"]) == ("error", [], "")
 
 
-def test_a_failing_endpoint_selects_nothing_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+def test_a_failing_endpoint_selects_nothing_and_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, temporary: Path
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("LLM_COMMON_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
@@ -291,7 +323,8 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path, tmp_path: Path
         port = silent.getsockname()[1]
         process = subprocess.Popen(
             [*RUN, "demo", "--output", str(tmp_path / "pages")],
-            env=os.environ | {"LLM_COMMON_BASE_URL": f"http://127.0.0.1:{port}/v1", "LLM_COMMON_MODEL": "small"},
+            env=os.environ
+            | {"LLM_COMMON_BASE_URL": f"http://127.0.0.1:{port}/v1", "LLM_COMMON_MODEL": "small"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -320,4 +353,6 @@ def test_the_arguments_of_a_call_are_no_markup_f_174(monkeypatch: pytest.MonkeyP
     with served(Marking) as url:
         monkeypatch.setenv("LLM_COMMON_BASE_URL", url)
         monkeypatch.setenv("LLM_COMMON_MODEL", "small")
-        assert "read_file(name='[bold]no[/bold]') -> failed" in run(STANDARD_JSON, "--query", QUESTION, code=1)
+        assert "read_file(name='[bold]no[/bold]') -> failed" in run(
+            STANDARD_JSON, "--query", QUESTION, code=1
+        )

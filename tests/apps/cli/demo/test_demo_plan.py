@@ -47,7 +47,9 @@ def test_a_question_without_known_words_reads_the_introductions(tmp_path: Path) 
         ("README.md", "# x\n\n[![badge](a)](b)\n\nPacks context.\n\nMore.\n"),
     ],
 )
-def test_the_question_is_what_the_folder_says_about_itself(tmp_path: Path, name: str, content: str) -> None:
+def test_the_question_is_what_the_folder_says_about_itself(
+    tmp_path: Path, name: str, content: str
+) -> None:
     (tmp_path / name).write_text(content)
     question = default_question(Workspace(tmp_path))
     assert question.rstrip(".") == "Where is this done: Packs context"

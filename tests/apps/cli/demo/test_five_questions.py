@@ -39,13 +39,19 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
         yield run_json("demo", "--output", folder / "pages"), folder
 
 
-def test_every_prompt_holds_the_evidence_within_the_budget(shown: tuple[dict[str, Any], Path]) -> None:
+def test_every_prompt_holds_the_evidence_within_the_budget(
+    shown: tuple[dict[str, Any], Path],
+) -> None:
     document, _ = shown
     assert [each["question"] for each in document["questions"]] == [each.text for each in QUESTIONS]
     for each in document["questions"]:
         assert (each["missing"], each["problem"], each["answer"]) == ([], "", None)
         assert 0 < each["tokens_with"] <= document["budget_tokens"]
-        assert each["tokens_without"] > each["tokens_returned"] == sum(one["tokens"] for one in each["outputs"])
+        assert (
+            each["tokens_without"]
+            > each["tokens_returned"]
+            == sum(one["tokens"] for one in each["outputs"])
+        )
     assert document["tokens_with"] * 20 < document["tokens_without"]
     assert document["evidence"] == len(QUESTIONS)
     assert "no endpoint is configured" in document["model"]
@@ -55,11 +61,15 @@ def test_each_question_has_a_page_and_a_trace(shown: tuple[dict[str, Any], Path]
     document, folder = shown
     for each in document["questions"]:
         assert each["question"] in Path(each["page"]).read_text(encoding="utf-8")
-        assert {"tools", "outputs"} & {getattr(line, "of", "") for line in read_trace(each["trace"]).lines}
+        assert {"tools", "outputs"} & {
+            getattr(line, "of", "") for line in read_trace(each["trace"]).lines
+        }
     assert [path.name for path in folder.iterdir()] == ["pages"]
 
 
-def test_spans_name_the_steps_and_hold_nothing_that_was_said(tmp_path: Path, exported: InMemorySpanExporter) -> None:
+def test_spans_name_the_steps_and_hold_nothing_that_was_said(
+    tmp_path: Path, exported: InMemorySpanExporter
+) -> None:
     run_json("demo", "--output", tmp_path)
     spans = exported.get_finished_spans()
     kinds = {str((span.attributes or {}).get("gen_ai.operation.name")) for span in spans}
@@ -75,7 +85,9 @@ async def test_evidence_stands_in_the_outputs_once(question: Question) -> None:
     registry, texts = public_tools(), []
     async with agent_from_env() as agent:
         for task in question.plan.tasks:
-            selection = await agent.selector.select_detailed(task=task, tool_registry=registry, query=question.text)
+            selection = await agent.selector.select_detailed(
+                task=task, tool_registry=registry, query=question.text
+            )
             results = [await registry.execute(call.tool, call.args) for call in selection.calls]
             texts += [value if isinstance(value, str) else json.dumps(value) for value in results]
     assert len(texts) == len(question.steps)
@@ -88,10 +100,14 @@ async def test_evidence_stands_in_the_outputs_once(question: Question) -> None:
 
 def test_known_answers_follow_from_the_data() -> None:
     [jarm] = [
-        each["properties"] for each in get_earthquakes("2018-01-31") if "S of Jarm" in each["properties"]["place"]
+        each["properties"]
+        for each in get_earthquakes("2018-01-31")
+        if "S of Jarm" in each["properties"]["place"]
     ]
     assert (str(jarm["mag"]), str(jarm["felt"])) == QUESTIONS[0].known
-    strikes = csv.DictReader(gzip.decompress((DATA / "bird_strikes.csv.gz").read_bytes()).decode().splitlines())
+    strikes = csv.DictReader(
+        gzip.decompress((DATA / "bird_strikes.csv.gz").read_bytes()).decode().splitlines()
+    )
     [fedex] = [
         each
         for each in strikes
@@ -103,7 +119,9 @@ def test_known_answers_follow_from_the_data() -> None:
     assert fedex["Cost Total $"] == QUESTIONS[2].known[0]
 
 
-async def asked(*questions: Question, folder: Path, agent: Agent | None = None, registry: Any = None) -> list[Any]:
+async def asked(
+    *questions: Question, folder: Path, agent: Agent | None = None, registry: Any = None
+) -> list[Any]:
     async with agent_from_env() as lexical:
         return await ask_questions(
             questions,
@@ -150,14 +168,21 @@ async def test_a_failing_tool_is_a_problem_of_its_question(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("answer", "unnamed"),
-    [("118.9 mm.", ()), ("Rain: 118.9", ()), ("It did not rain.", RAIN.known), ("2118.9 or 118.95", RAIN.known)],
+    [
+        ("118.9 mm.", ()),
+        ("Rain: 118.9", ()),
+        ("It did not rain.", RAIN.known),
+        ("2118.9 or 118.95", RAIN.known),
+    ],
 )
 async def test_a_models_answer_is_compared_with_the_known_one(
     tmp_path: Path, answer: str, unnamed: tuple[str, ...]
 ) -> None:
     async with agent_from_env() as lexical:
         client = ScriptedClient([], default=answer)
-        [done] = await asked(RAIN, folder=tmp_path, agent=Agent(lexical.selector, client, "scripted"))
+        [done] = await asked(
+            RAIN, folder=tmp_path, agent=Agent(lexical.selector, client, "scripted")
+        )
     assert (done.answer, done.unnamed, done.missing) == (answer, unnamed, ())
 
 
@@ -170,7 +195,9 @@ def test_answers_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) ->
         Asked(hostile, problem=hostile),
     ]
     document = questions_document(questions, model=hostile, folder=Path(hostile), store=None)
-    console = Console(file=io.StringIO(), force_terminal=is_terminal, no_color=True, markup=False, width=200)
+    console = Console(
+        file=io.StringIO(), force_terminal=is_terminal, no_color=True, markup=False, width=200
+    )
     show_questions(document, console)
     assert isinstance(console.file, io.StringIO)
     text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
@@ -179,7 +206,9 @@ def test_answers_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) ->
     assert "which does not name 1" in text
 
 
-def test_people_see_the_same_in_plain_text(shown: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+def test_people_see_the_same_in_plain_text(
+    shown: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("no folder")
     text = run("demo", "--output", tmp_path / "file" / "pages").stdout
     for each in shown[0]["questions"]:

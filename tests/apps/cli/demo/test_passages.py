@@ -8,13 +8,17 @@ from hypothesis import given, strategies as st
 
 from llm_common.apps.cli.demo.workspace import nearest_passages, split_passages
 
-LINES = st.lists(st.sampled_from(["", "    body", "def f():", "text with words", "  "]), max_size=120)
+LINES = st.lists(
+    st.sampled_from(["", "    body", "def f():", "text with words", "  "]), max_size=120
+)
 
 
 @given(LINES)
 def test_passages_are_the_whole_text_in_order(lines: list[str]) -> None:
     passages = split_passages("\n".join(lines))
-    assert [line for passage in passages for line in passage.text.split("\n")] == "\n".join(lines).splitlines()
+    assert [line for passage in passages for line in passage.text.split("\n")] == "\n".join(
+        lines
+    ).splitlines()
     assert all(passage.last_line - passage.first_line + 1 <= 28 for passage in passages)
     assert all(passage.last_line - passage.first_line + 1 >= 6 for passage in passages[:-1])
     numbers = [(passage.first_line, passage.last_line) for passage in passages]
@@ -23,7 +27,16 @@ def test_passages_are_the_whole_text_in_order(lines: list[str]) -> None:
 
 def test_a_passage_begins_at_a_definition() -> None:
     text = "\n".join(
-        ["import a", *["x = 1"] * 6, "", "def first():", *["    pass"] * 7, "", "def second():", "    pass"]
+        [
+            "import a",
+            *["x = 1"] * 6,
+            "",
+            "def first():",
+            *["    pass"] * 7,
+            "",
+            "def second():",
+            "    pass",
+        ]
     )
     assert [passage.text.split("\n")[0] for passage in split_passages(text)] == [
         "import a",
@@ -34,7 +47,10 @@ def test_a_passage_begins_at_a_definition() -> None:
 
 def test_the_passages_of_the_question_come_first() -> None:
     text = Path(json.encoder.__file__).read_text(encoding="utf-8")
-    shown = "\n".join(passage.text for passage in nearest_passages(text, "how are strings escaped", max_chars=4_000))
+    shown = "\n".join(
+        passage.text
+        for passage in nearest_passages(text, "how are strings escaped", max_chars=4_000)
+    )
     assert "def py_encode_basestring(" in shown
     assert "ESCAPE_DCT = {" in shown
     assert len(shown) < 4_100

@@ -35,11 +35,17 @@ def test_hidden_generated_binary_and_huge_files_are_left_out(tmp_path: Path) -> 
 
 
 def test_text_that_is_not_utf8_is_still_text(tmp_path: Path) -> None:
-    assert Workspace(write(tmp_path, {"latin.txt": b"caf\xe9"})).text("latin.txt") == "caf\N{REPLACEMENT CHARACTER}"
+    assert (
+        Workspace(write(tmp_path, {"latin.txt": b"caf\xe9"})).text("latin.txt")
+        == "caf\N{REPLACEMENT CHARACTER}"
+    )
 
 
 def test_a_git_checkout_shows_what_git_does_not_ignore(tmp_path: Path) -> None:
-    write(tmp_path, {".gitignore": "*.log\nout/\n", "a.py": "a", "b.log": "b", "out/c.py": "c", "new.py": "d"})
+    write(
+        tmp_path,
+        {".gitignore": "*.log\nout/\n", "a.py": "a", "b.log": "b", "out/c.py": "c", "new.py": "d"},
+    )
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "a.py")
     assert Workspace(tmp_path).paths == ("a.py", "new.py")

@@ -73,7 +73,10 @@ def test_a_file_of_endless_lines_is_cut(tmp_path: Path) -> None:
 
 def test_a_short_file_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    assert WorkspaceTools(Workspace(tmp_path), "zebra").read_file("a.txt") == "a.txt, whole:\none\ntwo\n"
+    assert (
+        WorkspaceTools(Workspace(tmp_path), "zebra").read_file("a.txt")
+        == "a.txt, whole:\none\ntwo\n"
+    )
 
 
 @pytest.mark.parametrize("path", ["../re/__init__.py", "/etc/passwd", "absent.py"])
