@@ -22,7 +22,7 @@ from tests.core.loopback import Received, Wire, loopback, ok, response
 from tests.s3_server import make_bucket
 
 FOLDER = Path(__file__).parent.parent / "examples"
-MAX_LINES = 90
+MAX_LINES = 110
 S3_SETTINGS = {
     "AWS_ALLOW_HTTP": "true",
     "AWS_REGION": "us-east-1",

@@ -108,10 +108,10 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
     found = [_fact(exc, name) for name in ("status_code", "status", "code")]
     found.append(_fact(_fact(exc, "response"), "status_code"))
     # With a status below 400 the answer failed for another reason.
-    refusals = [status for status in found if isinstance(status, int) and status in _HTTP_ERRORS]
-    if not refusals:
+    statuses = [status for status in found if isinstance(status, int) and status in _HTTP_ERRORS]
+    if not statuses:
         return None
-    status = refusals[0]
+    status = statuses[0]
     body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
     return error_of_status(status, body, retry_after=_retry_after(exc))
 
