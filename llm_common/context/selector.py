@@ -174,8 +174,6 @@ class ContextSelector:
                 pool=pool,
                 bundle=bundle,
                 allocation=allocation,
-                now=now,
-                first=not previous,
             )
         self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle

@@ -304,8 +304,6 @@ def _choose(
         pool=DataPoolSnapshot(context_files=files),
         bundle=bundle,
         allocation=BudgetAllocation(0, 0, budget, 0, 0, total_budget=budget),
-        now=now,
-        first=True,
         not_weighed=dict(found.left_out + Counter({"lower ranked": lower})),
     )
     return bundle

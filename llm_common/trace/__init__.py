@@ -1,4 +1,4 @@
-"""Records what a run chose, shows why, and does it again."""
+"""Records what a run chose, and shows why."""
 
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,6 @@ if TYPE_CHECKING:
         diff as diff,
     )
     from llm_common.trace.page import render_html as render_html
-    from llm_common.trace.replaying import (
-        Replayed as Replayed,
-        replay as replay,
-    )
     from llm_common.trace.sink import (
         Run as Run,
         Trace as Trace,

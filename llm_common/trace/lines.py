@@ -64,7 +64,6 @@ class Candidate(_Facts):
 
     Attributes:
         id: A tool's name, or a pointer's id.
-        place: Its place among all candidates, from 0.
         name: The tool that gave an output; of a tool nothing.
         digest: Of the output's bytes, or of the tool's definition.
         size_bytes: Bytes of the output; of a tool, of its definition.
@@ -78,7 +77,6 @@ class Candidate(_Facts):
     """
 
     id: str
-    place: int
     name: str = ""
     digest: str = ""
     size_bytes: int | None = None
@@ -134,7 +132,7 @@ class SelectionLine(_Line):
 
 
 class PackedItem(_Facts):
-    """An item of the pool, as its account in the bundle says; `item` is the whole of it as JSON."""
+    """An item of the pool, as its account in the bundle describes it."""
 
     source: Kind
     id: str
@@ -148,7 +146,6 @@ class PackedItem(_Facts):
     chars: int
     chars_shown: int
     digest: str = ""
-    item: str | None = None
 
 
 class PackingLine(_Line):
@@ -159,9 +156,7 @@ class PackingLine(_Line):
         items: The first 200: those that are in, in the order of the prompt, then the others by
             score.
         unlisted: How many more there were.
-        settings: The request without its question, as the selector takes it.
         counter: The class that counted tokens.
-        first: Whether there was no bundle before.
         not_weighed: Of a folder, how many files were not among the items, by reason; a folder that
             was not entered counts as one.
         text_digest: Of the rendered text.
@@ -175,10 +170,7 @@ class PackingLine(_Line):
     allocation: dict[str, int]
     items: tuple[PackedItem, ...] = ()
     unlisted: int = 0
-    settings: dict[str, Any] = Field(default_factory=dict)
     counter: str = ""
-    now: str = ""
-    first: bool = True
     judge: JudgeAccount | None = None
     not_weighed: dict[str, int] = Field(default_factory=dict)
     query_digest: str | None = None

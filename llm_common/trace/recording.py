@@ -1,11 +1,9 @@
 """From what a run chose and did to the lines of its trace: digests and ids, and texts where they are wanted."""
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
@@ -179,8 +177,6 @@ class Recording:
         weighed = {choice.tool: choice for choice in selection.choices}
         seen = {*shown}
 
-        places = {tool.name: place for place, tool in enumerate(offered)}
-
         def candidate(tool: ToolDefinition) -> Candidate:
             choice = weighed.get(tool.name)
             reason = (
@@ -194,7 +190,6 @@ class Recording:
                 reason = "not shown"
             return Candidate(
                 id=self._short(tool.name),
-                place=places[tool.name],
                 digest=digest(tool.text),
                 size_bytes=len(tool.text),
                 tokens=tool.signature_tokens,
@@ -246,7 +241,6 @@ class Recording:
         pointers = {pointer.pointer_id: pointer for pointer in candidates}
         order = {pointer.pointer_id: place for place, pointer in enumerate(selection.pointers)}
         scores = scores or {}
-        places = {pointer.pointer_id: place for place, pointer in enumerate(candidates)}
         choices = sorted(
             selection.choices,
             key=lambda choice: (
@@ -263,7 +257,6 @@ class Recording:
             pointer = pointers[pointer_id]
             return Candidate(
                 id=pointer_id,
-                place=places[pointer_id],
                 name=self._name(pointer.tool_name),
                 digest=(pointer.result_sha256 or "")[:_DIGEST_CHARS],
                 size_bytes=pointer.result_bytes,
@@ -300,8 +293,6 @@ class Recording:
         pool: DataPoolSnapshot,
         bundle: ContextBundle,
         allocation: BudgetAllocation,
-        now: datetime,
-        first: bool,
         not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
         items = items_of(pool)
@@ -313,14 +304,6 @@ class Recording:
             for name in allocation.__slots__
             if name != "total_budget"
         }
-        settings = request.model_dump(
-            mode="json", include={"min_relevance", "strategy", "weights", "target_api"}
-        )
-        if self._texts:
-            settings |= {
-                "priority_hints": request.priority_hints,
-                "exclude_patterns": request.exclude_patterns,
-            }
         return PackingLine(
             budget=allocation.total_budget,
             tokens=bundle.metadata.total_tokens,
@@ -332,10 +315,7 @@ class Recording:
                 for account in accounts[:MAX_LISTED]
             ),
             unlisted=max(len(accounts) - MAX_LISTED, 0),
-            settings=settings | {"requested_tokens": request.token_budget},
             counter=type(request.counter).__name__,
-            now=now.isoformat(),
-            first=first,
             judge=bundle.metadata.judge,
             not_weighed=dict(not_weighed),
             query_digest=digest(request.intent.text),
@@ -367,9 +347,6 @@ class Recording:
             chars=account.chars,
             chars_shown=account.chars_shown,
             digest=item_digest(item),
-            item=self._text(json.dumps(item.model_dump(mode="json", exclude_none=True)))
-            if self._texts
-            else None,
         )
 
     def _common(self, selection: ToolSelection | RelevanceSelection) -> dict[str, object]:

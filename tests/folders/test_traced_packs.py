@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from llm_common.agents import FileContextPointerStore
 from llm_common.apps.cli.app import app
 from llm_common.folders import pack_folder
-from llm_common.trace import RecordedRun, Trace, read_trace, replay
+from llm_common.trace import RecordedRun, Trace, read_trace
 from llm_common.trace.account import unseen, verdicts
 from llm_common.trace.lines import PackingLine
 from tests.folders.tree import write
@@ -124,15 +123,6 @@ def test_an_interrupted_pack_ends_its_run(tree: Path, traces: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         pack_folder(QUERY, tree, progress=interrupt)
     assert "The run ended with the status error." in verdicts(run_of(traces))
-
-
-async def test_a_packed_folder_is_not_replayed_and_the_reason_says_so(
-    tree: Path, traces: Path, tmp_path: Path
-) -> None:
-    await asyncio.to_thread(pack_folder, QUERY, tree)
-    [done] = await replay(run_of(traces), FileContextPointerStore(tmp_path / "store"), query=QUERY)
-    assert done.status == "not_replayed"
-    assert "pack the folder again" in done.changes[0]
 
 
 def test_the_commands_pack_and_trace_show_go_together(tree: Path, traces: Path) -> None:

@@ -359,7 +359,6 @@ def documents() -> dict[str, TypeAdapter[Any]]:
     from llm_common.apps.gateway.serving import GatewayReport  # noqa: PLC0415
     from llm_common.trace.account import Unseen  # noqa: PLC0415
     from llm_common.trace.differing import StepDiff  # noqa: PLC0415
-    from llm_common.trace.replaying import Replayed  # noqa: PLC0415
 
     shown_trace = create_model(
         "ShownTrace",
@@ -390,9 +389,6 @@ def documents() -> dict[str, TypeAdapter[Any]]:
         "trace show": shown_trace,
         "trace diff": create_model(
             "ComparedTraces", __base__=Document, steps=(tuple[StepDiff, ...], ...)
-        ),
-        "trace replay": create_model(
-            "ReplayedTrace", __base__=Document, choices=(tuple[Replayed, ...], ...)
         ),
         "gateway status": list[GatewayReport],
         "gateway doctor": GatewayReport,

@@ -1,6 +1,5 @@
-"""`llm-common trace`: shows, exports, compares and replays what a run chose."""
+"""`llm-common trace`: shows, exports and compares what runs chose."""
 
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,6 @@ from llm_common.apps.cli.terminal import (
     InertErrorGroup,
     as_inert_json,
     print_text,
-    safe_text,
     say,
     stdout_console,
 )
@@ -87,43 +85,4 @@ def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
     else:
         show_diff(steps, stdout_console())
     if any(step.changes for step in steps):
-        raise typer.Exit(ExitCode.FAILED)
-
-
-@trace_app.command()
-def replay(
-    run: _Run,
-    *,
-    store: Annotated[
-        Path,
-        typer.Option(metavar="FOLDER", file_okay=False, exists=True, help="The run's outputs."),
-    ],
-    query: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="The question, for a trace without texts.", show_default=False
-        ),
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Make the choices of a run again from its trace.
-
-    Ends with 1 if one comes out differently. Asks no model.
-    """
-    from llm_common.pointers.store import FileContextPointerStore
-    from llm_common.trace.replaying import replay as do_again
-
-    done = asyncio.run(do_again(run, FileContextPointerStore(store), query=query))
-    if json:
-        print_text(as_inert_json({"choices": [asdict(one) for one in done]}))
-    else:
-        console = stdout_console()
-        for one in done:
-            said = "; ".join(one.changes)
-            console.print(
-                safe_text(
-                    f"line {one.seq}: {one.status.replace('_', ' ')}{f': {said}' if said else ''}"
-                )
-            )
-    if any(one.status == "changed" for one in done):
         raise typer.Exit(ExitCode.FAILED)

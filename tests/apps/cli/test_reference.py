@@ -77,7 +77,6 @@ def test_exit_codes_are_told_on_the_page() -> None:
         ("trace show a.json", 1),
         ("trace show empty", 1),
         ("trace diff a.json a.json", 1),
-        ("trace replay a.json --store empty", 1),
         ("gateway -c absent", 2),
         ("gateway doctor -c a.json", 2),
         ("gateway status --folder empty", 3),

@@ -62,15 +62,6 @@ async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: 
     ]
 
 
-def test_replay_ends_with_one_where_a_choice_changed(run: RecordedRun, tmp_path: Path) -> None:
-    assert call("replay", run.path, "--store", tmp_path / "store").stdout == "line 3: same\n"
-    (tmp_path / "empty").mkdir()
-    [choice] = json.loads(
-        call("replay", run.path, "--store", tmp_path / "empty", "--json", code=1).stdout
-    )["choices"]
-    assert choice["status"] == "changed"
-
-
 @pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
 @pytest.mark.parametrize(
     ("is_there", "code", "said"), [(True, 1, "holds no line"), (False, 2, "does not exist")]

@@ -22,14 +22,8 @@ def test_a_shown_trace_fits_its_schema(traced: Path) -> None:
     assert document["lines"]
 
 
-def test_compared_and_replayed_traces_fit_their_schemas(traced: Path) -> None:
+def test_compared_traces_fit_their_schema(traced: Path) -> None:
     assert run_json("trace diff", traced / "trace", traced / "trace")["steps"]
-    assert (
-        run_json("trace replay", traced / "trace", "--store", traced / "store")["choices"][0][
-            "status"
-        ]
-        == "same"
-    )
 
 
 def test_gateways_that_never_ran_are_an_empty_list(tmp_path: Path) -> None:

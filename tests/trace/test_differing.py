@@ -1,0 +1,66 @@
+"""What two runs chose differently, and where their prompts begin to differ."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from llm_common.agents import FileContextPointerStore
+from llm_common.core.structured import answer_text
+from llm_common.testing import ScriptedClient
+from llm_common.trace import diff
+from llm_common.trace.lines import ModelCallLine
+from tests.trace.runs import memory, not_chosen, pack, recorded, turn
+
+
+@pytest.mark.parametrize("texts", [False, True])
+async def test_two_runs_differ_in_their_packing_and_from_a_byte_of_their_prompts(
+    texts: bool, tmp_path: Path
+) -> None:
+    async def story(store: FileContextPointerStore, number: int) -> None:
+        text = f"Parcel {number} of many. " * 30
+        await pack(
+            None, 2_000, session_log=(turn("t1", text),), memory_hits=(memory(number), memory(5))
+        )
+        await not_chosen(store)
+
+    runs = [
+        await recorded(partial(story, number=number), tmp_path / str(number), texts=texts)
+        for number in (1, 2)
+    ]
+    steps = {step.name: step.changes for step in diff(*runs)}
+    assert "memory m1: whole (16 tokens) → not a candidate" in steps["packing 1"]
+    assert [one.startswith("memory m2: new, whole") for one in steps["packing 1"]].count(True) == 1
+    assert steps["selection of outputs 1"] == ()
+    assert [step.changes for step in diff(runs[0], runs[0]) if step.changes] == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "place"), [(True, "byte {0:,}"), (False, "a byte from {1:,} to {2:,}")]
+)
+async def test_the_first_changed_byte_is_found(texts: bool, place: str, tmp_path: Path) -> None:
+    async def story(_: FileContextPointerStore, end: str) -> None:
+        messages = [{"role": "system", "content": "word " * 200}, {"role": "user", "content": end}]
+        await answer_text(ScriptedClient("Yes."), messages, model="m", timeout_s=5)
+
+    runs = [
+        await recorded(partial(story, end=end), tmp_path / end, texts=texts)
+        for end in ("one", "two")
+    ]
+    [step] = [step for step in diff(*runs) if step.changes]
+    before, after = (run.of(ModelCallLine)[0].prompt for run in runs)
+    exact = after.bytes - len('two"}')
+    assert step.changes[-1].startswith(
+        f"the prompts differ from {place.format(exact, 1_024, before.bytes)}"
+    )
+
+
+async def test_a_prompt_names_the_one_whose_beginning_it_shares(tmp_path: Path) -> None:
+    async def story(store: FileContextPointerStore) -> None:
+        await not_chosen(store)
+        await not_chosen(store)
+
+    first, second = (line.prompt for line in (await recorded(story, tmp_path)).of(ModelCallLine))
+    assert first.same_bytes is None
+    assert second.same_bytes == second.bytes
+    assert (second.same_as or "").endswith("#2")
