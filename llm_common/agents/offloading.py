@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session import ToolContextManager
-from llm_common.context.packing.forms import RankedPassages
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.pointers.format import heading_of
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking import search_stems
+from llm_common.ranking.passages import RankedPassages
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import (
     excerpt_json,

@@ -12,12 +12,12 @@ from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, 
 from llm_common.agents.session import ToolContextManager
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
-from llm_common.context.packing.forms import RankedPassages
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking import folded, scan, search_stems
+from llm_common.ranking.passages import RankedPassages
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import in_fence, one_line, to_json
 from llm_common.tools.read_back import ReadBackTool

@@ -18,9 +18,10 @@ from math import log
 from operator import itemgetter
 
 from llm_common.context.packing.candidate import Candidate, Placed, Said
-from llm_common.context.packing.forms import FIRST_CHARS, Forms, next_chars
+from llm_common.context.packing.forms import Forms
 from llm_common.context.request import Kind
 from llm_common.errors import StoreError
+from llm_common.ranking.passages import FIRST_CHARS, next_chars
 
 # this and the rate of the newest turns: chosen on qmsum; bfcl_memory is the same with others
 _HEADING_CHARS = 10
