@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from llm_common import _env
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals
-from llm_common.core.http.json_endpoint import JsonEndpoint, retried
+from llm_common.core.http.endpoint import Endpoint, retried
 from llm_common.core.http.model_call import model_call
 from llm_common.core.http.providers import checked_base_url, host_of
 from llm_common.core.http.transport import deadline_at
@@ -132,7 +132,7 @@ class HttpDecisionClient:
         self._config = config
         self._wire = WIRE_FORMATS[config.wire]
         address = checked_base_url(config.url, variable="url")
-        self._endpoint = JsonEndpoint(
+        self._endpoint = Endpoint(
             address.removesuffix("/v1") + "/v1" + self._wire.path,
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,

@@ -1,4 +1,4 @@
-"""`JsonEndpoint`: one address that takes a JSON object and answers with one, whatever the objects mean."""
+"""`Endpoint`: one address that takes a JSON object and answers with one, whatever the objects mean."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ _LIMITS = httpx.Limits(keepalive_expiry=60.0)  # an agent's next step may be a m
 ResultT = TypeVar("ResultT")
 
 
-class JsonEndpoint:
+class Endpoint:
     """Posts JSON to one address.
 
     Connections are kept alive between calls of one event loop. Redirects are not followed, TLS
