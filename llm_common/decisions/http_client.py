@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from llm_common import _env
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals
-from llm_common.core.http.endpoint import Endpoint, retried
+from llm_common.core.http.endpoint import Endpoint
 from llm_common.core.http.model_call import model_call
 from llm_common.core.http.providers import checked_base_url, host_of
-from llm_common.core.http.transport import deadline_at
-from llm_common.core.http.wire import raise_stated_error
+from llm_common.core.http.transport import BackOff, deadline_at
 from llm_common.core.models import LLMUsage
 from llm_common.decisions.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.decisions.wire_formats import WIRE_FORMATS
@@ -136,6 +135,8 @@ class HttpDecisionClient:
             address.removesuffix("/v1") + "/v1" + self._wire.path,
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
+            # The names of the questions depend on the request: no reply passes for another's.
+            keep_alive=True,
             transport=transport,
         )
         self._host, self._server = urlsplit(address).hostname or "", host_of(address)
@@ -252,7 +253,6 @@ class HttpDecisionClient:
         *,
         timeout_s: float,
     ) -> Decisions:
-        self._endpoint.check_open()  # a retry would wait in vain
         started = monotonic()
         # Bytes that an endpoint sends after a reply are read as the next reply on a kept-alive
         # connection. Names that depend on the request let no reply pass for that of another
@@ -271,13 +271,13 @@ class HttpDecisionClient:
         async def exchange() -> dict[str, Any]:
             # no token is shorter than a byte
             with self._ledger.reserved(self._cost(model, tokens=len(body))):
-                payload = await self._endpoint.post(body, timeout_s=timeout_s)
-                self._charge(payload, model, bill)
-            raise_stated_error(payload)
-            return payload
+                return await self._endpoint.post(
+                    body, timeout_s=timeout_s, charge=lambda reply: self._charge(reply, model, bill)
+                )
 
         deadline = asyncio.get_running_loop().time() + timeout_s
-        payload = await retried(exchange, max_attempts=self._config.max_attempts, deadline=deadline)
+        back_off = BackOff(max_attempts=self._config.max_attempts, deadline=deadline)
+        payload = await self._endpoint.retried(exchange, wait_s=back_off.wait_s)
         answered_by = payload.get("model")
         decisions = decisions_of(
             named,

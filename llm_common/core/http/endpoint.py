@@ -1,9 +1,9 @@
-"""`Endpoint`: one address that takes a JSON object and answers with one, whatever the objects mean."""
+"""`Endpoint`: one HTTP address that takes a JSON object and answers with one, or with a stream."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 from pydantic import SecretStr
@@ -11,35 +11,40 @@ from pydantic import SecretStr
 from llm_common import __version__
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
-    back_off_s,
+    SupportsRequests,
     open_connections,
     read_body,
     retry_after_of,
     translated,
 )
-from llm_common.core.http.wire import error_of_status, read_payload
+from llm_common.core.http.wire import error_of_status, raise_stated_error, read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
-_MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
-_LIMITS = httpx.Limits(keepalive_expiry=60.0)  # an agent's next step may be a model call away
 ResultT = TypeVar("ResultT")
+Charge = Callable[[Mapping[str, Any]], None]
+
+_MAX_ERROR_BYTES: Final = 65_536
+_MAX_ERROR_CHARS: Final = 2_000
+# An agent's next step may be a model call away.
+_KEPT_ALIVE: Final = httpx.Limits(keepalive_expiry=60.0)
 
 
 class Endpoint:
     """Posts JSON to one address.
 
-    Connections are kept alive between calls of one event loop. Redirects are not followed, TLS
-    certificates are always verified, and the size of a reply is limited while it arrives. The key
-    goes into one header and into no error.
+    Redirects are not followed, TLS certificates are always verified, and the size of a reply is
+    limited while it arrives. The key is sent in one header and removed from every error.
 
     Args:
         url: Whole address.
-        api_key: Sent as a bearer token; empty for none.
-        max_response_bytes: A longer reply, after decompression, is refused.
+        api_key: Sent as a bearer token. Empty for none.
+        max_response_bytes: Limit of a reply before and after decompression.
+        keep_alive: Whether calls on one event loop share connections. Only for formats whose
+            replies can be told from bytes that are left over from an earlier reply.
         transport: Replaces the network, for tests.
 
     Raises:
-        ConfigError: The key holds characters that no key has.
+        ConfigError: If the key holds characters that no key has.
     """
 
     def __init__(
@@ -48,39 +53,48 @@ class Endpoint:
         *,
         api_key: SecretStr,
         max_response_bytes: int,
-        transport: httpx.AsyncBaseTransport | None = None,
+        keep_alive: bool,
+        transport: SupportsRequests | None = None,
     ) -> None:
         key = api_key.get_secret_value()
-        if key and (not (key.isascii() and key.isprintable()) or " " in key):
+        if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConfigError(
                 "api_key holds characters that no key has; check how it was copied",
                 variable="api_key",
             )
-        self._url, self._key = url, key
+        self._url = url
+        self._key = key
         self._headers = {
             "accept": "application/json",
             "accept-encoding": ACCEPT_ENCODING,
             "content-type": "application/json",
             # one vendor answers 403 to the default of Python's clients
             "user-agent": f"llm-common/{__version__}",
-        } | ({"authorization": f"Bearer {key}"} if key else {})
+        }
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+        if not keep_alive:
+            self._headers["connection"] = "close"
         self._max_response_bytes = max_response_bytes
         self._transport = transport
-        self._http: httpx.AsyncClient | None = None
+        # Any: a client of httpx, or of httpx2 for a transport of that package.
+        self._http: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    async def post(self, body: bytes, *, timeout_s: float) -> dict[str, Any]:
-        """The JSON object with which the endpoint answers one request.
+    async def post(self, body: bytes, *, timeout_s: float, charge: Charge) -> dict[str, Any]:
+        """Send one request and return the JSON object of its reply.
 
         Args:
             body: JSON in UTF-8.
             timeout_s: The caller's deadline, for the text of an error.
+            charge: Gets every reply that was paid for, before the reply is judged: an unusable
+                answer is billed too.
 
         Raises:
-            LLMStatusError: A status other than 200; the subclasses say which.
-            LLMConnectionError: No connection, a broken one, or the endpoint is closed.
-            MalformedReplyError: No JSON object, a damaged or a too long one.
+            LLMStatusError: For a status other than 200, or an error inside the reply.
+            LLMConnectionError: Without a connection, for a broken one, or once closed.
+            MalformedReplyError: If the reply is not a JSON object, or is damaged or too long.
         """
         try:
             with translated(timeout_s=timeout_s):
@@ -88,70 +102,94 @@ class Endpoint:
                     "POST", self._url, content=body, headers=self._headers
                 ) as reply:
                     if reply.status_code != httpx.codes.OK:
-                        raise await _refusal(reply)
+                        raise await _refusal(reply, charge)
                     received = await read_body(reply, max_bytes=self._max_response_bytes)
+            payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
+            charge(payload)
+            raise_stated_error(payload)
         except LLMStatusError as exc:
-            # Some endpoints repeat the key.
-            exc.body = (exc.body.replace(self._key, "[api key]") if self._key else exc.body)[
-                :_MAX_ERROR_CHARS
-            ]
+            self.remove_key(exc)
             raise
-        return read_payload(received, content_type=reply.headers.get("content-type", ""))
+        return payload
 
-    def check_open(self) -> None:
-        """Raises LLMConnectionError if the endpoint is closed."""
-        if self._closed:
-            raise LLMConnectionError("this client is closed; make a new one")
+    async def open_stream(self, body: bytes, *, timeout_s: float, charge: Charge) -> httpx.Response:
+        """Send one request and return its reply with status 200, of which no body is read yet.
+
+        The caller closes the reply. Arguments and errors are those of `post`.
+        """
+        headers = self._headers | {
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+        }
+        with translated(timeout_s=timeout_s):
+            http = self._client()
+            request = http.build_request("POST", self._url, content=body, headers=headers)
+            reply: httpx.Response = await http.send(request, stream=True)
+        if reply.status_code == httpx.codes.OK:
+            return reply
+        try:
+            error = await _refusal(reply, charge)
+        finally:
+            await reply.aclose()
+        self.remove_key(error)
+        raise error
+
+    async def retried(
+        self, send: Callable[[], Awaitable[ResultT]], *, wait_s: Callable[[LLMError], float | None]
+    ) -> ResultT:
+        """Return the result of the first attempt that succeeds.
+
+        Args:
+            send: One attempt.
+            wait_s: Returns the seconds until the next attempt, or None to give up.
+
+        Raises:
+            LLMError: Of the last attempt, or because the endpoint is closed.
+        """
+        while True:
+            self._check_open()  # outside the handler: no retry can help
+            try:
+                return await send()
+            except LLMError as exc:
+                seconds = wait_s(exc)
+                if seconds is None:
+                    raise
+            await asyncio.sleep(seconds)
+
+    def remove_key(self, error: LLMStatusError) -> None:
+        """Remove the key from an error's body, since some endpoints repeat it."""
+        body = error.body.replace(self._key, "[api key]") if self._key else error.body
+        error.body = body[:_MAX_ERROR_CHARS]
 
     async def aclose(self) -> None:
-        """Closes the connections, once or twice; later posts raise LLMConnectionError."""
+        """Close the connections. Safe to call twice. Later posts raise LLMConnectionError."""
         self._closed = True
         http, self._http = self._http, None
         if http is not None and self._loop is asyncio.get_running_loop():
             await http.aclose()
 
-    def _client(self) -> httpx.AsyncClient:
-        """The connections of the running loop; those of a closed loop are unusable."""
-        self.check_open()
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LLMConnectionError("this client is closed; make a new one")
+
+    def _client(self) -> Any:
+        """Return the connections of the running loop: those of a closed loop are unusable."""
+        self._check_open()
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             self._loop = loop
-            self._http = open_connections(self._url, self._transport, limits=_LIMITS)
+            self._http = open_connections(self._url, self._transport, limits=_KEPT_ALIVE)
         return self._http
 
 
-async def retried(
-    send: Callable[[], Awaitable[ResultT]], *, max_attempts: int, deadline: float
-) -> ResultT:
-    """The result of the first attempt that succeeds.
-
-    Repeats and waits as `back_off_s` says: a wait that does not end before the deadline is not
-    begun, so the caller gets the true error instead of a timeout.
-
-    Args:
-        send: One attempt.
-        max_attempts: Most attempts.
-        deadline: On the running loop's clock, in seconds.
-
-    Raises:
-        LLMError: Of the last attempt.
-    """
-    for attempt in range(max_attempts):
-        try:
-            return await send()
-        except LLMError as exc:
-            wait_s = back_off_s(exc, failures=attempt + 1, deadline=deadline)
-            if attempt + 1 == max_attempts or wait_s is None:
-                raise
-        await asyncio.sleep(wait_s)
-    raise ValueError("max_attempts must be at least 1")
-
-
-async def _refusal(reply: httpx.Response) -> LLMStatusError:
-    """The error of a reply whose status is not 200."""
+async def _refusal(reply: httpx.Response, charge: Charge) -> LLMStatusError:
+    """Return the error of a reply whose status is not 200, and charge what it reports."""
     body = b""
     with suppress(LLMError), translated(timeout_s=0):
         body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
+        payload = read_payload(body, content_type=reply.headers.get("content-type", ""))
+        if isinstance(payload.get("usage"), dict):
+            charge(payload)
     return error_of_status(
         reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply)
     )

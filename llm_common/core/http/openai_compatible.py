@@ -1,8 +1,8 @@
 """`OpenAICompatibleClient`: any endpoint that serves `/chat/completions`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from math import isfinite
 from time import monotonic
 from typing import Any, Self
@@ -10,9 +10,10 @@ from typing import Any, Self
 import httpx
 from pydantic import SecretStr
 
-from llm_common import __version__, _env
+from llm_common import _env
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
+from llm_common.core.http.endpoint import Charge, Endpoint
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import (
     checked_base_url,
@@ -24,35 +25,16 @@ from llm_common.core.http.providers import (
 )
 from llm_common.core.http.streaming import StreamedReply, read_stream
 from llm_common.core.http.transport import (
-    ACCEPT_ENCODING,
+    BackOff,
     RetryPolicy,
     SupportsRequests,
     deadline_at,
-    httpx_errors,
-    open_connections,
-    read_body,
-    retry_after_of,
-    translated,
 )
-from llm_common.core.http.wire import (
-    ChatRequest,
-    charged,
-    error_of_status,
-    raise_stated_error,
-    read_payload,
-    read_response,
-)
-from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse
-from llm_common.errors import (
-    ConfigError,
-    LLMConnectionError,
-    LLMError,
-    LLMStatusError,
-    MalformedReplyError,
-)
+from llm_common.core.http.wire import ChatRequest, charged, read_response
+from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse, TokenPrices
+from llm_common.errors import ConfigError, LLMStatusError
 
 _DEFAULT = f"{_env.MODEL.name} or default_model"
-_MAX_ERROR_BYTES, _MAX_ERROR_CHARS = 65_536, 2_000
 
 
 class OpenAICompatibleClient(LLMClient):
@@ -93,15 +75,19 @@ class OpenAICompatibleClient(LLMClient):
         self._config = config
         self.default_model, self.provider = config.default_model, config.provider
         self.host = host_of(config.base_url)
-        self._url = checked_base_url(config.base_url, variable="base_url") + "/chat/completions"
-        self._headers = _headers(config.api_key)
-        self._transport = transport
+        self._endpoint = Endpoint(
+            checked_base_url(config.base_url, variable="base_url") + "/chat/completions",
+            api_key=config.api_key,
+            max_response_bytes=config.max_response_bytes,
+            # Bytes that an endpoint sends after an answer would be read as the next one.
+            keep_alive=False,
+            transport=transport,
+        )
         self._ledger = CostLedger(config.cost_limit_usd)
-        self._dearest = dearest_of(config.prices) if config.unknown_price == "dearest" else None
+        self._dearest: TokenPrices | None = None
+        if config.unknown_price == "dearest":
+            self._dearest = dearest_of(config.prices)
         self._refused: dict[str, frozenset[str]] = {}
-        self._http: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
 
     @classmethod
     def from_env(cls, *, transport: SupportsRequests | None = None) -> Self:
@@ -252,21 +238,48 @@ class OpenAICompatibleClient(LLMClient):
                         call.ends(delta.response)
                     yield delta
 
+    async def aclose(self) -> None:
+        """Close the connections. Safe to call twice. Later calls raise LLMConnectionError."""
+        await self._endpoint.aclose()
+
+    async def _answer(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> LLMResponse:
+        started = monotonic()
+        policy = self._retries(request, timeout_s)
+
+        async def exchange() -> dict[str, Any]:
+            expected_usd, charge = self._account(policy.request, bill)
+            with self._ledger.reserved(expected_usd):
+                return await self._endpoint.post(
+                    policy.request.body(), timeout_s=timeout_s, charge=charge
+                )
+
+        payload = await self._endpoint.retried(exchange, wait_s=policy.wait_s)
+        self._remember_refusals(policy)
+        return self._response(payload, policy, bill, started=started)
+
     async def _streamed(
         self, request: ChatRequest, bill: Bill, *, timeout_s: float
     ) -> AsyncGenerator[LLMDelta, None]:
         started = monotonic()
         expected_usd, charge = self._account(request, bill)
+        policy = self._retries(request, timeout_s)
+
+        async def begin() -> httpx.Response:
+            async with deadline_at(policy.back_off.deadline, timeout_s=timeout_s):
+                return await self._endpoint.open_stream(
+                    policy.request.body(), timeout_s=timeout_s, charge=charge
+                )
+
         with self._ledger.reserved(expected_usd):
-            policy = self._retries(request, timeout_s)
-            reply = await self._opened(policy, charge, timeout_s=timeout_s)
+            reply = await self._endpoint.retried(begin, wait_s=policy.wait_s)
+            self._remember_refusals(policy)
             parts = StreamedReply()
             try:
                 reading = read_stream(
                     reply,
                     parts,
                     max_bytes=self._config.max_response_bytes,
-                    deadline=policy.deadline,
+                    deadline=policy.back_off.deadline,
                     timeout_s=timeout_s,
                 )
                 async with aclosing(reading) as texts:
@@ -274,73 +287,21 @@ class OpenAICompatibleClient(LLMClient):
                         yield LLMDelta(text=text)
                 payload = parts.payload()
                 charge(payload)
-            except LLMStatusError as exc:  # told in the midst of the stream
-                raise self._without_key(exc) from exc.__cause__
+            except LLMStatusError as exc:  # reported in the middle of the stream
+                self._endpoint.remove_key(exc)
+                raise
             finally:
                 await reply.aclose()
             yield LLMDelta(response=self._response(payload, policy, bill, started=started))
 
-    async def _opened(
-        self, policy: RetryPolicy, charge: Callable[[Mapping[str, Any]], None], *, timeout_s: float
-    ) -> httpx.Response:
-        """A reply whose status is 200, nothing read of its body."""
-        while True:
-            if self._closed:
-                raise LLMConnectionError("this client is closed; make a new one")
-            headers = self._headers | {
-                "accept": "text/event-stream, application/json",
-                "accept-encoding": "identity",
-            }
-            try:
-                async with deadline_at(policy.deadline, timeout_s=timeout_s):
-                    with translated(timeout_s=timeout_s):
-                        http = self._client()
-                        reply: httpx.Response = await http.send(
-                            http.build_request(
-                                "POST", self._url, content=policy.request.body(), headers=headers
-                            ),
-                            stream=True,
-                        )
-                    if reply.status_code == httpx.codes.OK:
-                        if policy.refused:
-                            self._refused[policy.wanted.model] = policy.refused
-                        return reply
-                    try:
-                        raise self._without_key(await _refusal(reply, charge))
-                    finally:
-                        await reply.aclose()
-            except LLMError as exc:
-                wait_s = policy.wait_s(exc)
-                if wait_s is None:
-                    raise
-            await asyncio.sleep(wait_s)
+    def _remember_refusals(self, policy: RetryPolicy) -> None:
+        """Leave refused options out of later calls.
 
-    async def aclose(self) -> None:
-        """Closes the connections, once or twice; later calls raise LLMConnectionError."""
-        self._closed = True
-        http, self._http = self._http, None
-        if http is not None and self._loop is asyncio.get_running_loop():
-            await http.aclose()
-
-    async def _answer(self, request: ChatRequest, bill: Bill, *, timeout_s: float) -> LLMResponse:
-        started = monotonic()
-        policy = self._retries(request, timeout_s)
-        while True:
-            if self._closed:
-                raise LLMConnectionError("this client is closed; make a new one")
-            try:
-                payload = await self._exchange(policy.request, bill, timeout_s=timeout_s)
-                break
-            except LLMError as exc:
-                wait_s = policy.wait_s(exc)
-                if wait_s is None:
-                    raise
-            await asyncio.sleep(wait_s)
+        Only after a success: an error that merely quotes the call would return without the
+        option too.
+        """
         if policy.refused:
-            # Only after a success: an error that merely quotes the call would return without the
-            # option too.
-            self._refused[request.model] = policy.refused
-        return self._response(payload, policy, bill, started=started)
+            self._refused[policy.wanted.model] = policy.refused
 
     def _request(
         self,
@@ -377,112 +338,39 @@ class OpenAICompatibleClient(LLMClient):
         return RetryPolicy(
             wanted=request,
             refused=self._refused.get(request.model, frozenset()),
-            max_attempts=self._config.max_attempts,
-            deadline=asyncio.get_running_loop().time() + timeout_s,
+            back_off=BackOff(
+                max_attempts=self._config.max_attempts,
+                deadline=asyncio.get_running_loop().time() + timeout_s,
+            ),
             host=self.host,
         )
 
-    async def _exchange(
-        self, request: ChatRequest, bill: Bill, *, timeout_s: float
-    ) -> dict[str, Any]:
-        """One HTTP request and the JSON object of its reply."""
-        expected_usd, charge = self._account(request, bill)
-        with self._ledger.reserved(expected_usd):
-            return await self._sent(request.body(), charge, timeout_s=timeout_s)
-
-    def _account(
-        self, request: ChatRequest, bill: Bill
-    ) -> tuple[float | None, Callable[[Mapping[str, Any]], None]]:
-        """The most dollars that a request should cost, and what charges its reply."""
-        prices = self._config.prices.get(request.model) or profile_of(request.model).prices.get(
-            self._config.provider
-        )
-        limit = request.core.get("max_tokens") or request.core.get("max_completion_tokens")
+    def _account(self, request: ChatRequest, bill: Bill) -> tuple[float | None, Charge]:
+        """Return the maximum cost of a request in dollars, and the function that charges its reply."""
+        prices = self._config.prices.get(request.model)
+        if prices is None:
+            prices = profile_of(request.model).prices.get(self._config.provider)
         assumed = prices or self._dearest
         expected_usd: float | None = None
         if assumed is not None:
             expected_usd = expected_cost_usd(
-                request.body(), prices=assumed, max_tokens=limit if isinstance(limit, int) else None
+                request.body(), prices=assumed, max_tokens=request.max_tokens
             )
-            expected_usd = max(expected_usd, 0.0 if prices else self._ledger.max_reply_usd)
+            if prices is None:  # an assumed price is no bound: a reply may have cost more before
+                expected_usd = max(expected_usd, self._ledger.max_reply_usd)
 
         def charge(payload: Mapping[str, Any]) -> None:
-            if paid := charged(payload, prices):
-                usage, cost_usd = paid
-                assumed_usd = max(expected_usd or 0.0, assumed.cost_usd(usage) if assumed else 0.0)
-                self._ledger.charge(usage, cost_usd=cost_usd, assumed_usd=assumed_usd)
-                bill.add(usage, cost_usd=cost_usd)
+            paid = charged(payload, prices)
+            if paid is None:
+                return
+            usage, cost_usd = paid
+            assumed_usd = expected_usd or 0.0
+            if assumed is not None:
+                assumed_usd = max(assumed_usd, assumed.cost_usd(usage))
+            self._ledger.charge(usage, cost_usd=cost_usd, assumed_usd=assumed_usd)
+            bill.add(usage, cost_usd=cost_usd)
 
         return expected_usd, charge
-
-    async def _sent(
-        self, body: bytes, charge: Callable[[Mapping[str, Any]], None], *, timeout_s: float
-    ) -> dict[str, Any]:
-        try:
-            with translated(timeout_s=timeout_s):
-                async with self._client().stream(
-                    "POST", self._url, content=body, headers=self._headers
-                ) as reply:
-                    if reply.status_code != httpx.codes.OK:
-                        raise await _refusal(reply, charge)
-                    received = await read_body(reply, max_bytes=self._config.max_response_bytes)
-            payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
-            charge(payload)  # before the answer is read: an unusable one is billed too
-            raise_stated_error(payload)
-        except LLMStatusError as exc:
-            raise self._without_key(exc) from exc.__cause__
-        return payload
-
-    def _without_key(self, error: LLMStatusError) -> LLMStatusError:
-        """The error without the key, which some endpoints repeat."""
-        key = self._config.api_key.get_secret_value()
-        error.body = (error.body.replace(key, "[api key]") if key else error.body)[
-            :_MAX_ERROR_CHARS
-        ]
-        return error
-
-    def _client(self) -> Any:
-        """The connections of the running loop; those of a closed loop are unusable."""
-        loop = asyncio.get_running_loop()
-        if self._http is None or self._loop is not loop:
-            self._loop = loop
-            self._http = open_connections(self._url, self._transport)
-        return self._http
-
-
-async def _refusal(
-    reply: httpx.Response, charge: Callable[[Mapping[str, Any]], None]
-) -> LLMStatusError:
-    """The error of a reply whose status is not 200."""
-    body, payload = b"", dict[str, Any]()
-    with suppress(MalformedReplyError, *httpx_errors()):
-        body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
-        payload = read_payload(body, content_type=reply.headers.get("content-type", ""))
-    charge({**payload, "error": True})  # the status makes it an error, whatever it holds
-    return error_of_status(
-        reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply)
-    )
-
-
-def _headers(api_key: SecretStr) -> dict[str, str]:
-    headers = {
-        "accept": "application/json",
-        "accept-encoding": ACCEPT_ENCODING,
-        # Bytes that an endpoint sends after an answer would be read as the next one on the same
-        # connection.
-        "connection": "close",
-        "content-type": "application/json",
-        "user-agent": f"llm-common/{__version__}",
-    }
-    key = api_key.get_secret_value()
-    if key:
-        if not (key.isascii() and key.isprintable()) or " " in key:
-            raise ConfigError(
-                "api_key holds characters that no key has; check how it was copied",
-                variable="api_key",
-            )
-        headers["authorization"] = f"Bearer {key}"
-    return headers
 
 
 def _deadline(options: dict[str, Any], *, default_s: float) -> float:

@@ -233,76 +233,92 @@ def bad_encoding(text: str) -> MalformedReplyError:
 
 
 @dataclass(slots=True)
-class RetryPolicy:
-    """Decides after each failure of one call whether to retry, and after which wait.
+class BackOff:
+    """Decides after each failure of a call whether and when to send it again.
 
-    Logs each retry.
-    A retry that cannot finish before the deadline is not begun: the caller gets the true error
-    instead of a timeout. An endpoint that refuses an optional field is asked again with a
-    substitute, and in the last attempt without any.
+    A wait that does not end before the deadline is not begun: the caller gets the true error
+    instead of a timeout.
+
+    Attributes:
+        max_attempts: Maximum number of requests of the call.
+        deadline: On the running loop's clock, in seconds.
+        failures: How many requests have failed.
+    """
+
+    max_attempts: int
+    deadline: float
+    failures: int = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no request is left."""
+        return self.failures >= self.max_attempts
+
+    def wait_s(self, error: LLMError) -> float | None:
+        """Count a failure, and return the seconds until the next attempt.
+
+        The seconds are those that the endpoint asks for, or grow exponentially. None if a retry
+        cannot help or cannot finish in time: broken connections, 408, 429 and 5xx are retried.
+        """
+        self.failures += 1
+        if self.is_exhausted or not is_transient(error):
+            return None
+        requested_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
+        jitter_s = 0.0
+        wait_s = requested_s
+        if wait_s is None:
+            jitter_s = _WAIT_JITTER_S
+            wait_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2.0 ** (self.failures - 1))
+        remaining_s = self.deadline - asyncio.get_running_loop().time()
+        if remaining_s <= wait_s + jitter_s:
+            return None
+        return wait_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret
+
+
+@dataclass(slots=True)
+class RetryPolicy:
+    """Decides how a chat call that failed is sent again. Logs each retry.
+
+    An endpoint that refuses an optional field is asked again with a substitute, and in the last
+    attempt without any. Other failures follow `BackOff`.
 
     Attributes:
         wanted: The call with every option.
-        refused: Options that the endpoint is known to refuse; grows with each refusal.
-        max_attempts: Requests that the call may send.
-        deadline: On the running loop's clock, in seconds.
+        refused: Options that the endpoint is known to refuse. Grows with each refusal.
+        back_off: Counts the attempts.
         host: Host of the endpoint, for the log.
         request: What the next attempt sends.
     """
 
     wanted: ChatRequest
     refused: frozenset[str]
-    max_attempts: int
-    deadline: float
+    back_off: BackOff
     host: str | None
     request: ChatRequest = field(init=False)
-    _failures: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.request = self.wanted.without(self.refused)
 
     def wait_s(self, error: LLMError) -> float | None:
-        """Seconds until the next attempt; None for no retry."""
-        self._failures += 1
-        if self._failures >= self.max_attempts:
+        """Return the seconds until the next attempt, or None for no retry."""
+        wait_s = self.back_off.wait_s(error)
+        if self.back_off.is_exhausted:
             return None
         change = ""
-        wait_s: float | None = 0.0
         if named := self.request.named_in(error):
+            wait_s = 0.0
             self.refused |= named
-            last = self._failures + 1 >= self.max_attempts
-            self.request = self.wanted.bare() if last else self.wanted.without(self.refused)
+            is_last = self.back_off.failures + 1 >= self.back_off.max_attempts
+            self.request = self.wanted.bare() if is_last else self.wanted.without(self.refused)
             change = f" without {', '.join(self.request.dropped)}"
-        else:
-            wait_s = back_off_s(error, failures=self._failures, deadline=self.deadline)
         if wait_s is not None:
             error.locate(model=self.wanted.model, host=self.host)
-            what = str(error).partition(";")[0]
-            number, most = self._failures + 1, self.max_attempts
             _log.warning(
-                "%s; request %d of %d follows in %.1f s%s", what, number, most, wait_s, change
+                "%s; request %d of %d follows in %.1f s%s",
+                str(error).partition(";")[0],
+                self.back_off.failures + 1,
+                self.back_off.max_attempts,
+                wait_s,
+                change,
             )
         return wait_s
-
-
-def back_off_s(error: LLMError, *, failures: int, deadline: float) -> float | None:
-    """Seconds to wait for the next attempt: what the endpoint asks for, else exponentially more.
-
-    Args:
-        error: Of the attempt that failed; broken connections, 408, 429 and 5xx are worth another
-            one.
-        failures: How many have failed.
-        deadline: On the running loop's clock, in seconds.
-
-    Returns:
-        The seconds; None if a retry is in vain, or the wait does not end before the deadline.
-    """
-    if not is_transient(error):
-        return None
-    asked_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
-    least_s = (
-        min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2 ** (failures - 1)) if asked_s is None else asked_s
-    )
-    jitter_s = _WAIT_JITTER_S if asked_s is None else 0.0
-    left_s = deadline - asyncio.get_running_loop().time()
-    return None if left_s <= least_s + jitter_s else least_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret

@@ -118,6 +118,12 @@ class ChatRequest:
         return text.encode(errors="replace")
 
     @property
+    def max_tokens(self) -> int | None:
+        """The limit of the answer, under the name that the model takes."""
+        limit = self.core.get("max_tokens") or self.core.get("max_completion_tokens")
+        return limit if isinstance(limit, int) else None
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """What a response says of the call: the options that were left out, if any."""
         return {"dropped_options": list(self.dropped)} if self.dropped else {}

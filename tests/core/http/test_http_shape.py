@@ -8,6 +8,7 @@ import pytest
 import respx
 
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core.http.transport import open_connections
 from llm_common.core.http.wire import read_response
 from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, MessageRole
 from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
@@ -249,12 +250,9 @@ async def test_a_proxy_from_the_environment_never_sees_plain_text(
     scheme: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    client = OpenAICompatibleClient(
-        CONFIG.model_copy(update={"base_url": f"{scheme}://example.test/v1"})
-    )
-    async with client:
-        assert bool(client._client()._mounts) is trusted
-        assert client._client().follow_redirects is False
+    async with open_connections(f"{scheme}://example.test/v1", None) as connections:
+        assert bool(connections._mounts) is trusted
+        assert connections.follow_redirects is False
 
 
 def test_a_client_shows_no_key() -> None:

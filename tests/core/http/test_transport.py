@@ -9,7 +9,13 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from llm_common.core.external_errors import external_errors
-from llm_common.core.http.transport import RetryPolicy, error_of_exception, httpx_errors, translated
+from llm_common.core.http.transport import (
+    BackOff,
+    RetryPolicy,
+    error_of_exception,
+    httpx_errors,
+    translated,
+)
 from llm_common.core.http.wire import ChatRequest, error_of_status, is_transient, retry_after_s
 from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, MalformedReplyError
 
@@ -109,9 +115,8 @@ def test_without_httpx2_only_httpx_is_known(monkeypatch: pytest.MonkeyPatch) -> 
 def policy(*, max_attempts: int = 99, left_s: float = 60.0) -> RetryPolicy:
     request = ChatRequest(model="m", core={}, optional={})
     deadline = asyncio.get_running_loop().time() + left_s
-    return RetryPolicy(
-        wanted=request, refused=frozenset(), max_attempts=max_attempts, deadline=deadline, host="h"
-    )
+    back_off = BackOff(max_attempts=max_attempts, deadline=deadline)
+    return RetryPolicy(wanted=request, refused=frozenset(), back_off=back_off, host="h")
 
 
 async def test_waits_double_from_a_tenth_of_a_second_to_five() -> None:
