@@ -88,7 +88,7 @@ class Endpoint:
         Args:
             body: JSON in UTF-8.
             timeout_s: The caller's deadline, for the text of an error.
-            charge: Gets every reply that was paid for, before the reply is judged: an unusable
+            charge: Gets every reply that was paid for, before the reply is read: an unusable
                 answer is billed too.
 
         Raises:
@@ -102,7 +102,7 @@ class Endpoint:
                     "POST", self._url, content=body, headers=self._headers
                 ) as reply:
                     if reply.status_code != httpx.codes.OK:
-                        raise await _refusal(reply, charge)
+                        raise await _error_of(reply, charge)
                     received = await read_body(reply, max_bytes=self._max_response_bytes)
             payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
             charge(payload)
@@ -128,7 +128,7 @@ class Endpoint:
         if reply.status_code == httpx.codes.OK:
             return reply
         try:
-            error = await _refusal(reply, charge)
+            error = await _error_of(reply, charge)
         finally:
             await reply.aclose()
         self.remove_key(error)
@@ -182,7 +182,7 @@ class Endpoint:
         return self._http
 
 
-async def _refusal(reply: httpx.Response, charge: Charge) -> LLMStatusError:
+async def _error_of(reply: httpx.Response, charge: Charge) -> LLMStatusError:
     """Return the error of a reply whose status is not 200, and charge what it reports."""
     body = b""
     with suppress(LLMError), translated(timeout_s=0):

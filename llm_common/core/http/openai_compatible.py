@@ -254,7 +254,7 @@ class OpenAICompatibleClient(LLMClient):
                 )
 
         payload = await self._endpoint.retried(exchange, wait_s=policy.wait_s)
-        self._remember_refusals(policy)
+        self._remember_refused(policy)
         return self._response(payload, policy, bill, started=started)
 
     async def _streamed(
@@ -272,7 +272,7 @@ class OpenAICompatibleClient(LLMClient):
 
         with self._ledger.reserved(expected_usd):
             reply = await self._endpoint.retried(begin, wait_s=policy.wait_s)
-            self._remember_refusals(policy)
+            self._remember_refused(policy)
             parts = StreamedReply()
             try:
                 reading = read_stream(
@@ -294,7 +294,7 @@ class OpenAICompatibleClient(LLMClient):
                 await reply.aclose()
             yield LLMDelta(response=self._response(payload, policy, bill, started=started))
 
-    def _remember_refusals(self, policy: RetryPolicy) -> None:
+    def _remember_refused(self, policy: RetryPolicy) -> None:
         """Leave refused options out of later calls.
 
         Only after a success: an error that merely quotes the call would return without the
