@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 POETRY := .poetry-venv/bin
 CASES ?=
+QUERY ?= What is this project, and how is it used?
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
 CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -25,8 +26,8 @@ install: .venv/.installed ## set up .venv with everything that tests and the dem
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
 	@touch $@
 
-demo: .venv/.installed ## ask an agent five questions over public data, and show its prompts; DEMO=path explores a folder
-	@$(BIN)/llm-common demo $(DEMO)
+demo: .venv/.installed ## ask an agent five questions over public data, and show its prompts; DEMO=path QUERY="..." packs a folder
+	@$(BIN)/llm-common $(if $(DEMO),pack "$(QUERY)" $(DEMO),demo)
 
 test: .venv/.installed ## run the tests, about a minute on two cores; CASES=tests/core names some
 	@echo "Running $(or $(CASES),the tests but for the slow campaigns of make torture) ..."

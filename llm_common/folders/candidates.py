@@ -45,7 +45,6 @@ _IS_ELSEWHERE = re.compile(
 )
 # the end of the year 9999; file systems keep later times, `datetime` does not
 _MAX_TIME_S = 253_402_300_799.0
-_INTRODUCTIONS = ("readme", "__init__", "index", "main", "app", "lib")
 
 
 def candidate_files(
@@ -108,12 +107,6 @@ def read_file(path: str, place: ContainedFile) -> ContextFile | None:
             size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)
         ),
     )
-
-
-def readme_rank(path: str) -> int:
-    """How early to read a file to learn what its folder is about: 0 for a readme, higher for others."""
-    stem = PurePosixPath(path).stem.lower()
-    return _INTRODUCTIONS.index(stem) if stem in _INTRODUCTIONS else len(_INTRODUCTIONS)
 
 
 def _distinct(places: Iterable[tuple[str, ContainedFile]]) -> Iterator[tuple[str, ContainedFile]]:

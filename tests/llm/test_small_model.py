@@ -172,16 +172,6 @@ def assert_inert_pages(folder: Path) -> None:
         assert_no_leak(page, (folder / f"{number}.jsonl").read_text(encoding="utf-8"))
 
 
-def test_the_demo_runs_against_the_model_and_says_so(endpoint: str, tmp_path: Path) -> None:
-    for name, text in {
-        "escape.py": "def escape(text): ...",
-        "parse.py": "def parse(text): ...",
-    }.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    run = demo(endpoint, tmp_path, "--query", "How is text escaped?")
-    assert json.loads(run.stdout)
-
-
 def test_the_demo_ends_each_of_its_questions_with_an_answer_or_a_reason(
     endpoint: str, tmp_path: Path
 ) -> None:

@@ -114,34 +114,7 @@ _MinScore = Annotated[
 
 @app.command()
 def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="PATH",
-            exists=True,
-            file_okay=False,
-            readable=True,
-            help="Folder to explore instead.",
-            show_default=False,
-        ),
-    ] = None,
     *,
-    query: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT", help="Question about the folder.", show_default="what it is about"
-        ),
-    ] = "",
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            metavar="CHARS",
-            min=0,
-            max=1_000_000,
-            help="Most characters packed from the folder.",
-            show_default="6000",
-        ),
-    ] = None,
     output: Annotated[
         Path,
         typer.Option(
@@ -149,7 +122,7 @@ def demo(
             "-o",
             metavar="FOLDER",
             file_okay=False,
-            help="Where the pages and traces of the five questions go.",
+            help="Where the pages and traces of the questions go.",
         ),
     ] = Path("llm-common-demo"),
     json: AsJson = False,
@@ -163,74 +136,33 @@ def demo(
     that the answer rests on is in the prompt, and a page that says why. The command ends with 1 if
     something failed or is not in the prompt.
 
-    With PATH the agent explores that folder: chooses tools, keeps their outputs behind pointers,
-    packs what answers the question. Files are only read.
-
     Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and
     nothing answers. With LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key set, the
     model chooses and answers. Outputs go to a temporary folder that is removed at the end.
     """
-    with _store_folder(keep=keep) as store:
-        if folder is None and not query and budget is None:
-            failed = _ask_five_questions(output, store, json=json, keep=keep)
-        else:
-            failed = _explore(
-                folder or Path(),
-                query,
-                6_000 if budget is None else budget,
-                store,
-                json=json,
-                keep=keep,
-            )
-    if failed:
-        raise typer.Exit(ExitCode.FAILED)
-
-
-def _ask_five_questions(output: Path, store: Path, *, json: bool, keep: bool) -> bool:
-    """Whether something failed, after it was shown."""
     from llm_common.apps.cli.demo.five_questions import agent_from_env, ask_questions
     from llm_common.apps.cli.demo.five_questions_view import questions_document, show_questions
     from llm_common.apps.cli.demo.public_data import QUESTIONS
 
-    async def asked() -> "QuestionsDocument":
+    async def ask(store: Path) -> "QuestionsDocument":
         async with agent_from_env() as agent:
-            done = await ask_questions(
+            asked = await ask_questions(
                 QUESTIONS, agent, folder=output, work_dir=store, progress=progress
             )
-            return questions_document(
-                done, model=agent.label, folder=output, store=store if keep else None
-            )
+            kept_store = store if keep else None
+            return questions_document(asked, model=agent.label, folder=output, store=kept_store)
 
-    with show_progress("Starting the agent", silent=json) as progress:
-        document = asyncio.run(asked())
+    with (
+        _store_folder(keep=keep) as store,
+        show_progress("Starting the agent", silent=json) as progress,
+    ):
+        document = asyncio.run(ask(store))
     if json:
         print_document(document)
     else:
         show_questions(document, stdout_console())
-    return any(each.failed for each in document.questions)
-
-
-def _explore(folder: Path, query: str, budget: int, store: Path, *, json: bool, keep: bool) -> bool:
-    """Whether something failed, after it was shown."""
-    from llm_common.apps.cli.demo.exploration import explore
-    from llm_common.apps.cli.demo.exploration_view import demo_document, show
-
-    with show_progress("Reading the folder", silent=json) as progress:
-        exploration = asyncio.run(
-            explore(
-                folder,
-                question=query.strip(),
-                budget_chars=budget,
-                store_dir=store,
-                progress=progress,
-            )
-        )
-    kept_store = store if keep else None
-    if json:
-        print_document(demo_document(exploration, store=kept_store))
-    else:
-        show(exploration, store=kept_store)
-    return exploration.failed
+    if any(question.failed for question in document.questions):
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()

@@ -354,7 +354,6 @@ class PackDocument(Document):
 def documents() -> dict[str, TypeAdapter[Any]]:
     """What each command prints, by its name; needs the extra `mcp`."""
     # The whole library; a command needs a part of it.
-    from llm_common.apps.cli.demo.exploration_view import DemoDocument  # noqa: PLC0415
     from llm_common.apps.cli.demo.five_questions_view import QuestionsDocument  # noqa: PLC0415
     from llm_common.apps.gateway.serving import GatewayReport  # noqa: PLC0415
     from llm_common.trace.account import Unseen  # noqa: PLC0415
@@ -385,7 +384,7 @@ def documents() -> dict[str, TypeAdapter[Any]]:
         "tools check": CheckedTools,
         "doctor": Diagnosis,
         "pack": PackDocument,
-        "demo": QuestionsDocument | DemoDocument,
+        "demo": QuestionsDocument,
         "trace show": shown_trace,
         "trace diff": create_model(
             "ComparedTraces", __base__=Document, steps=(tuple[StepDiff, ...], ...)

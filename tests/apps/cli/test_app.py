@@ -21,5 +21,5 @@ def test_help_is_at_hand(arguments: list[str]) -> None:
 
 def test_help_names_every_option_of_the_demo() -> None:
     shown = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "120"}).stdout
-    for text in ("--query", "--budget", "--json", "--keep", "LLM_COMMON_PROVIDER"):
+    for text in ("--output", "--json", "--keep", "LLM_COMMON_PROVIDER"):
         assert text in shown

@@ -82,7 +82,7 @@ def test_exit_codes_are_told_on_the_page() -> None:
         ("gateway status --folder empty", 3),
         ("pack zebra empty", 3),
         ("pack zebra absent", 2),
-        ("demo absent", 2),
+        ("demo --output a.json", 2),
         ("inspect --store absent", 2),
     ],
 )

@@ -1,6 +1,10 @@
 """`llm-common trace`: its commands, in process."""
 
+import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from llm_common.apps.cli.app import app
 from llm_common.trace import RecordedRun
+from tests.folders.tree import PROGRAM
 from tests.trace.runs import QUERY, no_room, not_chosen, recorded
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil"
@@ -77,3 +82,16 @@ def test_what_is_no_trace_is_named_harmlessly(
     assert said in " ".join(result.stderr.split())
     assert "\x1b" not in result.stderr
     assert "\u202e" not in result.stderr
+
+
+def test_a_process_shows_replacements_where_the_terminal_lacks_characters(tmp_path: Path) -> None:
+    run = asyncio.run(recorded(not_chosen, tmp_path, texts=True, query="caf\xe9 escape"))
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "trace", "show", str(run.path)],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "caf? escape" in result.stdout
+    assert result.stderr == ""

@@ -1,3 +1,3 @@
-"""`llm-common demo`: an agent that explores a folder, as a program and as what it shows."""
+"""`llm-common demo`: an agent that answers five questions, as a program and as what it shows."""
 
 __all__: list[str] = []

@@ -33,7 +33,7 @@ _FORMS = {
 
 
 class QuestionsDocument(Document):
-    """`demo` without a folder: what became of the questions over the package's data.
+    """`demo`: what became of the questions over the package's data.
 
     Attributes:
         model: What chose and answered, in words.
@@ -218,7 +218,7 @@ def _show_next(console: Console, document: QuestionsDocument) -> None:
         if pages
         else "No page could be written; name another folder with --output",
         "In the terminal": f"{program} trace show {shlex.quote(traces[0])}" if traces else "",
-        "A folder of yours": f'{program} demo PATH --query "how are strings escaped"',
+        "A folder of yours": f'{program} pack "how are strings escaped" PATH',
         "A program of yours": f"save the first one of README.md as first.py, then {python} first.py",
         "Stored outputs": document.store or "",
     }

@@ -1,4 +1,4 @@
-"""`llm-common demo` without a folder: five questions over the package's data."""
+"""`llm-common demo`: five questions over the package's data."""
 
 import csv
 import gzip
