@@ -13,7 +13,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.pointers.listing import read_pointers
 from llm_common.pointers.records import (
     MAX_RECORD_BYTES,
     LeftoverKind,
@@ -24,6 +23,7 @@ from llm_common.pointers.records import (
     meta_name,
     owner_of,
     parse_meta,
+    read_pointers,
 )
 from llm_common.pointers.retention import Tombstones, has_expired
 from llm_common.storage import folder_of, query_id_of

@@ -64,7 +64,7 @@ def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
     """
     path, expression = part.get("path"), part.get("filter")
     if path is None and expression is None and not part.get("keys"):
-        return _narrow(_whole(payload), part)
+        return _narrow(stored_text(payload), part)
     value: Any = decode_json(payload)
     if path is not None:
         value = value_at(value, path)
@@ -101,7 +101,12 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
-def _whole(payload: bytes) -> ExtractedPart:
+def stored_text(payload: bytes) -> ExtractedPart:
+    """Return a whole result as text: a stored text unchanged, else the stored JSON.
+
+    Raises:
+        CorruptPointerError: If the payload is not JSON.
+    """
     value = decode_json(payload) if payload.startswith(b'"') else None
     if isinstance(value, str) and _is_utf8(value):
         return ExtractedPart(value, "text")

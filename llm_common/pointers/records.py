@@ -17,7 +17,7 @@ name, and a result without a meta counts for nothing.
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -94,6 +94,15 @@ class QueryFiles:
     def is_empty(self) -> bool:
         """Whether nothing is there that anybody may want."""
         return not (self.by_pointer or self.unrecognized or self.unsafe)
+
+    @property
+    def recorded(self) -> set[str]:
+        """The pointers that have a commit record, whether it can be read or not."""
+        recorded = set()
+        for pointer_id, entries in self.by_pointer.items():
+            if meta_name(pointer_id) in entries:
+                recorded.add(pointer_id)
+        return recorded
 
     @property
     def unreadable(self) -> set[str]:
@@ -400,6 +409,25 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
             f"The record of {pointer_id} is that of another place; move its file back"
         )
     return pointer
+
+
+def read_records(
+    blobs: BlobStore, query_id: str, pointer_ids: Collection[str]
+) -> Iterator[ContextPointer | None]:
+    """Yield the pointer of each id, None for one whose record is damaged or gone."""
+    names = [meta_name(pointer_id) for pointer_id in pointer_ids]
+    records = blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
+    for pointer_id, record in zip(pointer_ids, records, strict=True):
+        try:
+            yield parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
+        except CorruptPointerError:
+            yield None
+
+
+def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:
+    """Return the pointers of a query whose records can be read, in no order, unverified."""
+    records = read_records(blobs, files.query_id, files.recorded)
+    return [pointer for pointer in records if pointer is not None]
 
 
 def max_result_bytes(pointer: ContextPointer) -> int:

@@ -16,7 +16,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from llm_common.errors import InvalidIdError, StoreError, UnserialisableError
-from llm_common.pointers.listing import read_pointers
 from llm_common.pointers.pointer import (
     ContextPointer,
     call_digest_of,
@@ -25,7 +24,13 @@ from llm_common.pointers.pointer import (
     summary_line,
     text_digest,
 )
-from llm_common.pointers.records import PointerRecords, QueryFiles, Transaction, blob_key
+from llm_common.pointers.records import (
+    PointerRecords,
+    QueryFiles,
+    Transaction,
+    blob_key,
+    read_pointers,
+)
 from llm_common.pointers.retention import Retention, Tombstones, has_expired, time_text
 from llm_common.redaction.redactor import Redactor
 from llm_common.storage import check_query_id

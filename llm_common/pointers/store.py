@@ -28,9 +28,7 @@ from llm_common.pointers.listing import (
     PointerIndex,
     PointerListing,
     PointerPage,
-    PointerSearch,
     QuerySummary,
-    find_pointers,
     newest_pointers,
     query_summaries,
 )
@@ -46,6 +44,12 @@ from llm_common.pointers.records import (
 )
 from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
 from llm_common.pointers.save import Call, Saver, checked_query_id, describe, redacted_result
+from llm_common.pointers.search import (
+    PointerSearch,
+    SplitResult,
+    search_pointers,
+    whole_result,
+)
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, folder_of, query_id_of
 from llm_common.text.canonical import decode_json, encode_json
@@ -274,42 +278,51 @@ class ContextPointerStore:
         words: str,
         *,
         query_id: str | None = None,
+        pointer_ids: Collection[str] | None = None,
         limit: int = 20,
         in_results: bool = False,
+        split: SplitResult = whole_result,
+        max_passage_chars: int = 300,
         progress: Callable[[int], object] = lambda _: None,
     ) -> PointerSearch:
-        """The pointers that share a word with a text, best first, and how many could not be searched.
+        """Find the outputs that share a word with a text, best first.
 
-        Reads every record and changes nothing: a look of seconds at 100,000 pointers, for a person,
-        not for a prompt.
+        Reads every record, or every result, of the queries and changes nothing. Over a whole store
+        that takes seconds at 100,000 pointers. The same words over the same outputs give the same
+        matches in the same order. A damaged output is skipped and counted.
 
         Args:
-            words: What to look for; a blank text finds nothing.
-            query_id: Where to look; None looks everywhere.
-            limit: Most matches.
-            in_results: True looks through all of each stored result too, and so reads the whole
-                store; False looks at calls and at digests, which hold the first 500 characters of a
-                result.
-            progress: Told how many were searched so far, after each few; what it raises ends the
-                search.
+            words: What to look for, in any form and case. A blank text matches nothing.
+            query_id: Where to look. None looks everywhere.
+            pointer_ids: Looks at these pointers alone. None looks at all.
+            limit: Maximum number of matches.
+            in_results: True searches each stored result too. False searches the calls and the
+                descriptions, which hold the first 500 characters of a result.
+            split: Splits a result into the documents that are ranked, by their JSON pointers. By
+                default a result is one document.
+            max_passage_chars: Maximum size of the passage that a match shows.
+            progress: Called with the number of pointers searched so far, after each few. What it
+                raises ends the search.
 
         Raises:
-            InvalidIdError: `query_id` is not allowed.
-            StoreError: The queries cannot be listed.
+            InvalidIdError: If `query_id` is not allowed.
+            StoreError: If the queries cannot be listed.
         """
-        records = self.records
-        ids = (
-            map(query_id_of, records.blobs.folders())
-            if query_id is None
-            else [checked_query_id(query_id, self._redactor)]
-        )
-        return find_pointers(
-            records,
+        query_ids: Iterable[str]
+        if query_id is None:
+            query_ids = map(query_id_of, self.records.blobs.folders())
+        else:
+            query_ids = [checked_query_id(query_id, self._redactor)]
+        return search_pointers(
+            self.records,
             words,
-            ids,
+            query_ids,
             limit=limit,
-            in_results=in_results,
             now=self._clock.now(),
+            in_results=in_results,
+            pointer_ids=pointer_ids,
+            split=split,
+            max_passage_chars=max_passage_chars,
             progress=progress,
         )
 

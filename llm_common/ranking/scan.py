@@ -147,72 +147,61 @@ def scan_columns(
 
 
 class StreamedScan:
-    """Scores documents that come one by one and are not kept: BM25 as in `TermScanner`, without the parts of a request.
+    """Score documents that come one by one and are not kept: BM25 as in `TermScanner`, without the parts of a request.
 
-    Takes some 300 bytes for each document that holds a word of the request, nothing for the others.
-    The length of a document counts beside those of the others that hold one. A number is found
+    Takes some 300 bytes for each document that has a word of the request, nothing for the others.
+    The length of a document counts beside those of the others that have one. A number is found
     whole, not within another number. Not safe to share between threads.
 
     Args:
-        request: Any text; its first 64 words count.
+        request: Any text. Its first 64 words count.
+
+    Attributes:
+        stems: The stems of the request.
     """
 
     def __init__(self, request: str) -> None:
-        self._stems = search_stems(request)
+        self.stems = search_stems(request)
         self._counters = [
-            _number_counter(stem) if stem.isdecimal() else _counter(stem) for stem in self._stems
+            _number_counter(stem) if stem.isdecimal() else _counter(stem) for stem in self.stems
         ]
-        self._held: dict[str, tuple[int, list[float]]] = {}
-
-    def may_hold(self, text: str) -> bool:
-        """Whether the characters of a word are in a `folded` text.
-
-        True for each text that `add` finds a word in.
-        """
-        return any(stem in text for stem in self._stems)
+        self._documents = 0
+        self._matching: dict[str, tuple[int, list[float]]] = {}
 
     def add(self, key: str, fields: Iterable[tuple[str, float]]) -> None:
-        """Counts the words of a document.
+        """Count the words of a document.
 
         Args:
             key: A new one.
-            fields: `folded` texts, each with the weight of a word in it; read once and not kept.
+            fields: `folded` texts, each with the weight of a word in it. Read once and not kept.
         """
-        chars, totals = 0, [0.0] * len(self._stems)
+        self._documents += 1
+        chars, totals = 0, [0.0] * len(self.stems)
         for text, weight in fields:
             chars += len(text)
-            for place, count in enumerate(self._counters):
-                totals[place] += weight * count((text,)).get(0, 0)
+            for number, count in enumerate(self._counters):
+                totals[number] += weight * count((text,)).get(0, 0)
         if any(totals):
-            self._held[key] = chars, totals
+            self._matching[key] = chars, totals
 
-    def best(self, limit: int, *, among: int) -> tuple[list[Hit], int]:
-        """The best documents, 1 for the first, equal ones in the order of their keys.
+    def best(self, limit: int) -> tuple[list[Hit], int]:
+        """Return the best documents, and how many have a word of the request.
 
-        And how many hold a word.
-
-        Args:
-            limit: Most documents.
-            among: How many documents there are, with those that were not added.
+        The first scores 1. Equal scores are in the order of their keys.
         """
-        average = sum(chars for chars, _ in self._held.values()) / max(len(self._held), 1) or 1.0
-        holders = [
-            sum(map(bool, totals))
-            for totals in zip(*(each for _, each in self._held.values()), strict=True)
-        ]
-        rarities = [math.log1p((max(among, held) - held + 0.5) / (held + 0.5)) for held in holders]
-        scores = {}
-        for key, (chars, totals) in self._held.items():
-            burden = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * chars / average)
-            gains = (
-                rarity * total / (total + burden)
-                for rarity, total in zip(rarities, totals, strict=True)
-            )
-            scores[key] = sum(gains)
-        top = max(scores.values(), default=1.0)
-        return best_first(Hit(key, score / top) for key, score in scores.items())[:limit], len(
-            scores
-        )
+        if not self._matching:
+            return [], 0
+        average = sum(chars for chars, _ in self._matching.values()) / len(self._matching)
+        gains = dict.fromkeys(self._matching, 0.0)
+        for number in range(len(self.stems)):
+            holders = sum(totals[number] > 0 for _, totals in self._matching.values())
+            rarity = math.log1p((self._documents - holders + 0.5) / (holders + 0.5))
+            for key, (chars, totals) in self._matching.items():
+                burden = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * chars / average)
+                gains[key] += rarity * totals[number] / (totals[number] + burden)
+        top = max(gains.values())
+        hits = best_first(Hit(key, gain / top) for key, gain in gains.items())
+        return hits[:limit], len(hits)
 
 
 class _Searched:

@@ -1,7 +1,8 @@
 """What a person sees of a store as a whole: its queries, the newest pointers, a search, and what `gc` would remove."""
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,10 @@ import obstore.store
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from llm_common.core.tokens import UpperBoundCounter
 from llm_common.pointers.object_records import ObjectContextPointerStore
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.reading import ResultPart, read_payload
 from llm_common.pointers.store import (
     ContextPointerStore,
     FileContextPointerStore,
@@ -99,6 +103,73 @@ def test_words_deep_in_a_result_are_found_when_asked_for(
         found = store.find(words, query_id="deep", in_results=True)
         assert [one.pointer for one in found.matches] == [saved]
         assert store.find("1471", query_id="deep", in_results=True).matches == ()
+
+
+def test_a_match_tells_where_its_words_are(store: ContextPointerStore) -> None:
+    lines = "".join(f"line {number} of the log\n" for number in range(5_000))
+    text = f"{lines}the gasket of pump 4711 failed\n{lines}"
+    saved = asyncio.run(
+        store.save(query_id="deep", task_id=1, tool_name="log", args={}, result=text)
+    )
+    [match] = store.find("failing gaskets", query_id="deep", in_results=True).matches
+    assert "the gasket of pump 4711 failed" in match.passage
+    assert len(match.passage) <= 300
+    assert match.total_chars == len(text)
+    end = match.start + len(match.passage)
+    read = read_payload(
+        *store.load_payload(saved.pointer_id, query_id="deep"),
+        part=ResultPart(chars=(match.start, end)),
+        limit_tokens=2_000,
+        counter=UpperBoundCounter(),
+    )
+    assert read.text == match.passage
+    [by_call] = store.find("log", query_id="deep").matches
+    assert (by_call.pointer, by_call.passage) == (saved, "")
+
+
+def test_only_the_pointers_named_are_searched(store: ContextPointerStore) -> None:
+    first, second, *_ = store.list(query_id="a")
+    found = store.find("prices", query_id="a", pointer_ids=[second.pointer_id, "0" * 12])
+    assert [match.pointer for match in found.matches] == [second]
+    assert found.searched == 1
+    assert store.find("prices", query_id="a", pointer_ids=[]).searched == 0
+    assert first.pointer_id in {one.pointer.pointer_id for one in store.find("prices").matches}
+
+
+def test_a_result_can_be_searched_in_parts(store: ContextPointerStore) -> None:
+    messages = {"1": "a red fox", "2": "a door", "10": "the red door", "11": "the red door"}
+    asyncio.run(store.save(query_id="h", task_id=1, tool_name="say", args={}, result=messages))
+
+    def split(_: ContextPointer, payload: bytes) -> Iterator[tuple[str, str]]:
+        for number, text in json.loads(payload).items():
+            yield f"/{number}", text
+
+    found = store.find("red doors", query_id="h", in_results=True, split=split)
+    assert [match.path for match in found.matches][:2] == ["/10", "/11"]
+    assert [match.passage for match in found.matches][:2] == ["the red door"] * 2
+    assert found.matches[0].score == found.matches[1].score == 1.0
+    assert (found.total, found.searched) == (4, 1)
+
+
+def test_damaged_outputs_are_skipped_and_counted(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename")
+
+    async def fill() -> list[ContextPointer]:
+        return [
+            await store.save(
+                query_id="q", tool_name="log", args={"n": number}, result=f"pump {number} failed"
+            )
+            for number in range(4)
+        ]
+
+    saved = asyncio.run(fill())
+    folder = tmp_path / "q"
+    (folder / f"{saved[0].pointer_id}.meta.json").write_text("{}")
+    (folder / f"{saved[1].pointer_id}.result.json").write_text('"pump 9 failed"')
+    (folder / f"{saved[2].pointer_id}.result.json").unlink()
+    found = store.find("pump", in_results=True)
+    assert [match.pointer for match in found.matches] == [saved[3]]
+    assert (found.searched, found.unreadable) == (1, 3)
 
 
 def word(number: int) -> str:

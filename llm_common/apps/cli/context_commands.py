@@ -28,8 +28,8 @@ from llm_common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from llm_common.apps.cli.documents import ErasedQuery
-    from llm_common.pointers.listing import PointerSearch
     from llm_common.pointers.reading import ResultPart
+    from llm_common.pointers.search import PointerSearch
     from llm_common.pointers.store import ContextPointerStore
 
 # A command imports what only it needs when it runs: `--help` and completion answer at once.

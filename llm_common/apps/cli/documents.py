@@ -7,10 +7,11 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from llm_common.core.http.probing import EndpointReport
 from llm_common.memory.overview import KeptEvent, SessionSummary
 from llm_common.memory.protocol import MemoryHit
-from llm_common.pointers.listing import PointerMatch, QuerySummary
+from llm_common.pointers.listing import QuerySummary
 from llm_common.pointers.maintenance import GcReport, StoreFinding
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
+from llm_common.pointers.search import PointerMatch
 from llm_common.tools.definitions import DefinitionProblem
 
 
