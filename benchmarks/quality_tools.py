@@ -26,8 +26,7 @@ from typing import Any
 
 from benchmarks.quality_context import read, read_half
 from llm_common.ranking.embeddings import Embedder, installed_vectors
-from llm_common.selection.catalogue import ToolDefinition
-from llm_common.tools import ToolIndex
+from llm_common.tools import ToolDefinition, ToolIndex
 
 COLUMNS = ("R@5", "R@10", "NDCG@10", "all@10", "ms")
 MANY = 10_000

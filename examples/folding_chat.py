@@ -58,7 +58,8 @@ async def reply(
     """Adds the model's answer to the history, after the calls that it makes."""
     tools = {tool.name: tool for tool in history_tools(store, session_id="chat")}
     offered = [
-        {"type": "function", "function": json.loads(tool.definition)} for tool in tools.values()
+        {"type": "function", "function": json.loads(tool.definition.text)}
+        for tool in tools.values()
     ]
     for _ in range(3):
         folded = await fold(

@@ -719,7 +719,7 @@ MISTAKES = [
             [{"name": "weather", "description": "The weather.", "parameters": {}}]
         ),
         TypeError,
-        "a dict is no tool; pass a Tool, or what has name, description, parameters; read_definitions of llm_common.tools makes that of JSON",
+        "a dict is no tool; pass a Tool or a ToolDefinition; read_definitions of llm_common.tools makes these of JSON",
     ),
     Mistake(
         "a folder where the store of a fold belongs",

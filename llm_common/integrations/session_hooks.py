@@ -30,6 +30,7 @@ from llm_common.pointers.store import (
 )
 from llm_common.ranking.embeddings import Embedder
 from llm_common.text.canonical import stable_json
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_index import ToolIndex
 
@@ -322,7 +323,9 @@ class SessionHooks:
                     one.name: self._counter.count(text)
                     for one, text in zip(facts, definitions, strict=True)
                 }
-                self._catalogues[definitions] = _Catalogue(ToolIndex(facts, self._embedder), tokens)
+                self._catalogues[definitions] = _Catalogue(
+                    ToolIndex([ToolDefinition(*one) for one in facts], self._embedder), tokens
+                )
             return self._catalogues[definitions]
 
     async def _collect(self) -> None:

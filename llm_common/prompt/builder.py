@@ -144,7 +144,7 @@ class ContextBuilder:
             if self._tools is not None
             else []
         )
-        definitions = [tool.definition for tool in tools if tool is not None]
+        definitions = [tool.definition.text for tool in tools if tool is not None]
         return f"[{','.join(definitions)}]" if definitions else None
 
 

@@ -4,30 +4,28 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from llm_common._threads import in_thread
 from llm_common.core.tokens import UpperBoundCounter
-from llm_common.errors import ConfigError, ToolFailedError
-from llm_common.text.canonical import json_text, stable_json
+from llm_common.errors import ToolFailedError
+from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence, printable
+from llm_common.tools.definitions import ToolDefinition, computed_once, read_definition
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.signature import signature
 from llm_common.tools.tool import third_party_code
-from llm_common.tools.validation import Problem, find_problems
 
 if TYPE_CHECKING:
     from llm_common.tools.tool_index import ToolIndex
 
 _PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
-_PARAMETERS = ("parameters", "inputSchema", "input_schema")
 _REGISTRY = "the tool registry"
 _CACHED_CATALOGUES = 8
 _PLAIN_ONLY = (
@@ -43,86 +41,12 @@ LATE = (
 )
 """The problem of a selection whose deadline passed before anything was asked."""
 
-ValueT = TypeVar("ValueT")
-
-
-class _Computed(Generic[ValueT]):
-    """A property that is computed once.
-
-    Without the lock that `cached_property` of Python 3.11 shares among objects.
-    """
-
-    def __init__(self, compute: Callable[[Any], ValueT]) -> None:
-        self._compute = compute
-        self.__doc__ = compute.__doc__
-
-    def __get__(self, owner: Any, kind: type) -> ValueT:
-        value = vars(owner)[self._compute.__name__] = self._compute(owner)
-        return value
-
 
 class OffersTools(Protocol):
     """Lists its tools: our `ToolRegistry`, or an application's own registry."""
 
     def get_tools_schema(self) -> Any:
         """The tools as text or as a list of definitions, or an awaitable of either."""
-
-
-@dataclass(frozen=True)
-class ToolDefinition:
-    """One tool of a registry.
-
-    Attributes:
-        name: Its name.
-        description: Text for the model.
-        parameters: JSON Schema of the arguments; must not be changed.
-        read_only: Whether a call changes nothing, as `Tool(read_only=…)` or MCP's `readOnlyHint`
-            says; None: unsaid.
-    """
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    read_only: bool | None = None
-
-    @_Computed
-    def signature(self) -> str:
-        """The tool on one line; see `signature`."""
-        return signature(self.name, self.description, self.parameters)
-
-    @_Computed
-    def signature_tokens(self) -> int:
-        """At most this many tokens of a line with the signature."""
-        return UpperBoundCounter().count(f"{self.signature}\n")
-
-    @_Computed
-    def text(self) -> str:
-        """The tool as canonical JSON."""
-        facts: dict[str, Any] = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.parameters),
-        }
-        hints: dict[str, Any] = (
-            {} if self.read_only is None else {"annotations": {"readOnlyHint": self.read_only}}
-        )
-        return json_text({**facts, **hints}, sort_keys=True)
-
-    @_Computed
-    def text_tokens(self) -> int:
-        """At most this many tokens of a line with the JSON."""
-        return UpperBoundCounter().count(f"{self.text}\n")
-
-    def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
-        """The problems of arguments for this tool; none under a broken schema."""
-        try:
-            return find_problems(self._schema, args)
-        except ConfigError:
-            return ()  # the registry's mistake: its tools must stay usable
-
-    @_Computed
-    def _schema(self) -> str:
-        return json_text(dict(self.parameters), sort_keys=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,37 +66,37 @@ class Catalogue:
     checked: bool
     empty: bool
 
-    @_Computed
+    @computed_once
     def signatures(self) -> str:
         """One line per tool, in canonical order."""
         return "\n".join(definition.signature for definition in self.definitions)
 
-    @_Computed
+    @computed_once
     def signature_tokens(self) -> int:
         """At most this many tokens of `signatures`."""
         return UpperBoundCounter().count(self.signatures)
 
-    @_Computed
+    @computed_once
     def text_tokens(self) -> int:
         """At most this many tokens of `text`."""
         return UpperBoundCounter().count(self.text)
 
-    @_Computed
+    @computed_once
     def fenced_signatures(self) -> str:
         """The signatures in a fence that they cannot close."""
         return in_fence(self.signatures)
 
-    @_Computed
+    @computed_once
     def fenced_text(self) -> str:
         """The text in a fence that it cannot close."""
         return in_fence(self.text)
 
-    @_Computed
+    @computed_once
     def names(self) -> tuple[str, ...]:
         """The names of the tools, in canonical order, once each."""
         return tuple(dict.fromkeys(definition.name for definition in self.definitions))
 
-    @_Computed
+    @computed_once
     def digest(self) -> str:
         """SHA-256 of the content, the same in every process."""
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
@@ -187,12 +111,12 @@ class Catalogue:
                 return similar[0] if len(similar) == 1 else None
         return None
 
-    @_Computed
+    @computed_once
     def definitions_by_name(self) -> dict[str, ToolDefinition]:
         """The tools by name; the last of a repeated name."""
         return {definition.name: definition for definition in self.definitions}
 
-    @_Computed
+    @computed_once
     def _by_key(self) -> dict[str, list[ToolDefinition]]:
         keys: dict[str, list[ToolDefinition]] = {}
         for definition in self.definitions:
@@ -278,38 +202,15 @@ def _from_encoded(encoded: bytes) -> Catalogue:
     return _from_text(f"[{','.join(each.text for each in ordered)}]", checked=True)
 
 
-def _definitions(entries: list[Any]) -> tuple[ToolDefinition, ...] | None:
-    """Every entry as a definition, sorted by name; None if one is not."""
-    found = [_definition(entry) for entry in entries]
-    known = [definition for definition in found if definition is not None]
-    return tuple(sorted(known, key=lambda each: each.name)) if len(known) == len(found) else None
-
-
-def _definition(entry: Any) -> ToolDefinition | None:
-    facts = entry.get("function", entry) if isinstance(entry, dict) else None
-    if not isinstance(facts, dict):
-        return None
-    name, description = facts.get("name"), facts.get("description")
-    if not isinstance(name, str) or not name.strip():
-        return None
-    parameters: dict[str, Any] = next(
-        (facts[key] for key in _PARAMETERS if isinstance(facts.get(key), dict)), {}
-    )
-    hints: dict[str, Any] = next(
-        (
-            place["annotations"]
-            for place in (facts, entry)
-            if isinstance(place.get("annotations"), dict)
-        ),
-        {},
-    )
-    read_only = hints.get("readOnlyHint")
-    return ToolDefinition(
-        name,
-        description if isinstance(description, str) else "",
-        parameters,
-        read_only if isinstance(read_only, bool) else None,
-    )
+def _definitions(entries: list[object]) -> tuple[ToolDefinition, ...] | None:
+    """Return every entry as a definition, sorted by name, or None if one is not a definition."""
+    definitions: list[ToolDefinition] = []
+    for entry in entries:
+        definition = read_definition(entry)
+        if definition is None:
+            return None
+        definitions.append(definition)
+    return tuple(sorted(definitions, key=lambda definition: definition.name))
 
 
 def _key(name: str) -> str:

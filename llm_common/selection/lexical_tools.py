@@ -15,7 +15,6 @@ from llm_common.selection.catalogue import (
     LATE,
     Catalogue,
     OffersTools,
-    ToolDefinition,
     read_catalogue,
     tool_index,
 )
@@ -28,6 +27,7 @@ from llm_common.selection.results import (
     retrieval,
 )
 from llm_common.selection.tool_calls import DroppedCall, check_calls
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.read_only import only_reads
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and

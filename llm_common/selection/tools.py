@@ -33,7 +33,6 @@ from llm_common.selection.catalogue import (
     LATE,
     Catalogue,
     OffersTools,
-    ToolDefinition,
     fitting_lines,
     offer_tools,
     rank_tools,
@@ -57,6 +56,7 @@ from llm_common.selection.tool_calls import (
     read_native_calls,
 )
 from llm_common.text.canonical import stable_json
+from llm_common.tools.definitions import ToolDefinition
 
 if TYPE_CHECKING:
     from llm_common.decisions.questions import DecisionClient

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from llm_common._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.tools.definitions import read_definitions as read_definitions
+    from llm_common.tools.definitions import (
+        ToolDefinition as ToolDefinition,
+        read_definition as read_definition,
+        read_definitions as read_definitions,
+    )
     from llm_common.tools.registry import ToolRegistry as ToolRegistry
     from llm_common.tools.tool import (
         Tool as Tool,
@@ -17,7 +21,6 @@ if TYPE_CHECKING:
         third_party_code as third_party_code,
     )
     from llm_common.tools.tool_index import (
-        DescribesTool as DescribesTool,
         RankedTool as RankedTool,
         ToolIndex as ToolIndex,
     )

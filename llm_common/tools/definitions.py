@@ -1,51 +1,186 @@
-"""`read_definitions`: tools as files describe them, and what is wrong with them; nothing is run."""
+"""`ToolDefinition`: a tool as a model is told of it, wherever it came from.
+
+Also reads definitions from every usual JSON spelling, and names what is wrong with them.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.core.tokens import TokenCounter
+from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError, UnserialisableError
-from llm_common.text.canonical import stable_json
+from llm_common.text.canonical import json_text, stable_json
 from llm_common.tools.signature import properties_of, signature
-from llm_common.tools.validation import compile_schema
+from llm_common.tools.validation import Problem, compile_schema, find_problems
 
 MAX_DEFINITION_TOKENS = 2_000
 """Over so many tokens a definition is worth a second look: each call of a model pays for it."""
 
+ValueT = TypeVar("ValueT")
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SCHEMA_KEYS = ("inputSchema", "input_schema", "parameters")
-_EMPTY: Mapping[str, Any] = {"type": "object", "properties": {}}
+_SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
 
 
-class ToolDefinition(BaseModel):
-    """A tool as a file describes it; what it says may be wrong.
+class computed_once(Generic[ValueT]):  # noqa: N801 - reads as a decorator
+    """A `functools.cached_property` without its lock.
 
-    Attributes:
-        name: Its name; `#3` for the third of a file that has none.
-        description: What it does.
-        parameters: JSON Schema of its arguments.
+    Python 3.11 holds one lock for all objects of a class, so describing one hostile catalogue
+    would block every other. Two threads may compute the same value instead.
     """
 
-    model_config = ConfigDict(frozen=True)
+    def __init__(self, func: Callable[[Any], ValueT]) -> None:
+        self.func = func
+        self.__doc__ = func.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> ValueT:
+        value = self.func(instance)
+        vars(instance)[self.func.__name__] = value  # found before this descriptor from now on
+        return value
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """A tool as a model is told of it: what it is called, what it does, what it takes.
+
+    Attributes:
+        name: Its name.
+        description: What it does, for the model.
+        parameters: JSON Schema of the arguments. Must not be changed.
+        read_only: Whether a call changes nothing, as `Tool(read_only=...)` or MCP's `readOnlyHint`
+            marks it. None if the tool is not marked.
+    """
 
     name: str
     description: str = ""
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    read_only: bool | None = None
 
-    @cached_property
-    def text(self) -> str:
-        """The definition as a model is sent it: compact JSON."""
-        return stable_json(self.model_dump())
-
-    @property
+    @computed_once
     def signature(self) -> str:
-        """The tool on one line; see `signature`."""
+        """The tool on one line. See `signature`."""
         return signature(self.name, self.description, self.parameters)
+
+    @computed_once
+    def signature_tokens(self) -> int:
+        """Upper bound of the tokens of a line with the signature."""
+        return UpperBoundCounter().count(f"{self.signature}\n")
+
+    @computed_once
+    def text(self) -> str:
+        """The tool as canonical JSON, with MCP's `readOnlyHint` if it is marked.
+
+        Raises:
+            UnserialisableError: If JSON cannot stand for the parameters.
+        """
+        entry: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
+        if self.read_only is not None:
+            entry["annotations"] = {"readOnlyHint": self.read_only}
+        return _canonical(entry)
+
+    @computed_once
+    def text_tokens(self) -> int:
+        """Upper bound of the tokens of a line with the JSON."""
+        return UpperBoundCounter().count(f"{self.text}\n")
+
+    def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
+        """Return the rules of the schema that the arguments violate.
+
+        A schema that cannot be compiled checks nothing: the mistake is the tool's, and the tool
+        must stay usable.
+        """
+        try:
+            return find_problems(self._schema_text, args)
+        except (ConfigError, UnserialisableError):
+            return ()
+
+    @computed_once
+    def _schema_text(self) -> str:
+        return _canonical(self.parameters)
+
+
+def _canonical(value: Any) -> str:
+    # Schemas are plain JSON nearly always, and writing that directly is three times as quick.
+    try:
+        return json_text(value, sort_keys=True)
+    except (TypeError, UnserialisableError):
+        return stable_json(value)
+
+
+def read_definition(entry: object, *, unnamed: str = "") -> ToolDefinition | None:
+    """Read a definition in any of the usual spellings.
+
+    Understands the shape of MCP (`inputSchema`, `annotations`), of Anthropic (`input_schema`), of
+    chat completions (`{"type": "function", "function": {...}}`), and `parameters` beside the name.
+
+    Args:
+        entry: The definition as JSON data.
+        unnamed: Name for an entry that has none.
+
+    Returns:
+        The definition. None if the entry is not an object, or has no name and `unnamed` is empty.
+    """
+    function = entry.get("function", entry) if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(function, Mapping):
+        return None
+    name, description = function.get("name"), function.get("description")
+    if not isinstance(name, str) or not name.strip():
+        name = unnamed
+    if not name:
+        return None
+    schemas = (function.get(key) for key in _SCHEMA_KEYS)
+    parameters = next((schema for schema in schemas if isinstance(schema, Mapping)), {})
+    annotations = function.get("annotations", entry.get("annotations"))
+    read_only = annotations.get("readOnlyHint") if isinstance(annotations, Mapping) else None
+    return ToolDefinition(
+        name,
+        description if isinstance(description, str) else "",
+        parameters,
+        read_only if isinstance(read_only, bool) else None,
+    )
+
+
+def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
+    """Read the tools of a JSON document, in its order.
+
+    Args:
+        document: A list of definitions as `read_definition` understands them, an object with such a
+            list under `tools`, or the answer of an MCP server to `tools/list`.
+
+    Returns:
+        The tools. The third of a document is called `#3` if it has no name.
+
+    Raises:
+        ConfigError: If the document is none of these.
+    """
+    if isinstance(document, Mapping):
+        inner = document.get("result", document)
+        document = inner.get("tools") if isinstance(inner, Mapping) else None
+    if not isinstance(document, Sequence) or isinstance(document, str | bytes):
+        hint = ", as json.loads makes it of a text" if isinstance(document, str | bytes) else ""
+        raise ConfigError(
+            "there is no list of tools; pass a list of definitions, or an object with one under "
+            f'"tools"{hint}',
+            variable="tools",
+        )
+    definitions: list[ToolDefinition] = []
+    for number, entry in enumerate(document, start=1):
+        definition = read_definition(entry, unnamed=f"#{number}")
+        if definition is None:
+            raise ConfigError(
+                f"entry {number} of the tools is no definition; make it an object with a name",
+                variable="tools",
+            )
+        definitions.append(definition)
+    return tuple(definitions)
 
 
 class DefinitionProblem(BaseModel):
@@ -64,59 +199,20 @@ class DefinitionProblem(BaseModel):
     message: str
 
 
-def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
-    """The tools of a JSON document that was read, in its order.
-
-    Takes a list of definitions, an object with such a list under `tools`, and the answer of an MCP
-    server to `tools/list`. A definition has the shape of MCP (`inputSchema`), of the chat
-    completions API (`{"type": "function", "function": {…}}`), or `parameters` beside its name.
-
-    Raises:
-        ConfigError: The document is none of these.
-    """
-    if isinstance(document, Mapping):
-        inner = document.get("result", document)
-        document = inner.get("tools") if isinstance(inner, Mapping) else None
-    if not isinstance(document, Sequence) or isinstance(document, str | bytes):
-        hint = ", as json.loads makes it of a text" if isinstance(document, str | bytes) else ""
-        raise ConfigError(
-            f'there is no list of tools; pass a list of definitions, or an object with one under "tools"{hint}',
-            variable="tools",
-        )
-    return tuple(_definition(entry, number) for number, entry in enumerate(document, start=1))
-
-
-def _definition(entry: object, number: int) -> ToolDefinition:
-    function = entry.get("function", entry) if isinstance(entry, Mapping) else None
-    if not isinstance(function, Mapping):
-        raise ConfigError(
-            f"entry {number} of the tools is no definition; make it an object with a name",
-            variable="tools",
-        )
-    schema = next(
-        (function[key] for key in _SCHEMA_KEYS if isinstance(function.get(key), Mapping)), _EMPTY
-    )
-    name, description = function.get("name"), function.get("description")
-    return ToolDefinition(
-        name=name if isinstance(name, str) and name else f"#{number}",
-        description=description if isinstance(description, str) else "",
-        parameters=dict(schema),
-    )
-
-
 def check_definitions(
     tools: Sequence[ToolDefinition], *, counter: TokenCounter
 ) -> list[DefinitionProblem]:
-    """What is wrong with the tools, errors first, then in their order.
+    """Return what is wrong with the tools, errors first, then in their order.
 
-    Errors: a name that endpoints refuse or that another tool has, and a schema that is none of an
-    object, refers to
-    something outside itself, or takes too long to check. Warnings: no description, parameters
-    without one, and a definition of over `MAX_DEFINITION_TOKENS`.
+    Errors: a name that endpoints refuse or that another tool has, and a schema that does not
+    describe an object, refers to something outside itself, or takes too long to check. Warnings: no
+    description, parameters without one, and a definition of over `MAX_DEFINITION_TOKENS`.
     """
     names = Counter(tool.name for tool in tools)
-    found = [problem for tool in tools for problem in _problems(tool, names[tool.name], counter)]
-    return sorted(dict.fromkeys(found), key=lambda problem: problem.severity)
+    problems: list[DefinitionProblem] = []
+    for tool in tools:
+        problems += _problems(tool, names[tool.name], counter)
+    return sorted(dict.fromkeys(problems), key=lambda problem: problem.severity)
 
 
 def _problems(

@@ -129,13 +129,13 @@ class ToolRegistry:
         return iter([self._tools[name] for name in self.names])
 
     def get_tools_schema(self) -> str:
-        """Every tool's `definition` in one canonical JSON list, sorted by name.
+        """Return every tool's definition in one canonical JSON list, sorted by name.
 
         The same tools give the same bytes: a provider can cache a prompt that holds them. Computed
         once until the tools change.
         """
         if self._schema is None:
-            self._schema = f"[{','.join(tool.definition for tool in self)}]"
+            self._schema = f"[{','.join(tool.definition.text for tool in self)}]"
         return self._schema
 
     async def execute(

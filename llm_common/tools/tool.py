@@ -18,7 +18,8 @@ from pydantic_core import ErrorDetails
 from llm_common._threads import in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
 from llm_common.text.canonical import stable_json
-from llm_common.tools.validation import Problem, compile_schema, find_problems, redacted_line
+from llm_common.tools.definitions import ToolDefinition
+from llm_common.tools.validation import Problem, compile_schema, redacted_line
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _ARGS_HEADING = re.compile(r"^(Args|Arguments|Parameters):\s*$")
@@ -69,14 +70,11 @@ class Tool:
             by default.
         description: Text for the model; the docstring's first paragraph by default.
         parameters: JSON Schema of the arguments, an object schema. None derives it.
-
         read_only: Whether a call changes nothing, as MCP's `readOnlyHint` says it; None says
             neither. Selectors without a model call no other tools.
 
     Attributes:
-        parameters: A copy of the schema; changes to it have no effect.
-        definition: `{"description":…,"name":…,"parameters":…}` as canonical JSON, with
-            `"annotations":{"readOnlyHint":…}` if `read_only` is set.
+        definition: What a model is told of the tool. `definition.text` is its canonical JSON.
 
     Raises:
         ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a
@@ -86,16 +84,7 @@ class Tool:
         UnserialisableError: The schema is not JSON.
     """
 
-    __slots__ = (
-        "_bound",
-        "_function",
-        "_schema",
-        "definition",
-        "description",
-        "name",
-        "parameters",
-        "read_only",
-    )
+    __slots__ = ("_bound", "_function", "definition")
 
     def __init__(
         self,
@@ -119,31 +108,43 @@ class Tool:
         ):
             if not fits:
                 raise TypeError(f"{wanted} of the tool is a {type(value).__name__}; pass {hint}")
-        self.name = (
-            name if name is not None else getattr(function, "__name__", type(function).__name__)
-        )
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+        if name is None:
+            name = getattr(function, "__name__", type(function).__name__)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
                 "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one as name=",
                 variable="name",
-                value=str(self.name)[:80],
+                value=str(name)[:80],
             )
-        self.description = description if description is not None else describe(function)
+        if description is None:
+            description = describe(function)
         self._function = function
-        self._bound = read_function(function, tool=self.name) if parameters is None else None
-        schema = parameters if self._bound is None else self._bound.parameters
-        self._schema = stable_json(schema)
-        self.parameters = _object_schema(self._schema, tool=self.name)
-        self.read_only = read_only
-        hints = {} if read_only is None else {"annotations": {"readOnlyHint": read_only}}
-        self.definition = stable_json(
-            {
-                "name": self.name,
-                "description": self.description,
-                "parameters": self.parameters,
-                **hints,
-            }
-        )
+        self._bound: FunctionSchema | None = None
+        if parameters is None:
+            self._bound = read_function(function, tool=name)
+            parameters = self._bound.parameters
+        schema = _object_schema(stable_json(parameters), tool=name)
+        self.definition = ToolDefinition(name, description, schema, read_only)
+
+    @property
+    def name(self) -> str:
+        """The name by which a model calls the tool."""
+        return self.definition.name
+
+    @property
+    def description(self) -> str:
+        """What the tool does, as text for a model."""
+        return self.definition.description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """A copy of the JSON Schema of the arguments."""
+        return dict(self.definition.parameters)
+
+    @property
+    def read_only(self) -> bool | None:
+        """Whether a call changes nothing. None if the tool is not marked."""
+        return self.definition.read_only
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -182,7 +183,7 @@ class Tool:
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
             return {}, (Problem("", "type", "the arguments must be one object with names as keys"),)
         if self._bound is None:
-            return args, find_problems(self._schema, args)
+            return args, self.definition.find_problems(args)
         with third_party_code(self.name):  # a type's own validators are third-party code too
             return self._bound.bind(args)
 

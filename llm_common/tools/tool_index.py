@@ -6,13 +6,15 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from llm_common.ranking.embeddings import Embedder
 from llm_common.ranking.lexical import query_terms, split_identifiers, split_request
 from llm_common.ranking.postings import Postings, stems_and_letters
 from llm_common.ranking.scan import folded, search_stems, stem
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.signature import properties_of, value_text
+from llm_common.tools.tool import Tool
 
 # Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they
 # share of it is in docs/benchmarks.md. The best match by words counts 1, the nearest in meaning as
@@ -41,22 +43,6 @@ _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
 _MAX_VALUES: Final = 50
 _MAX_NAMED: Final = 5
-
-
-class DescribesTool(Protocol):
-    """A tool's name, description and JSON Schema, such as a `Tool`."""
-
-    @property
-    def name(self) -> str:
-        """Its name, the key in the index."""
-
-    @property
-    def description(self) -> str:
-        """What it does."""
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """JSON Schema of its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +76,8 @@ class ToolIndex:
     index. Filling one takes 0.2 ms a tool, a request to 10,000 tools some 3 ms.
 
     Args:
-        tools: `Tool`s, a `ToolRegistry`, or what `read_definitions` makes of the JSON of MCP or
-            OpenAI; the last of a repeated name counts.
+        tools: Tools, a `ToolRegistry`, or definitions, such as those that `read_definitions` makes
+            of the JSON of MCP or OpenAI. The last of a repeated name counts.
         embedder: Compares texts by meaning, such as `StaticVectors`; None ranks by words alone.
         min_score: A request whose best tool scores less gets none; 0 never abstains.
 
@@ -101,7 +87,7 @@ class ToolIndex:
 
     def __init__(
         self,
-        tools: Iterable[DescribesTool] = (),
+        tools: Iterable[Tool | ToolDefinition] = (),
         embedder: Embedder | None = None,
         *,
         min_score: float = MIN_SCORE,
@@ -123,21 +109,16 @@ class ToolIndex:
     def __contains__(self, name: object) -> bool:
         return name in self._about
 
-    def add(self, tool: DescribesTool) -> None:
-        """Adds a tool, or replaces the one of that name.
+    def add(self, tool: Tool | ToolDefinition) -> None:
+        """Add a tool, or replace the tool of that name.
 
         Raises:
-            TypeError: It has no name, description or parameters.
+            TypeError: If it is neither a `Tool` nor a `ToolDefinition`.
         """
-        facts = [getattr(tool, name, None) for name in ("name", "description", "parameters")]
-        if not (
-            isinstance(facts[0], str)
-            and isinstance(facts[1], str)
-            and isinstance(facts[2], Mapping)
-        ):
+        if not isinstance(tool, Tool | ToolDefinition):
             raise TypeError(
-                f"a {type(tool).__name__} is no tool; pass a Tool, or what has name, description, parameters; "
-                "read_definitions of llm_common.tools makes that of JSON"
+                f"a {type(tool).__name__} is no tool; pass a Tool or a ToolDefinition; "
+                "read_definitions of llm_common.tools makes these of JSON"
             )
         schema = tool.parameters
         parameters = " ".join(
@@ -150,14 +131,6 @@ class ToolIndex:
             self._names.put(tool.name, stems_and_letters(tool.name)[0])
             self._about[tool.name] = f"{split_identifiers(tool.name)} {tool.description}"
             self._abouts = ()
-
-    def update(self, tool: DescribesTool) -> None:
-        """Replaces the tool of that name; the same as `add`.
-
-        Raises:
-            TypeError: It has no name, description or parameters.
-        """
-        self.add(tool)
 
     def remove(self, name: str) -> None:
         """Removes a tool; ignores a name that the index does not have."""

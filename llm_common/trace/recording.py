@@ -26,10 +26,10 @@ from llm_common.history.fold import Folded
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.selection.catalogue import ToolDefinition
 from llm_common.selection.results import RelevanceSelection, ToolSelection
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line, printable
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.trace.lines import (
     AnswerLine,
     Candidate,

@@ -101,10 +101,10 @@ async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.Monkey
     slow, end = await read_catalogue(tools(ANY_JSON, count=2)), Event()  # as no other test has it
     quick = await read_catalogue(tools(AMBIGUOUS, count=2))
     kind = type(slow)
-    compute = vars(kind)["signatures"]._compute
+    compute = vars(kind)["signatures"].func
     monkeypatch.setattr(
         vars(kind)["signatures"],
-        "_compute",
+        "func",
         lambda owner: (owner is not slow or end.wait(20)) and compute(owner),
     )
     waits = asyncio.create_task(in_thread(lambda: slow.signatures))

@@ -4,7 +4,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.tools import Tool, ToolIndex
+from llm_common.tools import Tool, ToolDefinition, ToolIndex
 from llm_common.tools.tool_index import MIN_SCORE
 
 
@@ -67,7 +67,7 @@ def test_one_tool_is_added_replaced_and_removed() -> None:
     index = ToolIndex(TOOLS)
     index.add(tool("tides", "High water."))
     assert names(index, "tides")[:1] == ["tides"]
-    index.update(tool("tides", "Opens the calendar."))
+    index.add(tool("tides", "Opens the calendar."))
     assert (names(index, "high water"), names(index, "calendar"), len(index)) == ([], ["tides"], 7)
     index.remove("tides")
     index.remove("tides")
@@ -166,10 +166,6 @@ def test_a_value_of_any_depth_among_the_values_of_a_parameter_is_passed_over() -
     for _ in range(5_000):
         deep = [deep]
 
-    class Described:
-        name, description = "paint", "Paints a wall."
-        parameters = {"type": "object", "properties": {"colour": {"enum": [deep, "green"]}}}  # noqa: RUF012
-
-    assert [row.name for row in ToolIndex([Described()], min_score=0).rank("green wall")] == [
-        "paint"
-    ]
+    parameters = {"type": "object", "properties": {"colour": {"enum": [deep, "green"]}}}
+    paint = ToolDefinition("paint", "Paints a wall.", parameters)
+    assert names(ToolIndex([paint], min_score=0), "green wall") == ["paint"]

@@ -2,9 +2,8 @@
 
 import asyncio
 import json as json_lib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -159,12 +158,12 @@ def _read(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
         isinstance(document.get(key), dict) for key in _SERVER_KEYS
     ):
         with show_progress("Starting the servers", silent=silent):
-            return read_definitions(_of_servers(source))
+            return _of_servers(source)
     return read_definitions(document)
 
 
-def _of_servers(source: Path) -> list[Mapping[str, Any]]:
-    """What the servers of an `mcpServers` file answer when they are asked for their tools.
+def _of_servers(source: Path) -> "tuple[ToolDefinition, ...]":
+    """Return the tools of the servers of an `mcpServers` file.
 
     Raises:
         ConfigError: The extra is missing, or the file cannot be used.
@@ -179,11 +178,8 @@ def _of_servers(source: Path) -> list[Mapping[str, Any]]:
         ) from exc
     config = GatewayConfig.from_files(source, threshold_tokens=None, memory_only=True)
 
-    async def ask() -> list[Mapping[str, Any]]:
+    async def ask() -> "tuple[ToolDefinition, ...]":
         async with mcp_tools(config) as registry:
-            return [
-                {"name": one.name, "description": one.description, "parameters": one.parameters}
-                for one in registry
-            ]
+            return tuple(tool.definition for tool in registry)
 
     return asyncio.run(ask())

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from llm_common.apps.gateway.gateway_config import GatewayConfig
@@ -12,6 +12,7 @@ from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence, one_line, printable
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.read_only import has_writing_verb, only_reads
 from llm_common.tools.signature import signature
 from llm_common.tools.tool_index import ToolIndex
@@ -148,12 +149,10 @@ class ToolListing:
     def search(self, query: str) -> tuple[str, tuple[str, ...]]:
         """The tools that fit a request, as text of at most 2,000 tokens, and their names, best first."""
         if self._index is None:
-            self._index = ToolIndex(
-                replace(
-                    tool, name=name, description=printable(tool.description[:_MAX_INDEXED_CHARS])
-                )
-                for name, tool in self.tools.items()
-            )
+            self._index = ToolIndex()
+            for name, tool in self.tools.items():
+                description = printable(tool.description[:_MAX_INDEXED_CHARS])
+                self._index.add(ToolDefinition(name, description, tool.parameters))
         names = tuple(row.name for row in self._index.rank(query, k=_MAX_FOUND))
         if not names:
             sizes = Counter(tool.server for tool in self.tools.values())
