@@ -2,7 +2,7 @@
 
     python examples/many_workers.py [URL]
 
-Needs `pip install "llm-common[object-store]"`. With the URL of a bucket (s3://bucket/prefix,
+Needs `pip install '.[object-store]'` in a checkout. With the URL of a bucket (s3://bucket/prefix,
 gs://…, az://…) the workers are processes, and might as well be machines; credentials come from the
 environment. Without one they are threads on a store in memory. No key of a model is needed.
 """

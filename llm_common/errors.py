@@ -103,6 +103,24 @@ class ConfigError(LLMCommonError, ValueError):
         self.value = value
 
 
+def install_command(extra: str) -> str:
+    """Return how to install llm-common with an extra, in a checkout and anywhere else.
+
+    Always names the repository: `llm-common` on the public index is another project.
+    """
+    return f"pip install '.[{extra}]' in a checkout, or pip install 'llm-common[{extra}] @ git+…'"
+
+
+def missing_extra(reason: str, extra: str) -> ConfigError:
+    """Return the error for a feature whose extra is not installed.
+
+    Args:
+        reason: What needs the extra, as the first half of a sentence.
+        extra: Name of the extra, which is also the error's `variable`.
+    """
+    return ConfigError(f"{reason}: {install_command(extra)}", variable=extra)
+
+
 class LLMError(LLMCommonError):
     """A model call gave nothing usable; the text begins with the model and the host.
 

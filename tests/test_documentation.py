@@ -189,6 +189,40 @@ def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
 
 
 # Left out of `__all__`, so that a star import works without the extra.
+# A command that would install another project's package, whose name on the public index is ours.
+INSTALLS_THE_NAMESAKE = re.compile(
+    r"\b(?:pipx?|uv|poetry)\b[^\n;&|`@]*\b(?:install|add|run)\b[^\n;&|`@]*\bllm[-_]common\b"
+    r"(?![-_/.]|\[[\w,{}-]+\] @ git\+| @ git\+)"
+    r"|\bllm[-_]common\[(?![\w,{}-]+\] @ git\+)(?=[a-z{])"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "foreign"),
+    [
+        ("pip install NAME agno", True),
+        ('.venv/bin/pip install "NAME[mcp]"', True),
+        ("uvx --from 'NAME[mcp]' NAME gateway", True),
+        ("pip install '.[mcp]' && NAME gateway", False),
+        ("pip install 'NAME[mcp] @ git+https://example.org/NAME'", False),
+    ],
+)
+def test_a_command_that_installs_the_namesake_is_recognised(line: str, foreign: bool) -> None:
+    assert bool(INSTALLS_THE_NAMESAKE.search(line.replace("NAME", "llm-common"))) is foreign
+
+
+def test_every_install_command_names_the_repository() -> None:
+    files = [ROOT / "Makefile", *ROOT.glob("*.*")]
+    for folder in (".ci", "llm_common", "docs", "examples", "benchmarks", "tests", "tools"):
+        files.extend((ROOT / folder).rglob("*"))
+    lines: list[str] = []
+    for path in files:
+        if path.is_file() and path.suffix in {"", ".py", ".md", ".toml", ".txt", ".yml"}:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            lines.extend(line for line in text.splitlines() if INSTALLS_THE_NAMESAKE.search(line))
+    assert lines == []
+
+
 NEEDS_AN_EXTRA = {
     "llm_common.agents": ["ObjectContextPointerStore"],
     "llm_common.memory": ["PostgresMemory"],

@@ -377,7 +377,10 @@ for use in (
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     extras = ("tokens", "embeddings", "object-store", "postgres")
-    assert ran.stdout.splitlines() == [f"pip install 'llm-common[{extra}]'" for extra in extras]
+    assert ran.stdout.splitlines() == [
+        f"pip install '.[{extra}]' in a checkout, or pip install 'llm-common[{extra}] @ git+…'"
+        for extra in extras
+    ]
 
 
 def test_real_use_raises_every_error_except_settings_costs_and_servers() -> None:

@@ -11,7 +11,7 @@ NOTICE = "llm_common/core/token_pieces.json\n    Made by others."
 FIELDS = {
     "License-Expression": "MIT",
     "License-File": "LICENSE",
-    "Classifier": "Typing :: Typed",
+    "Classifier": "Private :: Do Not Upload",
     "Requires-Python": ">=3.11",
     "Summary": "Chooses.",
     "Keywords": "llm",
@@ -47,5 +47,10 @@ def test_a_file_too_few_or_too_many_is_named(names: list[str], problem: str) -> 
 def test_a_missing_field_of_the_metadata_is_named(field: str) -> None:
     fields = metadata()
     del fields[field]
-    [found] = problems_of(NAMES, fields, NOTICE)
+    [found, *_] = problems_of(NAMES, fields, NOTICE)
     assert field in found or "Markdown" in found
+
+
+def test_a_wheel_that_the_index_would_accept_is_named() -> None:
+    [found] = problems_of(NAMES, metadata(Classifier="Typing :: Typed"), NOTICE)
+    assert "another project" in found

@@ -72,6 +72,8 @@ def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[st
     ):
         if not metadata.get_all(field):
             yield f"the metadata has no {field}"
+    if "Private :: Do Not Upload" not in metadata.get_all("Classifier", []):
+        yield "the index would accept it, where its name belongs to another project"
     if metadata["Description-Content-Type"] != "text/markdown":
         yield "the README is not declared as Markdown"
 

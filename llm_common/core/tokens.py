@@ -17,7 +17,7 @@ from typing import Literal, Protocol, SupportsIndex, cast, runtime_checkable
 
 import orjson
 
-from llm_common.errors import ConfigError
+from llm_common.errors import ConfigError, install_command, missing_extra
 
 EncodingName = Literal["cl100k_base", "o200k_base"]
 
@@ -142,10 +142,7 @@ class ExactCounter:
         try:
             bindings = _bindings()
         except ImportError as exc:
-            raise ConfigError(
-                "exact token counts need an extra: pip install 'llm-common[tokens]'",
-                variable="tokens",
-            ) from exc
+            raise missing_extra("exact token counts need an extra", "tokens") from exc
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 
     def count(self, text: str) -> int:
@@ -170,7 +167,7 @@ def counter_label() -> str:
     """How a `DefaultCounter` counts, in words, with the way to exact counts."""
     if isinstance(_default(), ExactCounter):
         return "counted exactly, as o200k_base"
-    return "an upper bound; for exact counts pip install 'llm-common[tokens]'"
+    return f"an upper bound; for exact counts {install_command('tokens')}"
 
 
 @cache

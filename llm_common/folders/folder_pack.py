@@ -34,7 +34,7 @@ from llm_common.context.intent import classify_intent
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import FOLDER_STRATEGY, BudgetAllocation, ContextSelectionRequest
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
-from llm_common.errors import ConfigError
+from llm_common.errors import ConfigError, install_command
 from llm_common.folders.candidates import candidate_files, read_file
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
@@ -256,10 +256,8 @@ def _request(
         try:
             counter, label = ExactCounter(), "counted exactly, as o200k_base"
         except ConfigError:
-            counter, label = (
-                UpperBoundCounter(),
-                "an upper bound; for exact counts pip install 'llm-common[tokens]'",
-            )
+            counter = UpperBoundCounter()
+            label = f"an upper bound; for exact counts {install_command('tokens')}"
     intent = classify_intent(query.strip())
     return ContextSelectionRequest(
         intent=intent, token_budget=budget_tokens, counter=counter, strategy=FOLDER_STRATEGY

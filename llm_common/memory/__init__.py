@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from llm_common.errors import ConfigError
+from llm_common.errors import missing_extra
 from llm_common.memory.in_memory import InMemoryMemory
 from llm_common.memory.protocol import (
     Event,
@@ -45,9 +45,7 @@ def __getattr__(name: str) -> object:
     try:
         from llm_common.memory.postgres import PostgresMemory  # noqa: PLC0415 - an extra
     except ImportError as exc:
-        raise ConfigError(
-            "PostgresMemory needs an extra: pip install 'llm-common[postgres]'", variable="postgres"
-        ) from exc
+        raise missing_extra("PostgresMemory needs an extra", "postgres") from exc
     return PostgresMemory
 
 

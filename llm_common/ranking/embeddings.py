@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from cachetools import LRUCache
 
-from llm_common.errors import ConfigError
+from llm_common.errors import ConfigError, missing_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,6 +135,4 @@ def _installed_files() -> tuple[Path, Path]:
 
 
 def _missing_extra() -> ConfigError:
-    return ConfigError(
-        "static vectors need an extra: pip install 'llm-common[embeddings]'", variable="embeddings"
-    )
+    return missing_extra("static vectors need an extra", "embeddings")

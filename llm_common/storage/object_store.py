@@ -18,22 +18,20 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from llm_common.errors import (
-    ConfigError,
     CorruptPointerError,
     InvalidIdError,
     LockTimeoutError,
     PointerNotFoundError,
     StoreError,
     StoreFullError,
+    missing_extra,
 )
 
 try:
     import obstore.store
     from obstore import exceptions
 except ImportError as exc:
-    raise ConfigError(
-        "object stores need an extra: pip install 'llm-common[object-store]'", variable="obstore"
-    ) from exc
+    raise missing_extra("object stores need an extra", "object-store") from exc
 
 from llm_common.storage.blob import (
     BlobEntry,

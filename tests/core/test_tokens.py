@@ -163,5 +163,5 @@ def test_exact_counts_are_those_of_the_encodings() -> None:
 
 def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
-    with pytest.raises(ConfigError, match=r"pip install 'llm-common\[tokens\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[tokens\]'"):
         ExactCounter()

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from llm_common.errors import install_command
+
 WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["psycopg"] = None
@@ -27,9 +29,7 @@ try:
 except ConfigError as exc:
     print(exc)
 """
-    assert (
-        output_of(program) == "PostgresMemory needs an extra: pip install 'llm-common[postgres]'\n"
-    )
+    assert output_of(program) == f"PostgresMemory needs an extra: {install_command('postgres')}\n"
 
 
 def test_a_star_import_needs_no_extra_u_b8() -> None:

@@ -83,7 +83,7 @@ print(sorted({"wordllama", "requests", "huggingface_hub"} & set(sys.modules)))
 
 def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'llm-common\[embeddings\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[embeddings\]'"):
         StaticVectors()
 
 

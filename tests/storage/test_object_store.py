@@ -32,6 +32,7 @@ from llm_common.errors import (
     PointerNotFoundError,
     StoreError,
     StoreFullError,
+    install_command,
 )
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _answer
@@ -421,7 +422,7 @@ except llm_common.errors.ConfigError as exc:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "llm-common[object-store]" in done.stdout
+    assert install_command("object-store") in done.stdout
 
 
 def test_importing_the_agents_does_not_import_obstore() -> None:

@@ -21,7 +21,7 @@ from llm_common.apps.cli.terminal import (
     safe_text,
     say,
 )
-from llm_common.errors import ConfigError
+from llm_common.errors import ConfigError, missing_extra
 from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
@@ -217,8 +217,7 @@ def _extra() -> Iterator[None]:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in _EXTRA:
             raise
-        reason = f"the gateway needs {exc.name}: run pip install 'llm-common[mcp]'"
-        raise ConfigError(reason, variable="mcp") from exc
+        raise missing_extra(f"the gateway needs {exc.name}", "mcp") from exc
 
 
 def _show(report: "GatewayReport", title: str) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from llm_common._env import POINTER_STORE_DIR, TRACE_DIR, read_path
 from llm_common.apps.cli.terminal import say
+from llm_common.errors import missing_extra
 
 # The command imports what only it needs when it runs.
 # ruff: noqa: PLC0415
@@ -52,9 +53,7 @@ def inspect(
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in _EXTRA:
             raise
-        raise typer.BadParameter(
-            f"inspect needs {exc.name}: run pip install 'llm-common[inspect]'"
-        ) from exc
+        raise missing_extra(f"inspect needs {exc.name}", "inspect") from exc
     place = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
     if not place.expanduser().is_dir():
         say(f"There is no store in {place} yet; --store names another.")

@@ -20,7 +20,7 @@ from llm_common.apps.cli.terminal import (
     say_more,
     show_progress,
 )
-from llm_common.errors import ConfigError
+from llm_common.errors import ConfigError, install_command
 
 if TYPE_CHECKING:
     from llm_common.tools.definitions import ToolDefinition
@@ -172,8 +172,8 @@ def _of_servers(source: Path) -> "tuple[ToolDefinition, ...]":
         from llm_common.apps.gateway import GatewayConfig, mcp_tools
     except ImportError as exc:
         raise ConfigError(
-            f"{source} names servers, and their tools need {exc.name}: run pip install 'llm-common[mcp]', or name a "
-            "file of definitions",
+            f"{source} names servers, and their tools need {exc.name}: {install_command('mcp')}; "
+            "or name a file of definitions",
             variable="FILE",
         ) from exc
     config = GatewayConfig.from_files(source, threshold_tokens=None, memory_only=True)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway.serving import GatewayReport, ServerReport
+from llm_common.errors import install_command
 from tests.apps.cli.running import check, run, run_json
 
 HOSTILE_SERVER = str(Path(__file__).parents[1] / "gateway" / "hostile_server.py")
@@ -56,7 +57,7 @@ def test_without_its_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, env={"COLUMNS": "200"}
     )
     assert result.returncode == 2
-    assert "pip install 'llm-common[mcp]'" in result.stderr
+    assert install_command("mcp") in result.stderr
 
 
 def configuration(folder: Path, **servers: list[str]) -> Path:

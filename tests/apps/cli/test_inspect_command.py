@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
+from llm_common.errors import install_command
 
 COMMAND = [sys.executable, "-c", "from llm_common.apps.cli import main; main()", "inspect"]
 
@@ -92,4 +93,4 @@ def test_without_its_extra_it_says_how_to_get_it(
     monkeypatch.delitem(sys.modules, "llm_common.apps.inspector.application", raising=False)
     result = CliRunner().invoke(app, ["inspect", "--store", str(tmp_path)], env={"COLUMNS": "300"})
     assert result.exit_code == 2
-    assert "pip install 'llm-common[inspect]'" in result.stderr
+    assert install_command("inspect") in result.stderr

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.apps.cli.terminal import InertLogHandler, as_inert_json, print_text, safe_text
+from llm_common.errors import install_command
 from tests.folders.tree import PROGRAM, write
 
 CONTROLS = [
@@ -163,4 +164,4 @@ def test_the_summary_names_an_extra_with_its_brackets_u_b7(
     write(tmp_path / "tree", {"a.txt": "cookie\n"})
     arguments = ["pack", "cookie", str(tmp_path / "tree"), "--cache-dir", str(tmp_path / "cache")]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
-    assert "pip install 'llm-common[tokens]'" in " ".join(result.stderr.split())
+    assert install_command("tokens") in " ".join(result.stderr.split())

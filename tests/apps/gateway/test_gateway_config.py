@@ -36,7 +36,7 @@ def test_disabled_servers_and_the_gateway_itself_are_left_out(tmp_path: Path) ->
             "self": {"command": "/usr/bin/llm-common", "args": ["gateway", "-c", "mcp.json"]},
             "launched": {
                 "command": "uvx",
-                "args": ["--from", "llm-common[mcp]", "llm-common", "gateway"],
+                "args": ["--from", ".[mcp]", "llm-common", "gateway"],
             },
             "on windows": {"command": "cmd", "args": ["/c", "LLM-Common.exe", "gateway"]},
             "another": {"command": "llm-common", "args": ["demo", "gateway"]},
