@@ -11,7 +11,7 @@ attributes: the attributes that the conventions leave to the user's choice, all 
 there.
 
 A recorder gets the finished choices of a run, as the values that they are. Without one, `record`
-looks up one context variable. `llm_common.trace` has the recorder that writes files.
+looks up one context variable. `llm_common.trace` subscribes with a recorder that writes files.
 """
 
 from collections import Counter
@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, lru_cache
+from importlib import import_module
 from itertools import islice
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
+from llm_common._env import TRACE_DIR, read_text
 from llm_common._metrics import INSTRUMENTS
 
 if TYPE_CHECKING:
@@ -327,6 +329,62 @@ class Recorder(Protocol):
 
         0 is the run.
         """
+
+
+class TracedRun(Protocol):
+    """A run as its trace sees it; without a trace, its methods have no effect."""
+
+    def active(self) -> AbstractContextManager[None]:
+        """Record what happens in the block; not around a `yield` of an async generator."""
+
+    def recorded(self) -> AbstractContextManager[object]:
+        """Record what happens in the block and end with it: `ok`, or `error` if it raised."""
+
+    def end(self, status: str = "ok") -> None:
+        """End the run, once."""
+
+
+class _UntracedRun:
+    def active(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def recorded(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def end(self, status: str = "ok") -> None:
+        pass
+
+
+class BeginsRun(Protocol):
+    """A subscriber: told of each run that begins."""
+
+    def __call__(self, query_id: str, *, query: str | None = None) -> TracedRun:
+        """Return the run, which the caller ends."""
+
+
+_subscribers: list[BeginsRun] = []
+
+
+def subscribe(subscriber: BeginsRun) -> None:
+    """Hand every run that begins from now on to a subscriber, in place of the one before."""
+    _subscribers[:] = [subscriber]
+
+
+def begin_run(query_id: str, *, query: str | None = None) -> TracedRun:
+    """Begin a run, and tell the subscriber of it. The caller ends the run.
+
+    Where `LLM_COMMON_TRACE_DIR` names a folder, the trace is loaded and subscribes at the first run.
+
+    Args:
+        query_id: Names the run's folder of traces.
+        query: The question, if there is one.
+    """
+    if not _subscribers and read_text(TRACE_DIR) is not None:
+        # Loaded by a setting, as a plugin is: nothing below the trace depends on it.
+        import_module("llm_common.trace.sink")
+    if not _subscribers:
+        return _UntracedRun()
+    return _subscribers[0](query_id, query=query)
 
 
 class _Place(NamedTuple):

@@ -9,7 +9,16 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, Self
 
-from llm_common._telemetry import INFERENCE_CALLS, TOOL_CALLS, Span, counting, measure, operation
+from llm_common._telemetry import (
+    INFERENCE_CALLS,
+    TOOL_CALLS,
+    Span,
+    TracedRun,
+    begin_run,
+    counting,
+    measure,
+    operation,
+)
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import ResultParts, text_of
@@ -23,7 +32,6 @@ from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import ToolSelection
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
-from llm_common.trace.sink import Run, begin_run
 
 DEFAULT_OUTPUTS_TOKENS: Final = 2_000
 """What choosing sees of earlier outputs: about five small ones whole, or twenty lines."""
@@ -143,7 +151,7 @@ class ObservedRun:
         status: How it ended; "cut short" until that is known.
     """
 
-    def __init__(self, trace: Run, current: Span) -> None:
+    def __init__(self, trace: TracedRun, current: Span) -> None:
         self.status = "cut short"
         self.calls = Counter[str]()
         self._trace, self._current = trace, current

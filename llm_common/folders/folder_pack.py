@@ -20,15 +20,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from llm_common._env import TRACE_DIR, read_text
-from llm_common._telemetry import operation, record
+from llm_common._telemetry import begin_run, operation, record
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
 from llm_common.context.pool import DataPoolSnapshot
@@ -267,14 +266,7 @@ def _request(
 def _traced(
     query: str, folders: Mapping[str, Path], files: Mapping[str, ContainedFile]
 ) -> AbstractContextManager[object]:
-    """A run of its own where the environment names a folder of traces.
-
-    The run around the call has no need of it.
-    """
-    if read_text(TRACE_DIR) is None:
-        return nullcontext()
-    from llm_common.trace.sink import begin_run  # noqa: PLC0415 - takes 60 ms to import
-
+    """Return a traced run for this pack; within another run it has no effect."""
     places = list(folders.values()) or [file.root / file.path for file in files.values()]
     name = re.sub(r"[^\w.-]+", "-", places[0].name, flags=re.ASCII)[:_MAX_NAME_CHARS]
     key = hashlib.sha256(b"\0".join(map(os.fsencode, places))).hexdigest()[:8]

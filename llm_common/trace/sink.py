@@ -22,7 +22,7 @@ import orjson
 
 from llm_common import __version__
 from llm_common._env import TRACE_DIR, read_path
-from llm_common._telemetry import Recorder, is_recording, recording
+from llm_common._telemetry import Recorder, is_recording, recording, subscribe
 from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage.blob import folder_of
@@ -376,6 +376,9 @@ def folder_name(query_id: str) -> str:
 @cache
 def _trace_in(directory: str) -> Trace:
     return Trace(directory)
+
+
+subscribe(begin_run)
 
 
 @cache

@@ -83,6 +83,35 @@ def test_the_environment_names_the_folder_when_a_run_begins(
     assert not read_trace(tmp_path).begin.texts  # type: ignore[union-attr]
 
 
+PROGRAM_WITHOUT_A_TRACE = """
+import sys
+from llm_common.agents import AgenticExecutor
+from llm_common.folders import pack_folder
+
+pack_folder("cookie", sys.argv[1])
+print(sorted(name for name in sys.modules if name.startswith("llm_common.trace")))
+"""
+
+
+@pytest.mark.parametrize("names_a_folder", [False, True])
+def test_the_trace_is_loaded_only_where_the_environment_names_its_folder(
+    tmp_path: Path, names_a_folder: bool
+) -> None:
+    (tmp_path / "a.txt").write_text("cookie\n")
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    if names_a_folder:
+        environment["LLM_COMMON_TRACE_DIR"] = str(tmp_path / "traces")
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM_WITHOUT_A_TRACE, tmp_path],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ("llm_common.trace.sink" in ran.stdout) is names_a_folder
+    assert [*tmp_path.glob("traces/*/*.jsonl")] != [] or not names_a_folder
+
+
 def test_an_id_that_no_store_takes_has_a_folder_all_the_same(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
     with trace.run("../../etc\0") as run:
