@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -33,10 +34,15 @@ from llm_common.agents.run_state import (
 )
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
+from llm_common.errors import (
+    ConfigError,
+    LLMCommonError,
+    StoreError,
+    ToolFailedError,
+    UnserialisableError,
+)
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.reading import READER_NAME, ContextReading
-from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
 from llm_common.tools.pointer_arguments import session_registry
@@ -48,6 +54,10 @@ _log = logging.getLogger(__name__)
 
 _MAX_LOGGED = 5
 PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str]
+SessionLike = ToolContextManager | str
+
+# for a subclass whose `_resolve_tools` calls this one's: its prompt must be of the run's session
+_RUN: ContextVar[RunState | None] = ContextVar("run", default=None)
 
 
 class StreamEvent(BaseModel):
@@ -77,7 +87,11 @@ class StreamEvent(BaseModel):
 
 
 class AgenticExecutor:
-    """Runs the tasks of a plan in order, and the tool calls of a task concurrently.
+    """Run plans for many sessions; runs that name no session share the executor's own.
+
+    A run sees, stores and reads back the outputs of its session alone. Name the session of each
+    user with `session`, an id or a `ToolContextManager`. One executor may serve several runs at
+    once. The tasks of a plan run in order, and the tool calls of a task concurrently.
 
     Choosing the calls of a task sees what the session has stored and what failed before: the
     relevant outputs first, small ones whole. A task takes another round, with its own outputs and
@@ -88,14 +102,15 @@ class AgenticExecutor:
     `error` lists them, with the calls that were refused. The error of a tool is its class and its
     text, in one line, without secrets and without the texts of the call's arguments; it is also
     logged. Cancelling a run, or closing its stream, cancels the running tools and waits for them; a
-    save that has begun goes on. One executor may serve several runs at once.
+    save that has begun goes on.
 
     Args:
         client: Asked by the default selector; may be None when `selector` is given.
         tool_registry: Has `get_tools_schema()` and an async `execute`, called as `execute(name,
             args)` when it takes two positionals, else as `execute(name, **args)`. The signature is
             inspected once, here.
-        context_manager: Keeps the outputs.
+        context_manager: The session of runs that name none. Sessions that are named by id are kept
+            in its store.
         selector: Chooses the calls of a task; None takes `ToolSelector(client)`.
         max_parallel: Most calls of one task that run at the same time.
         offload: Which saved outputs are replaced by an `Offloaded` with a preview; one task is one
@@ -111,7 +126,7 @@ class AgenticExecutor:
         outputs_tokens: Most tokens of the stored outputs that choosing sees; 0 shows none.
 
     Raises:
-        TypeError: The registry has no `execute`, or the context manager no `save_context`.
+        TypeError: The registry has no `execute`, or `context_manager` is no `ToolContextManager`.
         ValueError: Neither a client nor a selector, or a number is too small.
         ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see
             `session_registry`.
@@ -148,19 +163,17 @@ class AgenticExecutor:
             raise TypeError(
                 f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry"
             )
-        if not callable(getattr(context_manager, "save_context", None)):
+        if not isinstance(context_manager, ToolContextManager):
             kind = type(context_manager).__name__
             raise TypeError(
                 f"context_manager is a {kind}; pass ToolContextManager(folder) or (pointer_store=...)"
             )
         self.client = client
-        self.registry = session_registry(
-            tool_registry,
-            lambda pointer_id: context_manager.load_payload(pointer_id),  # noqa: PLW0108 - other managers have none
-            read_back=read_back,
-            pointer_arguments=pointer_arguments,
-        )
         self.context_manager = context_manager
+        self._tools = tool_registry
+        self._read_back = read_back
+        self._pointer_arguments = pointer_arguments
+        self.registry = self._registry_of(context_manager)
         self._selector = selector
         self._max_parallel = max_parallel
         self._takes_args_whole = _takes_two_positionals(self.registry.execute)
@@ -178,13 +191,15 @@ class AgenticExecutor:
             if offload and self._reader_name
             else offload
         )
-        # other managers have no redactor, nor results to show
-        known = isinstance(context_manager, ToolContextManager)
-        self._session = context_manager if known else None
-        self._redactor = context_manager.redactor if known else DEFAULT_REDACTOR
 
     async def run_stream(
-        self, plan: PlanLike, query_id: str, *, query: str | None = None, resume: bool = False
+        self,
+        plan: PlanLike,
+        query_id: str,
+        *,
+        query: str | None = None,
+        session: SessionLike | None = None,
+        resume: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """The events of a run; results of parallel calls come in the order they finish.
 
@@ -193,20 +208,26 @@ class AgenticExecutor:
 
         Args:
             plan: Tasks in the order in which they run; a list of tasks or descriptions will do.
-            query_id: The query that the outputs are stored under; an id that the store allows.
+            query_id: The query that the outputs are stored under; an id that the store allows. A
+                named session stores them under its own `query_id_of(query_id)`.
             query: The user's question, for the selector.
+            session: The session that the run sees and stores in: its id, which brings what the
+                session has stored so far, or a `ToolContextManager`. None uses `context_manager`.
             resume: Takes up a run of this plan that ended early, in this process or another:
-                outputs that the store has of the query count as this run's, and a call that has one
-                is not made again.
+                outputs that the session has of the query count as this run's, and a call that has
+                one is not made again. Only for a named session.
 
         Yields:
             Events. Failures of tools, of choosing and of saving are `error` events, never raised.
 
         Raises:
-            TypeError: `plan` is no plan; the text says what to pass.
-            StoreError: The outputs of the run to resume cannot be listed.
+            TypeError: `plan` is no plan, or `session` no session; the text says what to pass.
+            ConfigError: `resume` is set, and the session has no name of its own.
+            StoreError: The outputs of the session or of the run to resume cannot be listed, or the
+                session's id is not allowed.
         """
-        async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
+        run = self._begin(await self._session_of(session), query_id, resume=resume)
+        async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             async for item in items:
                 if isinstance(item, StreamEvent):
                     yield item
@@ -217,6 +238,7 @@ class AgenticExecutor:
         *,
         plan: PlanLike | None = None,
         answering: Answering | None = None,
+        session: SessionLike | None = None,
         resume: bool = False,
         deltas: bool = True,
     ) -> AsyncGenerator[StreamEvent, None]:
@@ -230,25 +252,26 @@ class AgenticExecutor:
             plan: How to get the data; None makes the query the only task.
             answering: Settings of the answer; None takes `Answering()`, with the name of this
                 executor's reader.
-            resume: As for `run_stream`.
+            session: As for `run_stream`, as is `resume`.
+            resume: Takes up a run that ended early.
             deltas: Whether `answer_delta` events come before the `answer`, as from
                 `Answering.stream`; only of a client that streams.
 
         Raises:
             ValueError: The executor has no client.
             TypeError: `query` is no text, or `plan` no plan; the text says what to pass.
-            StoreError: The outputs of the run to resume cannot be listed.
+            ConfigError: As from `run_stream`.
+            StoreError: As from `run_stream`.
         """
         if self.client is None:
             raise ValueError("an answer needs a client; give the executor one")
         plan = query if plan is None else plan
-        manager = self.context_manager
-        # other managers have only the latter
-        query_id = getattr(manager, "query_id_of", manager.hash_query)(query)
+        manager = await self._session_of(session)
+        run = self._begin(manager, manager.query_id_of(query), resume=resume)
         results: list[SubTaskResult] = []
-        with ObservedRun.of(query_id, query, self.context_manager) as observed:
+        with ObservedRun.of(run.query_id, query, run.session) as observed:
             async with aclosing(
-                self._run_plan(plan, query_id, query, resume=resume, observed=observed)
+                self._run_plan(plan, query, run, resume=resume, observed=observed)
             ) as items:
                 async for item in items:
                     if isinstance(item, StreamEvent):
@@ -258,7 +281,7 @@ class AgenticExecutor:
             name = self._offload.reader_name if self._offload else self._reader_name or READER_NAME
             answering = answering or Answering(reader_name=name)
             parts = answering.stream(
-                self.client, self.context_manager, query=query, results=results, deltas=deltas
+                self.client, run.session, query=query, results=results, deltas=deltas
             )
             async with aclosing(parts):
                 while True:
@@ -279,6 +302,7 @@ class AgenticExecutor:
         *,
         plan: PlanLike | None = None,
         answering: Answering | None = None,
+        session: SessionLike | None = None,
         resume: bool = False,
     ) -> Answer:
         """The answer from the plan's tool outputs; arguments as for `answer_stream`.
@@ -290,27 +314,47 @@ class AgenticExecutor:
         Raises:
             ValueError: The executor has no client.
             TypeError: `query` is no text, or `plan` no plan; the text says what to pass.
-            StoreError: The outputs of the run to resume cannot be listed.
+            ConfigError: As from `run_stream`.
+            StoreError: As from `run_stream`.
         """
         async with aclosing(
-            self.answer_stream(query, plan=plan, answering=answering, resume=resume, deltas=False)
+            self.answer_stream(
+                query,
+                plan=plan,
+                answering=answering,
+                session=session,
+                resume=resume,
+                deltas=False,
+            )
         ) as events:
             [answer] = [event.data async for event in events if event.type == "answer"]
         assert isinstance(answer, Answer)
         return answer
 
     async def execute_plan(
-        self, plan: PlanLike, query_id: str, *, query: str | None = None, resume: bool = False
+        self,
+        plan: PlanLike,
+        query_id: str,
+        *,
+        query: str | None = None,
+        session: SessionLike | None = None,
+        resume: bool = False,
     ) -> list[SubTaskResult]:
         """The results of the tasks that ran, in order; arguments and errors as for `run_stream`."""
-        async with aclosing(self._run_plan(plan, query_id, query, resume=resume)) as items:
+        run = self._begin(await self._session_of(session), query_id, resume=resume)
+        async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
     async def execute_task(
-        self, task: PlannedTask | str, query_id: str, *, query: str | None = None
+        self,
+        task: PlannedTask | str,
+        query_id: str,
+        *,
+        query: str | None = None,
+        session: SessionLike | None = None,
     ) -> SubTaskResult:
         """The result of one task: those of its calls, or "No tools called"."""
-        [result] = await self.execute_plan([task], query_id, query=query)
+        [result] = await self.execute_plan([task], query_id, query=query, session=session)
         return result
 
     async def execute_tool_calls(
@@ -320,6 +364,7 @@ class AgenticExecutor:
         query_id: str,
         *,
         query: str | None = None,
+        session: SessionLike | None = None,
     ) -> list[dict[str, Any]]:
         """The results of the calls, in call order; never raises what a tool raises.
 
@@ -329,6 +374,7 @@ class AgenticExecutor:
             task_id: The task of the calls.
             query_id: The query that the outputs are stored under.
             query: Decides what the previews of offloaded outputs show.
+            session: As for `run_stream`.
 
         Returns:
             Per call a dict with `tool` and `args`; `output` if the tool returned; `error` if it
@@ -339,15 +385,54 @@ class AgenticExecutor:
             TypeError: An entry is no call; the text says what to pass.
         """
         calls = [_call_of(entry) for entry in tool_calls]
-        run = self._begin()
-        async with aclosing(self._finished_calls(calls, task_id, query_id, query, run)) as finished:
+        run = self._begin(await self._session_of(session), query_id)
+        async with aclosing(self._finished_calls(calls, task_id, query, run)) as finished:
             by_index = {index: result async for index, result in finished}
         return [by_index[index] for index in sorted(by_index)]
 
-    def _begin(self) -> RunState:
+    def _registry_of(self, session: ToolContextManager) -> Any:
+        """Return the tools of a run, of which the reader loads outputs of its session alone."""
+        return session_registry(
+            self._tools,
+            session.load_payload,
+            read_back=self._read_back,
+            pointer_arguments=self._pointer_arguments,
+        )
+
+    async def _session_of(self, session: SessionLike | None) -> ToolContextManager:
+        if session is None:
+            return self.context_manager
+        if isinstance(session, ToolContextManager):
+            return session
+        if not isinstance(session, str):
+            raise TypeError(
+                f"session is a {type(session).__name__}; pass the id of a session, such as "
+                "'user:42', or a ToolContextManager"
+            )
+        store = self.context_manager.pointer_store
+        manager = ToolContextManager(pointer_store=store, session_id=session)
+        await manager.resume()
+        return manager
+
+    def _begin(
+        self, session: ToolContextManager, query_id: str, *, resume: bool = False
+    ) -> RunState:
+        """Return a new run of a session, with a query id that no other session has."""
+        is_named = session.is_named is True  # a double of a manager has anything
+        if resume and not is_named:
+            raise ConfigError(
+                "resume=True needs a named session, since outputs without one may be another "
+                "user's: pass session='user:42', or the executor a ToolContextManager(session_id=...)",
+                variable="session",
+            )
+        registry = self.registry
+        if session is not self.context_manager:
+            registry = self._registry_of(session)
         return RunState(
             self._limits,
-            self._session,
+            session,
+            registry,
+            query_id=session.query_id_of(query_id) if is_named else query_id,
             outputs_tokens=self._outputs_tokens,
             reader_name=self._reader_name,
         )
@@ -355,23 +440,20 @@ class AgenticExecutor:
     async def _run_plan(
         self,
         plan: PlanLike,
-        query_id: str,
         query: str | None,
+        run: RunState,
         *,
         resume: bool = False,
         observed: ObservedRun | None = None,
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of the tasks, each task's result after its events, and then the sources."""
         tasks = ExecutionPlan.of(plan).tasks
-        run = self._begin()
         opened = (
-            nullcontext(observed)
-            if observed
-            else ObservedRun.of(query_id, query, self.context_manager)
+            nullcontext(observed) if observed else ObservedRun.of(run.query_id, query, run.session)
         )
         with opened as run.observed:
             if resume:
-                await run.resume(query_id)
+                await run.resume()
             for number, task in enumerate(tasks):
                 if limit := run.limit_reached():
                     text = f"{limit}; {len(tasks) - number} of {len(tasks)} tasks were not run"
@@ -381,20 +463,20 @@ class AgenticExecutor:
                     yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
                     break
                 failed = False
-                async with aclosing(self._run_task(task, query_id, query, run)) as items:
+                async with aclosing(self._run_task(task, query, run)) as items:
                     async for item in items:
                         yield item
                         failed = isinstance(item, SubTaskResult) and not item.success
                 if failed:
                     _log.warning("plan halted: task %d failed", task.id)
                     break
-            if sources := self.context_manager.get_all_sources(query_id):
+            if sources := run.session.get_all_sources(run.query_id):
                 yield StreamEvent(type="sources", data=sources)
             if observed is None:
                 run.observed.status = "ok"
 
     async def _run_task(
-        self, task: PlannedTask, query_id: str, query: str | None, run: RunState
+        self, task: PlannedTask, query: str | None, run: RunState
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
         """The events of a task's rounds, and then its result."""
         yield StreamEvent(type="thinking", data=f"Processing: {task.description}")
@@ -407,7 +489,7 @@ class AgenticExecutor:
                 yield StreamEvent(type="error", data=facts)
             proposed = () if selection.failed else record.unmade(selection.calls)
             calls = run.admit(task.id, proposed)
-            async with aclosing(self._run_calls(calls, asked, query_id, run, record)) as events:
+            async with aclosing(self._run_calls(calls, asked, run, record)) as events:
                 async for event in events:
                     yield event
             if not (len(calls) < len(proposed) or (calls and rounds_left and selection.again)):
@@ -431,12 +513,14 @@ class AgenticExecutor:
         try:
             async with asyncio.timeout_at(run.ends_at) as time:
                 if own:
-                    selection = await self._select(
-                        task, query, await run.seen(task, query), rounds_left
-                    )
+                    selection = await self._select(task, query, run, rounds_left)
                 else:  # a subclass chooses itself
                     asked = {"query": query} if self._passes_query else {}
-                    chosen = await self._resolve_tools(task, **asked)
+                    running = _RUN.set(run)
+                    try:
+                        chosen = await self._resolve_tools(task, **asked)
+                    finally:
+                        _RUN.reset(running)
                     selection = (
                         chosen if isinstance(chosen, ToolSelection) else _selection_of(chosen)
                     )
@@ -452,7 +536,8 @@ class AgenticExecutor:
     ) -> list[dict[str, Any]]:
         """The facts of the error events of a choice, also added to the record."""
         refused = [
-            (dropped, describe_refusal(dropped, self._redactor)) for dropped in selection.dropped
+            (dropped, describe_refusal(dropped, run.session.redactor))
+            for dropped in selection.dropped
         ]
         if refused:
             listed = "; ".join(text for _, text in refused[:_MAX_LOGGED])
@@ -478,7 +563,6 @@ class AgenticExecutor:
         self,
         calls: Sequence[ToolCall],
         asked: str,
-        query_id: str,
         run: RunState,
         record: TaskRecord,
     ) -> AsyncGenerator[StreamEvent, None]:
@@ -489,9 +573,7 @@ class AgenticExecutor:
                 type="tool_call", data=call.model_dump(include={"tool", "args"}) | task
             )
         by_index: dict[int, dict[str, Any]] = {}
-        async with aclosing(
-            self._finished_calls(calls, record.task_id, query_id, asked, run)
-        ) as finished:
+        async with aclosing(self._finished_calls(calls, record.task_id, asked, run)) as finished:
             async for index, result in finished:
                 by_index[index] = result
                 yield StreamEvent(
@@ -506,12 +588,14 @@ class AgenticExecutor:
         self, task: PlannedTask, *, query: str | None = None
     ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
         """The calls of a task; a subclass may return a plain list of calls."""
-        return await self._select(task, query, await self._begin().seen(task, query), 0)
+        run = _RUN.get() or self._begin(self.context_manager, self.context_manager.session_id)
+        return await self._select(task, query, run, 0)
 
     async def _select(
-        self, task: PlannedTask, query: str | None, context: dict[str, Any] | None, rounds_left: int
+        self, task: PlannedTask, query: str | None, run: RunState, rounds_left: int
     ) -> ToolSelection:
-        registry = self.registry
+        context = await run.seen(task, query)
+        registry = run.registry
         # a reader without an id is a dead end
         if self._reader_name and not (context or {}).get("stored_outputs"):
             registry = ToolRegistry(
@@ -528,7 +612,6 @@ class AgenticExecutor:
         self,
         calls: Sequence[ToolCall],
         task_id: int,
-        query_id: str,
         query: str | None,
         run: RunState,
     ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
@@ -550,9 +633,7 @@ class AgenticExecutor:
                     index, call = waiting.popleft()
                     with run.active():
                         running[
-                            asyncio.create_task(
-                                self._execute_tool(call, task_id, query_id, turn, run)
-                            )
+                            asyncio.create_task(self._execute_tool(call, task_id, turn, run))
                         ] = index
                 if not running:
                     break
@@ -561,7 +642,7 @@ class AgenticExecutor:
                 )
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
-                    yield index, self._outcome(calls[index], task)
+                    yield index, self._outcome(calls[index], task, run)
                 if not done:
                     break
             for task in running:
@@ -578,7 +659,9 @@ class AgenticExecutor:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def _outcome(self, call: ToolCall, task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    def _outcome(
+        self, call: ToolCall, task: asyncio.Task[dict[str, Any]], run: RunState
+    ) -> dict[str, Any]:
         """The result of a finished call, also of one that raised what no `except Exception` catches."""
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
         if task.cancelled():  # the tool itself raised CancelledError
@@ -588,18 +671,18 @@ class AgenticExecutor:
         ):
             record = task.result()
         else:
-            record["error"] = describe_failure(call, raised, self._redactor)
+            record["error"] = describe_failure(call, raised, run.session.redactor)
         if "error" in record:
             _log.warning("a tool call failed: %s", record["error"])
         return record
 
     async def _execute_tool(
-        self, call: ToolCall, task_id: int, query_id: str, turn: OffloadTurn | None, run: RunState
+        self, call: ToolCall, task_id: int, turn: OffloadTurn | None, run: RunState
     ) -> dict[str, Any]:
         record: dict[str, Any] = {"tool": call.tool, "args": call.args}
         if stored := await self._resumed(call, task_id, turn, run):
             return record | stored
-        execute: Callable[..., Awaitable[Any]] = self.registry.execute
+        execute: Callable[..., Awaitable[Any]] = run.registry.execute
         facts = {"gen_ai.tool.name": call.tool, "gen_ai.tool.type": "function"}
         facts |= {"gen_ai.tool.call.id": call.id} if call.id else {}
         with operation("execute_tool", call.tool, facts) as current:
@@ -621,17 +704,17 @@ class AgenticExecutor:
                     task=task_id,
                     failure=error_type(exc),
                 )
-                return record | {"error": describe_failure(call, exc, self._redactor)}
+                return record | {"error": describe_failure(call, exc, run.session.redactor)}
             record["output"] = output
             if isinstance(output, ToolResult) and not output.success:
                 current.fail("ToolResult")
-                record["error"] = describe_returned_failure(call, output, self._redactor)
-                record["output"] = await self._as_stored(output)
+                record["error"] = describe_returned_failure(call, output, run.session.redactor)
+                record["output"] = await _without_secrets(output, run.session)
         if isinstance(output, ContextReading):  # stored already
             if turn is not None:
                 await turn.keeps(call.tool, output)
             return record
-        saved, pointer = await self._save(call, output, task_id, query_id)
+        saved, pointer = await self._save(call, output, task_id, run)
         failure = "ToolResult" if "error" in record else None
         record_line(
             "tool_call",
@@ -642,7 +725,7 @@ class AgenticExecutor:
             failure=failure,
         )
         if turn is not None and pointer is not None and not await turn.keeps(call.tool, output):
-            shown = await self.context_manager.as_stored(output)
+            shown = await run.session.as_stored(output)
             record["output"] = await turn.preview(pointer, shown)
         return record | saved
 
@@ -657,7 +740,7 @@ class AgenticExecutor:
         if pointer is None:
             return None
         try:
-            output = await in_thread(self.context_manager.load_result, pointer=pointer)
+            output = await in_thread(run.session.load_result, pointer=pointer)
             # a `ToolResult`
             is_failure = isinstance(output, dict) and output.get("success") is False
         except StoreError:
@@ -668,28 +751,16 @@ class AgenticExecutor:
             output = await turn.preview(pointer, output)
         return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}
 
-    async def _as_stored(self, failed: ToolResult) -> ToolResult:
-        """A returned failure without the secrets that its stored copy lacks."""
-        text = self._redactor.text(failed.error or "") or None
-        shown = failed.model_copy(update={"error": text})
-        if self._session is None:
-            return shown
-        try:
-            stored = await self._session.as_stored(failed)
-        except UnserialisableError:  # it will not be stored either
-            return shown
-        return shown.model_copy(update=stored) if isinstance(stored, dict) else shown
-
     async def _save(
-        self, call: ToolCall, output: Any, task_id: int, query_id: str
+        self, call: ToolCall, output: Any, task_id: int, run: RunState
     ) -> tuple[dict[str, Any], ContextPointer | None]:
         try:
-            pointer = await self.context_manager.save_context(
+            pointer = await run.session.save_context(
                 tool_name=call.tool,
                 args=call.args,
                 result=output,
                 task_id=str(task_id),
-                query_id=query_id,
+                query_id=run.query_id,
             )
         except (LLMCommonError, OSError) as exc:
             # the library's own text is harmless
@@ -711,6 +782,17 @@ def _call_of(entry: object) -> ToolCall:
         raise TypeError(
             f"pass ToolCall(tool=..., args={{...}}) or such a mapping, not {type(entry).__name__}"
         ) from exc
+
+
+async def _without_secrets(failed: ToolResult, session: ToolContextManager) -> ToolResult:
+    """Return a returned failure without the secrets that its stored copy lacks."""
+    text = session.redactor.text(failed.error or "") or None
+    told = failed.model_copy(update={"error": text})
+    try:
+        stored = await session.as_stored(failed)
+    except UnserialisableError:  # it will not be stored either
+        return told
+    return told.model_copy(update=stored) if isinstance(stored, dict) else told
 
 
 def _selection_of(chosen: Sequence[ToolCall | Mapping[str, Any]]) -> ToolSelection:

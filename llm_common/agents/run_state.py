@@ -186,10 +186,15 @@ class RunState:
 
     Attributes:
         observed: Its trace and its span, where it has them.
+        session: Whose outputs choosing sees, and where the run's own are stored.
+        registry: Its tools, with the reader of its session.
+        query_id: What its outputs are stored under.
 
     Args:
         limits: Where it ends.
-        manager: The session whose outputs choosing sees; None shows none.
+        session: See the attribute, as for `registry` and `query_id`.
+        registry: The tools.
+        query_id: The query.
         outputs_tokens: Most tokens of what choosing sees of them.
         reader_name: The tool that reads outputs back, if it is offered.
     """
@@ -197,14 +202,18 @@ class RunState:
     def __init__(
         self,
         limits: RunLimits,
-        manager: ToolContextManager | None,
+        session: ToolContextManager,
+        registry: Any,
         *,
+        query_id: str,
         outputs_tokens: int = DEFAULT_OUTPUTS_TOKENS,
         reader_name: str | None = None,
     ) -> None:
         self.observed: ObservedRun | None = None
         self._limits = limits
-        self._manager = manager
+        self.session = session
+        self.registry = registry
+        self.query_id = query_id
         self._outputs_tokens = outputs_tokens
         self._reader_name = reader_name
         self._calls = 0
@@ -298,20 +307,19 @@ class RunState:
         self._tasks.append(TaskRecord(task_id))
         return self._tasks[-1]
 
-    async def resume(self, query_id: str) -> None:
+    async def resume(self) -> None:
         """Counts the stored outputs of the query as those of this run.
 
         Raises:
             StoreError: They cannot be listed.
         """
-        if self._manager is not None:
-            for pointer in await self._manager.resume(query_id):
-                key = (
-                    pointer.task_id or "",
-                    pointer.tool_name,
-                    pointer.args_sha256 or digest_of(pointer.args),
-                )
-                self._stored[key] = pointer
+        for pointer in await self.session.resume(self.query_id):
+            key = (
+                pointer.task_id or "",
+                pointer.tool_name,
+                pointer.args_sha256 or digest_of(pointer.args),
+            )
+            self._stored[key] = pointer
 
     def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
         """The output of this call from before the run was resumed."""
@@ -331,7 +339,7 @@ class RunState:
             Plain data, or None if there is nothing yet.
         """
         seen: dict[str, Any] = {}
-        pointers = self._manager.get_all_pointers() if self._manager else []
+        pointers = self.session.get_all_pointers()
         if pointers and self._outputs_tokens:
             asked = " ".join(
                 [task.description, *(part.description for part in task.sub_tasks), query or ""]
@@ -371,10 +379,10 @@ class RunState:
             "holds": pointer.digest.partition("; ")[0],
             "unread": self._unread("all of it"),
         }
-        if self._manager is None or (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
+        if (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
             return line, line
         try:
-            result = self._manager.load_result(pointer=pointer)
+            result = self.session.load_result(pointer=pointer)
         except StoreError:
             return call | {"unread": "it is no longer stored"}, line
         text = text_of(result)

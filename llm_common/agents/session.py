@@ -44,6 +44,7 @@ DEFAULT_PERSIST_THRESHOLD = 32_768
 _MAX_CACHED_BYTES = 8_000_000
 _MAX_CHARS = 20_000
 _ID = re.compile(r"[0-9a-f]{12,16}")
+_HASH = re.compile(r"q_[0-9a-f]{16}")  # as `hash_query` makes them
 # of the records that name a session's queries; no tool may be called so
 _QUERY_OF_SESSION = "(session query)"
 
@@ -150,6 +151,11 @@ class ToolContextManager:
         return self._session_id
 
     @property
+    def is_named(self) -> bool:
+        """Whether the session was given its id, so that other processes can resume it."""
+        return self._named
+
+    @property
     def size(self) -> int:
         """Number of pointers of this session."""
         return len(self._pointers)
@@ -173,9 +179,17 @@ class ToolContextManager:
         )
 
     def query_id_of(self, query: str) -> str:
-        """The query id of a question: `hash_query`, and in a session with a given id the session's own."""
+        """Return the query id of a question: `hash_query`, in a named session below its id.
+
+        The session's own query ids are returned unchanged.
+        """
         hashed = self.hash_query(query)
-        return f"{self._session_id}/{hashed}" if self._named else hashed
+        if not self._named:
+            return hashed
+        own = f"{self._session_id}/"
+        if query.startswith(own) and _HASH.fullmatch(query, len(own)):
+            return query
+        return own + hashed
 
     async def save_context(
         self,

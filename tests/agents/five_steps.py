@@ -146,4 +146,4 @@ def die(tool: str) -> None:
 if __name__ == "__main__":
     manager = ToolContextManager(Path(sys.argv[1]))
     executor = AgenticExecutor(StepClient(), registry(die), manager, max_rounds=1)
-    asyncio.run(executor.run(QUESTION, plan=STEPS))
+    asyncio.run(executor.run(QUESTION, plan=STEPS, session="ann"))

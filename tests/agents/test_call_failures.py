@@ -79,7 +79,10 @@ def executor_of(
 ) -> AgenticExecutor:
     registry = options.pop("registry", None) or ToolRegistry([filings, refusing, price])
     return AgenticExecutor(
-        ScriptedClient(replies), registry, manager or ToolContextManager(folder), **options
+        ScriptedClient(replies, default="An answer"),
+        registry,
+        manager or ToolContextManager(folder),
+        **options,
     )
 
 
@@ -88,10 +91,9 @@ def calls(*proposed: tuple[str, dict[str, Any]]) -> str:
 
 
 async def run(executor: AgenticExecutor) -> tuple[list[StreamEvent], SubTaskResult]:
-    async with aclosing(executor._run_plan(PLAN, "q1", "q")) as items:
-        found = [item async for item in items]
-    events = [item for item in found if isinstance(item, StreamEvent)]
-    [result] = [item for item in found if isinstance(item, SubTaskResult)]
+    async with aclosing(executor.answer_stream("q", plan=PLAN)) as stream:
+        *events, answered = [event async for event in stream]
+    [result] = answered.data.results
     return events, result
 
 
@@ -256,8 +258,9 @@ async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path)
     executor = executor_of(tmp_path)
     ended = asyncio.get_running_loop().create_future()
     ended.set_exception(SystemExit(3))
+    run = executor._begin(executor.context_manager, "q1")
     with pytest.raises(SystemExit):
-        executor._outcome(ToolCall(tool="x", args={}), ended)  # type: ignore[arg-type]
+        executor._outcome(ToolCall(tool="x", args={}), ended, run)  # type: ignore[arg-type]
 
 
 async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(

@@ -96,7 +96,7 @@ async def test_a_killed_run_is_resumed_without_repeating_calls(tmp_path: Path) -
     executor = AgenticExecutor(
         StepClient(), registry(made.append), ToolContextManager(tmp_path), max_rounds=1
     )
-    answered = await executor.run(QUESTION, plan=STEPS, resume=True)
+    answered = await executor.run(QUESTION, plan=STEPS, session="ann", resume=True)
     assert (answered.status, answered.text) == ("ok", ANSWER)
     assert made == ["price", "shipment"]
 
@@ -104,15 +104,16 @@ async def test_a_killed_run_is_resumed_without_repeating_calls(tmp_path: Path) -
 async def test_a_resumed_call_gives_its_stored_output_as_an_event(tmp_path: Path) -> None:
     reply = calls(("order_items", {"order_id": "O-1931"}))
     first, _ = executor_of(tmp_path, reply)
-    await first.execute_plan(["Get the items"], "q1")
+    await first.execute_plan(["Get the items"], "q1", session="ann")
     made: list[str] = []
     second, _ = executor_of(tmp_path, reply, reply, tools=registry(made.append))
-    async with aclosing(second.run_stream(["Get the items"], "q1", resume=True)) as stream:
+    resumed = second.run_stream(["Get the items"], "q1", session="ann", resume=True)
+    async with aclosing(resumed) as stream:
         [result] = [event.data async for event in stream if event.type == "tool_result"]
     assert made == []
     assert result["output"] == {"order_id": "O-1931", "sku": "S-5", "quantity": 3}
     assert result["resumed"]
-    await second.execute_plan(["Get the items"], "q1")
+    await second.execute_plan(["Get the items"], "q1", session="ann")
     assert made == ["order_items"], "a run that is not resumed makes its calls again"
 
 
@@ -295,7 +296,7 @@ async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_pa
             limits=RunLimits(max_calls=2),
             max_rounds=1,
         )
-        results = await executor.execute_plan(skus, "q1", resume=resume)
+        results = await executor.execute_plan(skus, "q1", session="ann", resume=resume)
         assert [result.success for result in results] == successes
     assert len(made) == 5
 
@@ -313,13 +314,13 @@ async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -
         executor, _ = executor_of(
             tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=2)
         )
-        await executor.execute_plan(["one", "two"], "q1", resume=resume)
+        await executor.execute_plan(["one", "two"], "q1", session="ann", resume=resume)
     assert made == ["a", "b", "a", "c"]
     replies[0] = calls(("ask", {"name": "a"}), ("ask", {"name": "d"}))
     executor, _ = executor_of(
         tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=1)
     )
-    results = await executor.execute_plan(["one"], "q1", resume=True)
+    results = await executor.execute_plan(["one"], "q1", session="ann", resume=True)
     assert made[4:] == ["d"]
     assert "tool 'ask' was not called again: the run has made the 1 tool calls" in (
         results[0].error or ""
