@@ -88,7 +88,7 @@ class LLMCommonError(Exception):
 
 
 def _rebuild(kind: type[LLMCommonError], message: str, facts: dict[str, object]) -> LLMCommonError:
-    """An error of any class, made without its constructor, whose arguments differ from class to class."""
+    """Return an error of any class, without its constructor, whose arguments differ."""
     error = kind.__new__(kind, message)
     error.__dict__.update(facts)
     return error

@@ -110,7 +110,10 @@ def _way_out(client: object) -> str:
         return f"pass an instance of {client.__name__}"
     for kind in type(client).__mro__:
         if kind.__name__ in _DECISION_MODELS:
-            return f"wrap it: llm_common.decisions.{_DECISION_MODELS[kind.__name__]}, where decisions are taken"
+            return (
+                f"wrap it: llm_common.decisions.{_DECISION_MODELS[kind.__name__]}, where "
+                f"decisions are taken"
+            )
     if isinstance(client, LLMConfig):
         return "pass OpenAICompatibleClient(config)"
     if inspect.isfunction(client) and client.__name__ == "acompletion":
@@ -123,5 +126,8 @@ def _way_out(client: object) -> str:
             blocking = adapter.startswith("OpenAISDK") and not inspect.iscoroutinefunction(
                 inspect.unwrap(found)
             )
-            return f"{'take the async client and ' if blocking else ''}wrap it: llm_common.clients.{adapter}"
+            return (
+                f"{'take the async client and ' if blocking else ''}wrap it: "
+                f"llm_common.clients.{adapter}"
+            )
     return "pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()"

@@ -67,7 +67,7 @@ def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
 
 
 def _causes(exc: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
-    """The exception and its causes inside the block, without one that the caller was already handling."""
+    """Yield the exception and its causes, without one that the caller was already handling."""
     cause: BaseException | None = exc
     for _ in range(_MAX_CAUSES):
         if cause is None or cause is handled:
@@ -117,7 +117,7 @@ def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError 
 
 
 def _fact(owner: object, name: str) -> object:
-    """The stored attribute: evaluating a third-party property could raise while an error is being handled."""
+    """Return a stored attribute, without running a third-party property, which could raise."""
     return getattr_static(owner, name, None)
 
 

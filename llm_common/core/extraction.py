@@ -3,16 +3,13 @@
 An object, in time linear in the reply, by three rules:
 
 1. Thinking is not the answer. Text between `<think>` and `</think>`, or other models' thinking
-marks, is skipped. A
-   closing mark alone, from models whose prompt holds the opening one, discards everything before
-   it.
+   marks, is skipped. A closing mark alone, from models whose prompt holds the opening one,
+   discards everything before it.
 2. Brackets are paired over the rest of the reply, outside strings, and only an outermost pair is a
-candidate: a cut
-   reply never yields one of its inner parts. Fences, box tokens and prose hold no brackets and need
-   no rule.
+   candidate: a cut reply never yields one of its inner parts. Fences, box tokens and prose hold no
+   brackets and need no rule.
 3. A candidate that is not JSON (`use {x}`) is prose, and so is every list (`see [1]`). Exactly one
-object must remain,
-   however often repeated.
+   object must remain, however often repeated.
 
 Tool calls are read only from notations that hold JSON and mark the end of the whole: a list, or a
 section with an end mark. Others are refused (`<tool_call>{...}</tool_call>` in a row, arguments as
@@ -39,15 +36,18 @@ _MAX_NUMBER_CHARS: Final = 1_000
 
 _FAULTS: Final = {
     "ambiguous": "holds several different objects; ask for one alone",
-    "bad_number": f"holds a number that is not finite or has over {_MAX_NUMBER_CHARS:,} characters; ask again",
+    "bad_number": f"holds a number that is not finite or has over {_MAX_NUMBER_CHARS:,} "
+    f"characters; ask again",
     "duplicate_keys": "repeats a key within an object, so its meaning is open; ask again",
     "empty": "is empty; ask again, or try another model",
     "no_json": "holds no JSON object; ask again, or try another model",
-    "not_strict": "holds something like JSON that is not strict JSON; ask again, or try another model",
+    "not_strict": "holds something like JSON that is not strict JSON; ask again, or try another "
+    "model",
     "too_deep": f"is nested deeper than {_MAX_DEPTH} levels; ask for a flatter answer",
     "too_large": f"has over {MAX_REPLY_CHARS:,} characters; ask for less",
     "truncated": "ends in the middle of a JSON value; allow more tokens, or ask for less",
-    "unclosed_thinking": "ends before its thinking does; allow more tokens, or ask for less thinking",
+    "unclosed_thinking": "ends before its thinking does; allow more tokens, or ask for less "
+    "thinking",
 }
 
 # Thinking tags, in any case, and the marks of Magistral, Kimi, Command A and Gemma 4. In OpenAI's
@@ -173,17 +173,18 @@ class AnswerFilter:
         if self._opening is None:
             self._held = self._held.lstrip()
             self._opening = _OPENING.match(self._held)
-            self._held = self._held[self._opening.end() :] if self._opening else self._held
-            self._may_think = self._opening is not None or _may_open(self._held)
-        if self._opening:
-            if closing := _closing(self._opening).search(self._held):
-                self._held, self._opening, self._may_think = (
-                    self._held[closing.end() :],
-                    None,
-                    False,
-                )
+            if self._opening is None:
+                self._may_think = _may_open(self._held)
             else:
+                self._held = self._held[self._opening.end() :]
+        if self._opening:
+            closing = _closing(self._opening).search(self._held)
+            if closing is None:
                 self._held = self._held[-_MAX_CLOSING_CHARS:]
+            else:
+                self._held = self._held[closing.end() :]
+                self._opening = None
+                self._may_think = False
         return "" if self._may_think else self._shown(self._held)
 
     def end(self) -> str:
@@ -228,7 +229,7 @@ def parse_whole(text: str) -> object:
 
 
 def _candidates(text: str) -> list[str]:
-    """The outermost objects, and the string literals that hold one, outside all thinking and lists."""
+    """Return the outermost objects and the strings that hold one, outside thinking and lists."""
     found: list[str] = []
     position = 0
     while landmark := _LANDMARK.search(text, position):
@@ -398,6 +399,7 @@ def _call(name: str, arguments: str) -> dict[str, Any]:
 
 def _cut_off_call() -> MalformedReplyError:
     return MalformedReplyError(
-        "The reply holds tool calls in a notation that is not whole; ask again, or try another model",
+        "The reply holds tool calls in a notation that is not whole; ask again, or try another "
+        "model",
         reason="truncated",
     )

@@ -154,16 +154,13 @@ async def ask(
 
     def read(response: _ProviderResponse) -> ModelT:
         response.check_whole()
-        calls: list[dict[str, Any]] | None = None
-        if read_tool_calls:
-            calls = (
-                read_text_calls(response.content)
-                if response.content.strip()
-                else list(response.tool_calls)
-            )
-        value = (
-            read_tool_calls(calls) if read_tool_calls and calls else extract_json(response.content)
-        )
+        calls: list[dict[str, Any]] | None = [*response.tool_calls]
+        if response.content.strip():
+            calls = read_text_calls(response.content)
+        if read_tool_calls and calls:
+            value = read_tool_calls(calls)
+        else:
+            value = extract_json(response.content)
         return _validated(value, reply_model, reply=response.content)
 
     arguments = {"messages": as_messages(messages), "model": model, "temperature": temperature}
@@ -263,8 +260,10 @@ async def answer_turn(
         return AnswerTurn(without_thinking(response.content))
 
     arguments: dict[str, Any] = {"messages": as_messages(messages), "model": model}
-    arguments |= {"tools": [dict(tool) for tool in tools]} if tools else {}
-    arguments |= {} if max_tokens is None else {"max_tokens": max_tokens}
+    if tools:
+        arguments["tools"] = [dict(tool) for tool in tools]
+    if max_tokens is not None:
+        arguments["max_tokens"] = max_tokens
     if on_text is not None and inspect.isasyncgenfunction(
         inspect.getattr_static(client, "stream", None)
     ):
@@ -287,7 +286,7 @@ async def recorded(
     timeout_s: float,
     attempts: list[Attempt] | None,
 ) -> ValueT:
-    """The value that `read` makes of the call's answer, for any kind of model, under the rules of `ask`.
+    """Return what `read` makes of a call's answer, for any kind of model, by the rules of `ask`.
 
     Args:
         client: What answers; named in errors by its `default_model` and `host`.
@@ -448,9 +447,11 @@ _UNFINISHED: Final = {
 }
 _FAULTS: Final = {
     "cut": "The model was stopped before its answer was whole; allow more tokens, or ask for less",
-    "content_filter": "The endpoint withheld the answer; rephrase the request, or use another model",
+    "content_filter": "The endpoint withheld the answer; rephrase the request, or use another "
+    "model",
     "refusal": "The model refused to answer; rephrase the request, or use another model",
-    "unknown_finish": "The endpoint ended the answer for a reason that is not known to mean a whole one; ask again",
+    "unknown_finish": "The endpoint ended the answer for a reason that is not known to mean a "
+    "whole one; ask again",
 }
 _TEXT_PARTS: Final = ("text", "output_text")
 
@@ -516,13 +517,14 @@ def _text_of(content: object) -> str:
     """
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    texts = [
-        part.get("text")
-        for part in parts
-        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
-    ]
-    return "".join(text for text in texts if isinstance(text, str))
+    if not isinstance(content, list):
+        return ""
+    texts = []
+    for part in content:
+        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS:
+            text = part.get("text")
+            texts.append(text if isinstance(text, str) else "")
+    return "".join(texts)
 
 
 def _tool_calls_of(response: object) -> tuple[dict[str, Any], ...]:
@@ -557,10 +559,10 @@ def _place(problem: ErrorDetails) -> str:
 
     Hides a name that cannot be a field's, since it is the model's text.
     """
-    steps = [
-        str(step) if isinstance(step, int) or _FIELD_NAME.fullmatch(step) else "?"
-        for step in problem["loc"]
-    ]
+    steps = []
+    for step in problem["loc"]:
+        is_safe = isinstance(step, int) or _FIELD_NAME.fullmatch(step)
+        steps.append(str(step) if is_safe else "?")
     return f"{'.'.join(steps) or 'the whole'} ({problem['type']})"
 
 

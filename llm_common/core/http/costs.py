@@ -9,7 +9,10 @@ from llm_common.core.models import LLMUsage, TokenPrices
 from llm_common.errors import CostLimitError, LLMError
 
 _ANSWER_TOKENS = 1_000
-_BY_CALL = f"the call's `model`, a selector's from {TOOL_SELECTION_MODEL.name} or {CONTEXT_SELECTION_MODEL.name}"
+_BY_CALL = (
+    f"the call's `model`, a selector's from {TOOL_SELECTION_MODEL.name} or "
+    f"{CONTEXT_SELECTION_MODEL.name}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,14 @@ class Bill:
 
     def add(self, usage: LLMUsage, *, cost_usd: float | None) -> None:
         """Records one reply."""
-        known = 0.0 if self.usage is None else self.cost_usd
-        self.cost_usd = None if known is None or cost_usd is None else known + cost_usd
-        self.usage = usage if self.usage is None else self.usage + usage
+        if self.usage is None:
+            self.usage, self.cost_usd = usage, cost_usd
+            return
+        self.usage += usage
+        if self.cost_usd is None or cost_usd is None:
+            self.cost_usd = None
+        else:
+            self.cost_usd += cost_usd
 
     @contextmanager
     def attached_to_errors(
@@ -115,14 +123,17 @@ class CostLedger:
             text = ""
             if expected_usd is None:
                 text = (
-                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4g}, and the price of this model is not "
+                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4g}, and the price "
+                    f"of this model is not "
                     "known; give it in LLMConfig.prices, or count it as the dearest known model by "
                     f'unknown_price="dearest" or {UNKNOWN_PRICE.name}=dearest'
                 )
             elif taken_usd >= self._limit_usd or taken_usd + expected > self._limit_usd:
                 text = (
-                    f"nothing was sent: ${taken_usd:.4g} of ${self._limit_usd:.4g} are spent or reserved, and this "
-                    f"call may cost ${expected:.4g}; raise cost_limit_usd, set max_tokens, or make a new client"
+                    f"nothing was sent: ${taken_usd:.4g} of ${self._limit_usd:.4g} are spent or "
+                    f"reserved, and this "
+                    f"call may cost ${expected:.4g}; raise cost_limit_usd, set max_tokens, or "
+                    f"make a new client"
                 )
             if text:
                 raise CostLimitError(text, spent_usd=spent_usd, limit_usd=self._limit_usd)
@@ -140,7 +151,8 @@ class CostLedger:
             cost_usd: Its dollars, or None if unknown.
             assumed_usd: Dollars that then count towards the limit alone.
         """
-        self._assumed_usd += assumed_usd if cost_usd is None else 0.0
+        if cost_usd is None:
+            self._assumed_usd += assumed_usd
         self.max_reply_usd = max(self.max_reply_usd, cost_usd or 0.0)
         self.totals = replace(
             self.totals,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llm_common._telemetry import Attribute, Span, measure, operation
@@ -69,13 +69,11 @@ class ModelCall:
     def ends(self, response: LLMResponse) -> LLMResponse:
         """The answer, which is whole."""
         self.answered_by(response.model)
-        reasons = [response.finish_reason[:_MAX_CHARS]] if response.finish_reason else []
-        self.span.set_attributes(
-            {
-                "gen_ai.response.id": response.id[:_MAX_CHARS],
-                "gen_ai.response.finish_reasons": reasons,
-            }
-        )
+        reasons = []
+        if response.finish_reason:
+            reasons.append(response.finish_reason[:_MAX_CHARS])
+        self.span.set_attribute("gen_ai.response.id", response.id[:_MAX_CHARS])
+        self.span.set_attribute("gen_ai.response.finish_reasons", reasons)
         return response
 
     def answered_by(self, model: str) -> None:
@@ -89,11 +87,12 @@ def chat_call(
 ) -> Iterator[ModelCall]:
     """A `chat` operation for the duration of the block; a streamed one may yield in it."""
     asked = {**request.core, **request.optional}
-    facts: dict[str, Attribute] = {
-        name: asked[option]
-        for option, name in _OPTIONS.items()
-        if type(asked.get(option)) in {int, float} and (option, asked[option]) != ("n", 1)
-    }
+    facts: dict[str, Attribute] = {}
+    for option, name in _OPTIONS.items():
+        value: Any = asked.get(option)
+        is_default = option == "n" and value == 1
+        if type(value) in {int, float} and not is_default:
+            facts[name] = value
     wanted = asked.get("response_format")
     if isinstance(wanted, Mapping):
         facts["gen_ai.output.type"] = (
@@ -167,8 +166,6 @@ def _account(current: Span, bill: Bill) -> None:
 
 def _server(host: str | None) -> dict[str, Attribute]:
     parts = urlsplit(f"//{host or ''}")
-    return (
-        {"server.address": parts.hostname, "server.port": parts.port or _HTTPS}
-        if parts.hostname
-        else {}
-    )
+    if not parts.hostname:
+        return {}
+    return {"server.address": parts.hostname, "server.port": parts.port or _HTTPS}

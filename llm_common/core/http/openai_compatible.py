@@ -66,11 +66,13 @@ class OpenAICompatibleClient(LLMClient):
     def __init__(self, config: LLMConfig, *, transport: SupportsRequests | None = None) -> None:
         if not isinstance(config, LLMConfig):
             raise TypeError(
-                f"config is a {type(config).__name__}; pass an LLMConfig, or call OpenAICompatibleClient.from_env()"
+                f"config is a {type(config).__name__}; pass an LLMConfig, or call "
+                f"OpenAICompatibleClient.from_env()"
             )
         if transport is not None and not hasattr(transport, "handle_async_request"):
             raise TypeError(
-                f"transport is a {type(transport).__name__}; pass an async transport such as httpx.MockTransport"
+                f"transport is a {type(transport).__name__}; pass an async transport such as "
+                f"httpx.MockTransport"
             )
         self._config = config
         self.default_model, self.provider = config.default_model, config.provider
@@ -99,8 +101,10 @@ class OpenAICompatibleClient(LLMClient):
         config = config_from_env()
         if config is None:
             raise ConfigError(
-                f"no endpoint is configured; set {_env.ZAI_API_KEY.name}, {_env.OPENROUTER_API_KEY.name} or "
-                f"{_env.OPENAI_API_KEY.name}, or {_env.BASE_URL.name} and {_env.MODEL.name} for a server of your own",
+                f"no endpoint is configured; set {_env.ZAI_API_KEY.name}, "
+                f"{_env.OPENROUTER_API_KEY.name} or "
+                f"{_env.OPENAI_API_KEY.name}, or {_env.BASE_URL.name} and {_env.MODEL.name} for "
+                f"a server of your own",
                 variable=_env.PROVIDER.name,
             )
         return cls(config, transport=transport)
@@ -346,7 +350,7 @@ class OpenAICompatibleClient(LLMClient):
         )
 
     def _account(self, request: ChatRequest, bill: Bill) -> tuple[float | None, Charge]:
-        """Return the maximum cost of a request in dollars, and the function that charges its reply."""
+        """Return the maximum cost of a request in dollars, and what charges its reply."""
         prices = self._config.prices.get(request.model)
         if prices is None:
             prices = profile_of(request.model).prices.get(self._config.provider)

@@ -126,8 +126,9 @@ async def _json_schema(client: OpenAICompatibleClient) -> str:
     found: object = None
     with suppress(ValueError, TypeError):
         found = json.loads(str(answer.content))
-    fits = isinstance(found, Mapping) and found.get("answer") in ("yes", "no")
-    return "" if fits else "taken, but the answer does not fit the schema"
+    if isinstance(found, Mapping) and found.get("answer") in ("yes", "no"):
+        return ""
+    return "taken, but the answer does not fit the schema"
 
 
 async def _tools(client: OpenAICompatibleClient) -> str:

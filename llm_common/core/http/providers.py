@@ -129,10 +129,9 @@ def profile_of(model: str) -> ModelProfile:
 
 def dearest_of(given: Mapping[str, TokenPrices]) -> TokenPrices:
     """The highest price of each kind of token: of the known models, and of those that are given."""
-    known = [
-        *given.values(),
-        *(prices for profile in _PROFILES for prices in profile.prices.values()),
-    ]
+    known = [*given.values()]
+    for profile in _PROFILES:
+        known += profile.prices.values()
     return TokenPrices(
         prompt=max(prices.prompt for prices in known),
         completion=max(prices.completion for prices in known),
@@ -190,7 +189,8 @@ def config_from_env() -> LLMConfig | None:
         if _env.read_text(_env.API_KEY) is None:
             return None
         raise ConfigError(
-            f"{_env.API_KEY.name} is set, but not whose it is; set {_env.PROVIDER.name} or {_env.BASE_URL.name}",
+            f"{_env.API_KEY.name} is set, but not whose it is; set {_env.PROVIDER.name} or "
+            f"{_env.BASE_URL.name}",
             variable=_env.PROVIDER.name,
         )
     return LLMConfig.model_validate(_endpoint_from_env(provider) | given)
@@ -210,9 +210,9 @@ def config_for_provider(
         ConfigError: No such provider, or no key for it.
     """
     provider = _provider(name, variable="name")
-    key = (
-        api_key if isinstance(api_key, SecretStr) else SecretStr(api_key or _provider_key(provider))
-    )
+    key = api_key
+    if not isinstance(key, SecretStr):
+        key = SecretStr(key or _provider_key(provider))
     return LLMConfig(
         provider=provider.name,
         base_url=provider.base_url,
@@ -228,25 +228,20 @@ def checked_base_url(text: str, *, variable: str) -> str:
         ConfigError: Not http(s), without a host, or with a user, a query or a fragment. The text
             does not repeat the address, which could hold secrets.
     """
+    address = text.rstrip("/")
     try:
         parts = urlsplit(text)
-        usable = (
-            parts.scheme in {"http", "https"}
-            and bool(parts.hostname)
-            and (parts.port is None or parts.port > 0)
-        )
+        has_host = host_of(text) is not None
     except ValueError:
         usable = False
-    address = text.rstrip("/")
-    if (
-        not usable
-        or parts.username is not None
-        or "?" in text
-        or "#" in text
-        or address.endswith("/chat/completions")
-    ):
+    else:
+        is_http = parts.scheme in {"http", "https"}
+        has_more = parts.username is not None or "?" in text or "#" in text
+        usable = is_http and has_host and not has_more
+    if not usable or address.endswith("/chat/completions"):
         raise ConfigError(
-            f"{variable} is no address like https://host/v1; give https:// or http://, and leave out user, query, "
+            f"{variable} is no address like https://host/v1; give https:// or http://, and leave "
+            f"out user, query, "
             "fragment and `/chat/completions`",
             variable=variable,
         )
@@ -271,9 +266,10 @@ def _provider_from_env() -> Provider | None:
         return _provider(name.lower(), variable=_env.PROVIDER.name)
     if _env.read_text(_env.BASE_URL) is not None:
         return None
-    return next(
-        (each for each in PROVIDERS.values() if each.key and _env.read_text(each.key)), None
-    )
+    for provider in PROVIDERS.values():
+        if provider.key and _env.read_text(provider.key):
+            return provider
+    return None
 
 
 def _provider(name: str, *, variable: str) -> Provider:
@@ -299,18 +295,23 @@ def _provider_key(provider: Provider) -> str:
 
 
 def _endpoint_from_env(provider: Provider | None) -> dict[str, object]:
-    base_url = _env.read_text(_env.BASE_URL) or (provider.base_url if provider else "")
-    model = _env.read_text(_env.MODEL) or (provider.default_model if provider else None)
+    base_url = _env.read_text(_env.BASE_URL) or ""
+    model = _env.read_text(_env.MODEL)
+    key = _env.read_text(_env.API_KEY) or ""
+    name = "custom"
+    if provider is not None:
+        name = provider.name
+        base_url = base_url or provider.base_url
+        model = model or provider.default_model
+        key = key or _provider_key(provider)
     if model is None:
         raise ConfigError(
             f"{_env.BASE_URL.name} needs a model to ask for; set {_env.MODEL.name}",
             variable=_env.MODEL.name,
         )
     return {
-        "provider": provider.name if provider else "custom",
+        "provider": name,
         "base_url": checked_base_url(base_url, variable=_env.BASE_URL.name),
         "default_model": model,
-        "api_key": SecretStr(
-            _env.read_text(_env.API_KEY) or (_provider_key(provider) if provider else "")
-        ),
+        "api_key": SecretStr(key),
     }

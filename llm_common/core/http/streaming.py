@@ -19,7 +19,14 @@ from llm_common.core.http.transport import (
     too_large,
     translated,
 )
-from llm_common.core.http.wire import malformed_reply, raise_stated_error, read_payload
+from llm_common.core.http.wire import (
+    dict_or_empty,
+    first_choice,
+    malformed_reply,
+    raise_stated_error,
+    read_payload,
+    text_or_empty,
+)
 from llm_common.errors import LLMConnectionError
 
 _DONE: Final = b"[DONE]"
@@ -71,8 +78,11 @@ class EventReader:
             if name.removeprefix(BOM_UTF8) == b"data":
                 self._data.append(value.removeprefix(b" "))
             return []
-        data, self._data = self._data, []
-        return [b"\n".join(data)] if data else []
+        if not self._data:
+            return []
+        event = b"\n".join(self._data)
+        self._data.clear()
+        return [event]
 
 
 class StreamedReply:
@@ -104,14 +114,12 @@ class StreamedReply:
             raise malformed_reply("holds an event that is JSON, but no object", "not_an_object")
         raise_stated_error(chunk)
         self._facts |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
-        choices = chunk.get("choices")
-        first = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(first, dict) or first.get("index", 0) != 0:
+        first = first_choice(chunk)
+        if first.get("index", 0) != 0:
             return ""
         if isinstance(first.get("finish_reason"), str):
             self._finish_reason = first["finish_reason"]
-        delta = first.get("delta")
-        return self._add_delta(delta) if isinstance(delta, dict) else ""
+        return self._add_delta(dict_or_empty(first.get("delta")))
 
     def _add_delta(self, delta: Mapping[str, Any]) -> str:
         for name in _TEXTS:
@@ -120,29 +128,33 @@ class StreamedReply:
         for piece in delta.get("tool_calls") or ():
             if isinstance(piece, dict):
                 self._add_call(piece)
-        content = delta.get("content")
-        return content if isinstance(content, str) else ""
+        return text_or_empty(delta.get("content"))
 
     def _add_call(self, piece: Mapping[str, Any]) -> None:
-        function = piece.get("function")
-        facts = function if isinstance(function, dict) else {}
-        call = self._calls.setdefault(self._index_of(piece, facts), {"type": "function"})
+        piece_of_function = dict_or_empty(piece.get("function"))
+        index = self._index_of(piece, starts_call=bool(piece_of_function.get("name")))
+        call = self._calls.setdefault(index, {"type": "function"})
         if isinstance(piece.get("id"), str) and piece["id"]:
             call["id"] = piece["id"]
-        known = call.setdefault("function", {"name": "", "arguments": []})
-        known["name"] = known["name"] or str(facts.get("name") or "")
-        known["arguments"].append(str(facts.get("arguments") or ""))
+        function = call.setdefault("function", {"name": "", "arguments": []})
+        function["name"] = function["name"] or str(piece_of_function.get("name") or "")
+        function["arguments"].append(str(piece_of_function.get("arguments") or ""))
 
-    def _index_of(self, piece: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
-        """The number of the call that a piece belongs to.
+    def _index_of(self, piece: Mapping[str, Any], *, starts_call: bool) -> int:
+        """Return the index of the call that a piece belongs to.
 
-        Some endpoints give none, or the same to every call.
+        Some endpoints send no index, or the same one for every call.
         """
-        index, next_index = piece.get("index"), max(self._calls, default=-1) + 1
+        index = piece.get("index")
+        next_index = max(self._calls, default=-1) + 1
         if not isinstance(index, int):
-            return next_index if facts.get("name") or not self._calls else next_index - 1
-        known = self._calls.get(index, {}).get("id")
-        return next_index if known and piece.get("id") not in {None, "", known} else index
+            if starts_call or not self._calls:
+                return next_index
+            return next_index - 1
+        call_id = self._calls.get(index, {}).get("id")
+        if call_id and piece.get("id") not in {None, "", call_id}:
+            return next_index
+        return index
 
     def payload(self) -> dict[str, Any]:
         """The whole reply.
@@ -156,16 +168,11 @@ class StreamedReply:
             raise LLMConnectionError("the stream broke off before the answer was whole; try again")
         message: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._message.items()}
         if self._calls:
-            message["tool_calls"] = [
-                call
-                | {
-                    "function": {
-                        **call["function"],
-                        "arguments": "".join(call["function"]["arguments"]),
-                    }
-                }
-                for _, call in sorted(self._calls.items())
-            ]
+            message["tool_calls"] = []
+            for _, call in sorted(self._calls.items()):
+                arguments = "".join(call["function"]["arguments"])
+                function = call["function"] | {"arguments": arguments}
+                message["tool_calls"].append(call | {"function": function})
         choice = {"message": message, "finish_reason": self._finish_reason}
         return {**self._facts, "choices": [choice]}
 
@@ -173,10 +180,8 @@ class StreamedReply:
         """The text of an answer that came in one piece."""
         raise_stated_error(payload)
         self.whole = dict(payload)
-        choices = payload.get("choices")
-        message = choices[0].get("message") if isinstance(choices, list) and choices else None
-        content = message.get("content") if isinstance(message, dict) else None
-        return content if isinstance(content, str) else ""
+        message = dict_or_empty(first_choice(payload).get("message"))
+        return text_or_empty(message.get("content"))
 
 
 async def read_stream(

@@ -1,4 +1,4 @@
-"""A reply's body within its limits, httpx's exceptions as ours, and whether a failed request is retried.
+"""Reads bodies within limits, translates httpx's exceptions, and decides on retries.
 
 httpx2 has the classes of httpx under the same names. It is used where the application uses it, and
 never imported.
@@ -36,7 +36,10 @@ _HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
 _CONNECTION_ERRORS = (
     (
         {"ConnectError"},
-        "the endpoint cannot be reached; check base_url, the network and the endpoint's certificate",
+        (
+            "the endpoint cannot be reached; check base_url, the network and the endpoint's "
+            "certificate"
+        ),
     ),
     ({"ProxyError"}, "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
     (
@@ -94,7 +97,7 @@ def translated(*, timeout_s: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[None]:
-    """A block that ends at a time of the running loop's clock. It must not span a yield to a caller.
+    """End the block at a time of the running loop's clock. It must not span a yield to a caller.
 
     Raises:
         LLMTimeoutError: The time came first.
@@ -209,7 +212,10 @@ def _encoding(response: httpx.Response) -> str:
 
 
 def retry_after_of(response: httpx.Response) -> str | None:
-    """The wait that a reply asks for, as the header Retry-After has it: OpenAI and TypeSafe also send milliseconds."""
+    """Return the retry delay in a response, in the form of the header Retry-After.
+
+    OpenAI and TypeSafe also send it in milliseconds.
+    """
     milliseconds = response.headers.get("retry-after-ms", "")
     if milliseconds.isascii() and milliseconds.isdecimal():
         return str(int(milliseconds[:_MAX_DIGITS]) / 1000)

@@ -8,7 +8,6 @@ Format: https://platform.openai.com/docs/api-reference/chat, with the cost that 
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -126,7 +125,9 @@ class ChatRequest:
     @property
     def metadata(self) -> dict[str, Any]:
         """What a response says of the call: the options that were left out, if any."""
-        return {"dropped_options": list(self.dropped)} if self.dropped else {}
+        if not self.dropped:
+            return {}
+        return {"dropped_options": list(self.dropped)}
 
     def bare(self) -> "ChatRequest":
         """The same call without the fields that an endpoint may refuse."""
@@ -180,7 +181,8 @@ def as_messages(messages: object) -> list[LLMMessage]:
         messages, Iterable
     ):
         raise TypeError(
-            f"messages is a {type(messages).__name__}; pass a list such as [LLMMessage(role='user', content='…')]"
+            f"messages is a {type(messages).__name__}; pass a list such as "
+            f"[LLMMessage(role='user', content='…')]"
         )
     return [_as_message(message, place=f"messages[{n}]") for n, message in enumerate(messages)]
 
@@ -238,15 +240,14 @@ def charged(
     """
     if payload.get("error") and not isinstance(payload.get("usage"), dict):
         return None
-    usage, cost = read_usage(payload), _mapping(payload.get("usage")).get("cost")
-    if (
-        isinstance(cost, int | float)
-        and not isinstance(cost, bool)
-        and isfinite(cost)
-        and cost >= 0
-    ):
+    usage = read_usage(payload)
+    cost: Any = dict_or_empty(payload.get("usage")).get("cost")
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    if is_number and isfinite(cost) and cost >= 0:
         return usage, float(cost)
-    return usage, prices.cost_usd(usage) if prices and usage.total_tokens else None
+    if prices is None or not usage.total_tokens:
+        return usage, None
+    return usage, prices.cost_usd(usage)
 
 
 def raise_stated_error(payload: Mapping[str, Any]) -> None:
@@ -257,9 +258,9 @@ def raise_stated_error(payload: Mapping[str, Any]) -> None:
 
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
     """The tokens that a reply reports; 0 for a missing or unusable count."""
-    usage = _mapping(payload.get("usage"))
+    usage = dict_or_empty(payload.get("usage"))
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    details = _mapping(usage.get("prompt_tokens_details"))
+    details = dict_or_empty(usage.get("prompt_tokens_details"))
     return LLMUsage(
         prompt_tokens=prompt,
         completion_tokens=completion,
@@ -281,10 +282,10 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
     Raises:
         MalformedReplyError: `no_choices`, `no_message`, `bad_content` or `bad_tool_calls`.
     """
-    choices = payload.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+    choice = first_choice(payload)
+    if not choice:
         raise malformed_reply("holds no choice", "no_choices")
-    message = choices[0].get("message")
+    message = choice.get("message")
     if not isinstance(message, dict):
         raise malformed_reply("holds a choice without a message", "no_message")
     content = message.get("content")
@@ -293,7 +294,7 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
             "holds a message whose content is neither text nor parts", "bad_content"
         )
     tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
-    logprobs = choices[0].get("logprobs")
+    logprobs = choice.get("logprobs")
     if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(
         function_call, dict | None
     ):
@@ -309,7 +310,7 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
             "tool_calls": tool_calls,
             "function_call": function_call,
             "refusal": _text(message.get("refusal")),
-            "finish_reason": _text(choices[0].get("finish_reason")),
+            "finish_reason": _text(choice.get("finish_reason")),
             "logprobs": logprobs if isinstance(logprobs, dict) else None,
         }
     )
@@ -318,7 +319,9 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
 def _model_name(value: object) -> str | None:
     """The model that a reply names; of a path, as local servers give it, the last part."""
     name = _text(value)
-    return re.split(r"[/\\]", name)[-1] if name and _PATH.match(name) else name
+    if name and _PATH.match(name):
+        return re.split(r"[/\\]", name)[-1]
+    return name
 
 
 def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:
@@ -386,22 +389,26 @@ def retry_after_s(header: str | None, *, now: datetime | None = None) -> float |
     """
     if header is None:
         return None
-    with suppress(ValueError):
+    try:
         seconds = float(header)
-        return seconds if isfinite(seconds) and seconds >= 0 else None
-    with suppress(ValueError):
-        date = parsedate_to_datetime(header)
-        seconds = (
-            date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))
-        ).total_seconds()
-        return seconds if seconds >= 0 else None
-    return None
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(header)
+        except ValueError:
+            return None
+        moment = date.replace(tzinfo=date.tzinfo or UTC)
+        seconds = (moment - (now or datetime.now(UTC))).total_seconds()
+    if not isfinite(seconds) or seconds < 0:
+        return None
+    return seconds
 
 
 def _format_of(optional: Mapping[str, Any]) -> str | None:
     """The type of the `response_format`, "response_format" if it has no type; None without one."""
     wanted = optional.get("response_format")
-    return None if wanted is None else _text(_mapping(wanted).get("type")) or "response_format"
+    if wanted is None:
+        return None
+    return _text(dict_or_empty(wanted).get("type")) or "response_format"
 
 
 def _sampling(
@@ -426,7 +433,7 @@ def _check_content_type(content_type: str) -> None:
 
 def _status_of(error: object) -> int:
     """The HTTP status that an error object means; 200, which it came with, if it names none."""
-    facts = _mapping(error)
+    facts = dict_or_empty(error)
     for code in (facts.get("code"), facts.get("status"), facts.get("type")):
         status = int(code) if isinstance(code, str) and _STATUS.fullmatch(code) else code
         if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004 - the statuses of errors
@@ -447,12 +454,28 @@ def _is_list_of_objects(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def first_choice(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first choice of a reply or of a streamed chunk, {} without one."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return {}
+    return dict_or_empty(choices[0])
+
+
+def dict_or_empty(value: object) -> dict[str, Any]:
+    """Return a value of a reply if it is an object, else {}."""
     return value if isinstance(value, dict) else {}
 
 
+def text_or_empty(value: object) -> str:
+    """Return a value of a reply if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return max(value, 0)
 
 
 def _text(value: object) -> str | None:
